@@ -1,0 +1,97 @@
+"""Every exception of Holdfast.
+
+HoldfastError
+├── Refused            the request cannot be done as asked; nothing was changed
+│   ├── Invalid        a field holds a value that cannot be right
+│   │   └── TooLarge   ... because it exceeds a limit
+│   ├── NotFound       no such job, task, worker or dead letter
+│   ├── KeyReused      the idempotency key belongs to a different request
+│   ├── IllegalMove    the job or task stands where this cannot happen to it
+│   └── LeaseConflict  the caller does not hold the lease it speaks for, or cannot get one
+└── Unavailable        not now; the same request may go through later
+    ├── Overloaded     too much is waiting already
+    ├── Stopping       this process is shutting down
+    └── SchemaMismatch the database's schema does not fit this program
+"""
+
+
+class HoldfastError(Exception):
+    """Stand at the root of everything Holdfast raises on purpose."""
+
+
+class Refused(HoldfastError):
+    """The request cannot be done as asked."""
+
+
+class Unavailable(HoldfastError):
+    """The request cannot be done now."""
+
+
+class Invalid(Refused):
+    """A field of a request holds a value that cannot be right."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class TooLarge(Invalid):
+    """A field of a request exceeds its limit."""
+
+    def __init__(self, field: str, size: int, limit: int, unit: str = "bytes") -> None:
+        super().__init__(field, f"{size} {unit} is over the limit of {limit} {unit}")
+        self.size = size
+        self.limit = limit
+
+
+class NotFound(Refused):
+    """No such thing."""
+
+    def __init__(self, kind: str, name: object) -> None:
+        super().__init__(f"there is no {kind} {name}")
+        self.kind = kind
+        self.name = str(name)
+
+
+class KeyReused(Refused):
+    """An idempotency key came back with a different request."""
+
+    def __init__(self, key: str, job_id: int) -> None:
+        super().__init__(
+            f"idempotency_key: {key!r} was used for job {job_id} with a different spec; "
+            "use a new key, or submit the same spec"
+        )
+        self.field = "idempotency_key"
+        self.key = key
+        self.job_id = job_id
+
+
+class IllegalMove(Refused):
+    """A job or task stands where the request cannot happen to it."""
+
+    def __init__(self, subject: object, state: str, request: str) -> None:
+        super().__init__(f"cannot {request} {subject}: it is {state}")
+        self.subject = str(subject)
+        self.state = state
+
+
+class LeaseConflict(Refused):
+    """The caller does not hold the lease it speaks for, or the task cannot be leased to it."""
+
+    def __init__(self, task_id: object, reason: str) -> None:
+        super().__init__(f"task {task_id}: {reason}")
+        self.task_id = str(task_id)
+        self.reason = reason
+
+
+class Overloaded(Unavailable):
+    """Too many requests are waiting already."""
+
+
+class Stopping(Unavailable):
+    """This process is shutting down and takes no more requests."""
+
+
+class SchemaMismatch(Unavailable):
+    """The database's schema is newer, older or other than this program's."""

@@ -1,0 +1,97 @@
+"""How an attempt ended, and what follows from it for its task."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.model.states import TaskState
+
+Stage = Literal["fetch", "input", "exec", "output", "commit"]
+STAGES: tuple[Stage, ...] = ("fetch", "input", "exec", "output", "commit")
+
+ReasonCode = Literal[
+    "exhausted_retries",
+    "validation_failed",
+    "parse_error",
+    "timeout",
+    "dependency_unavailable",
+    "infrastructure_failure",
+    "policy_violation",
+    "compensation_failed",
+]
+
+CancelMode = Literal["soft", "hard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """User code finished with exit code 0."""
+
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """User code failed, or its bundle or dependencies were wrong, or it ran into its timeout."""
+
+    error: str
+    error_class: str = "TransientError"
+    stage: Stage = "exec"
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """The server ended it: cancel, cascade, timeout, an operator's dead-letter call."""
+
+    cause: str
+    error: str | None = None
+    exit_code: int | None = None
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed:
+    """The worker or its lease was lost, or it gave the task back.
+
+    A `free` loss costs no budget; one that the worker never `acknowledged` is free a few times.
+    """
+
+    cause: str
+    free: bool = False
+    acknowledged: bool = True
+
+
+Outcome = Succeeded | Failed | Killed | WorkerFailed
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished:
+    """The task stays where its attempt ended, for good."""
+
+    state: TaskState
+    failure_count: int
+    preemption_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRetried:
+    """The task is PENDING again; its next attempt may start after `delay` seconds."""
+
+    state: TaskState
+    failure_count: int
+    preemption_count: int
+    free_loss_count: int
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDeadLettered:
+    """The task's attempt ended in `state`, and then the task went to the dead letters."""
+
+    state: TaskState
+    failure_count: int
+    preemption_count: int
+    reason_code: ReasonCode
+
+
+TaskVerdict = TaskFinished | TaskRetried | TaskDeadLettered

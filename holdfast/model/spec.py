@@ -1,0 +1,114 @@
+"""What a user submits: the job spec, and the limits that every submission is held to.
+
+A `JobSpec` arrives with holes where the default depends on the rest; `rules/submission.py` checks
+it and fills the holes. What is stored is complete, so that no reader has to know the defaults.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+OnExhausted = Literal["fail", "dead_letter"]
+OnTimeout = Literal["kill", "fail"]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The sizes and ranges that submissions and reports are held to."""
+
+    input_bytes_max: int = 1 << 20
+    result_bytes_max: int = 1 << 20
+    spec_bytes_max: int = 1 << 20
+    text_length_max: int = 256
+    error_length_max: int = 64 << 10
+    tasks_max: int = 10_000_000
+    batch_tasks_max: int = 10_000
+    lease_seconds_min: float = 30.0
+    lease_seconds_max: float = 120.0
+    retries_max: int = 10_000
+
+
+class Entrypoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What to run: exactly one of the four forms."""
+
+    command: list[str] | None = None
+    shell: str | None = None
+    function: str | None = None
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    pickle: str | None = None
+
+
+class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the wait before a retry grows, in seconds."""
+
+    base: float = 0.5
+    factor: float = 2.0
+    ceiling: float = 60.0
+
+
+class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One job as its user describes it; durations are seconds."""
+
+    entrypoint: Entrypoint
+    name: str | None = None
+    type: str | None = None
+    owner: str | None = None
+    replicas: int | None = None
+    queue: str | None = None
+    environment: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    max_attempts: int | None = None
+    max_retries_failure: int | None = None
+    max_retries_preemption: int | None = None
+    backoff: Backoff = Backoff()
+    max_task_failures: int | None = None
+    on_exhausted: OnExhausted | None = None
+    scheduling_timeout: float | None = None
+    timeout: float | None = None
+    on_timeout: OnTimeout | None = None
+    lease: float | None = None
+    grace: float | None = None
+    not_before: float | None = None
+    priority: int = 0
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    trace_id: str | None = None
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """A spec, and the inputs if there is one task per input: each a JSON text of its own.
+
+    `parent_job_id` and `replay_of` are links that the server sets, never the user's spec.
+    """
+
+    spec: JobSpec
+    inputs: tuple[str, ...] | None = None
+    parent_job_id: int | None = None
+    replay_of: int | None = None
+
+    @property
+    def num_tasks(self) -> int:
+        """Count the tasks this submission makes."""
+        return len(self.inputs) if self.inputs is not None else self.spec.replicas or 1
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What the ledger needs of a complete spec to decide a task's fate."""
+
+    queue: str | None
+    priority: int
+    max_retries_failure: int
+    max_retries_preemption: int
+    backoff: Backoff
+    on_exhausted: OnExhausted
+    scheduling_timeout: float | None
+    timeout: float | None
+    on_timeout: OnTimeout
+    lease: float
+    grace: float
+    type: str
+
+    @property
+    def placed(self) -> bool:
+        """Tell placed work (the scheduler finds a worker) from claimed work."""
+        return self.queue is None

@@ -1,0 +1,45 @@
+"""The states of tasks and jobs, with the names and numbers of the specification."""
+
+from enum import IntEnum
+
+from holdfast.errors import Invalid
+
+
+class TaskState(IntEnum):
+    """Where a task or an attempt stands; job states carry the same names and numbers."""
+
+    PENDING = 1
+    BUILDING = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    KILLED = 6
+    WORKER_FAILED = 7
+    UNSCHEDULABLE = 8
+    ASSIGNED = 9
+    DEAD_LETTERED = 10
+
+
+JobState = TaskState
+
+OPEN_STATES = frozenset({TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING})
+LIVE_STATES = OPEN_STATES | {TaskState.PENDING}
+ENDED_STATES = frozenset(TaskState) - LIVE_STATES
+
+_ALIASES = {
+    "QUEUED": TaskState.PENDING,
+    "COMPLETED": TaskState.SUCCEEDED,
+    "CANCELED": TaskState.KILLED,
+    "CANCELLED": TaskState.KILLED,
+}
+
+
+def parse_state(text: str, field: str = "state") -> TaskState:
+    """Read a state's name: bare or with its TASK_STATE_ or JOB_STATE_ prefix, in either case."""
+    name = text.upper().removeprefix("TASK_STATE_").removeprefix("JOB_STATE_")
+    if name in _ALIASES:
+        return _ALIASES[name]
+    if name in TaskState.__members__:
+        return TaskState[name]
+    known = ", ".join(state.name for state in TaskState)
+    raise Invalid(field, f"{text!r} is not a state; use one of {known}")

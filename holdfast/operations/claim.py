@@ -1,0 +1,289 @@
+"""Lease tasks of queues to workers: by queue, or by id after a wake-up."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from holdfast.errors import Invalid, LeaseConflict, Refused
+from holdfast.model.ids import TaskId, check_task_id, check_worker_id
+from holdfast.model.states import TaskState
+from holdfast.operations.endings import id_columns
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.settle import JobChanged, Moves, settle
+from holdfast.rules.submission import check_text
+from holdfast.store.database import Transaction
+from holdfast.store.specs import StoredSpec
+from holdfast.store.statements import load_statements
+
+_READY = load_statements("ready")
+_TASKS = load_statements("tasks")
+_LEASES = load_statements("leases")
+_WORKERS = load_statements("workers")
+
+TASKS_PER_CLAIM_MAX = 1000
+QUEUES_PER_CLAIM_MAX = 100
+ROUNDS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What a worker asks for: one task by id, or up to `max_tasks` from its queues."""
+
+    worker_id: str
+    queues: tuple[str, ...] = ()
+    max_tasks: int = 1
+    task_id: TaskId | None = None
+    idempotency_key: str | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """Tell this request from a different one under the same key."""
+        text = repr((self.queues, self.max_tasks, self.task_id))
+        return hashlib.sha256(text.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One task leased to the worker that asked."""
+
+    task_id: TaskId
+    attempt: int
+    lease_token: UUID
+    lease_expires_at: datetime
+    lease_remaining: timedelta
+    job: StoredSpec
+    input: str | None
+    failure_count: int
+    preemption_count: int
+
+
+Answer = list[Claim] | Refused
+
+
+async def claim(ledger: Ledger, requests: Sequence[ClaimRequest]) -> list[Answer]:
+    """Answer each request with its claims, or with why there are none."""
+    answers: list[Answer] = [_check(request) or [] for request in requests]
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, request in enumerate(requests):
+        if not isinstance(answers[place], Refused):
+            groups[request.queues].append(place)
+    for queues, places in groups.items():
+        found = (
+            await _claim_from_queues(ledger, queues, [requests[place] for place in places])
+            if queues
+            else await ledger.write(_claim_by_id, [requests[place] for place in places])
+        )
+        for place, answer in zip(places, found, strict=True):
+            answers[place] = answer
+    return answers
+
+
+async def _claim_from_queues(
+    ledger: Ledger, queues: tuple[str, ...], requests: list[ClaimRequest]
+) -> list[Answer]:
+    answers: list[Answer] = [[] for _ in requests]
+    open_places = list(range(len(requests)))
+    for _ in range(ROUNDS_MAX):
+        asked = [requests[place] for place in open_places]
+        found, stale = await ledger.write(_claim_round, queues, asked)
+        for place, answer in zip(open_places, found, strict=True):
+            answers[place] = answer
+        # Rows that turned out stale are gone now; whoever got nothing because of them looks again.
+        open_places = [place for place in open_places if answers[place] == []]
+        if not stale or not open_places:
+            break
+    return answers
+
+
+async def _claim_round(
+    ledger: Ledger, tx: Transaction, queues: tuple[str, ...], requests: list[ClaimRequest]
+) -> tuple[list[Answer], bool]:
+    answers = await _repeated(ledger, tx, requests)
+    asking = [place for place, answer in enumerate(answers) if answer is None]
+    wanted = sum(requests[place].max_tasks for place in asking)
+    if not wanted:
+        return [answer if answer is not None else [] for answer in answers], False
+    rows = await tx.fetch(_READY["take_ready"], queues=list(queues), tasks_max=wanted)
+    fresh = [row for row in rows if row[2] == TaskState.PENDING and row[7]]
+    fresh.sort(key=lambda row: (row[8], row[9], row[0], row[1]))
+    shares: list[tuple[ClaimRequest, list[Any]]] = []
+    for place in asking:
+        request = requests[place]
+        share, fresh = fresh[: request.max_tasks], fresh[request.max_tasks :]
+        shares.append((request, share))
+    claims = await _assign(ledger, tx, shares)
+    for place, answer in zip(asking, claims, strict=True):
+        answers[place] = answer
+    taken = sum(len(share) for _, share in shares)
+    return [answer if answer is not None else [] for answer in answers], taken < len(rows)
+
+
+async def _claim_by_id(
+    ledger: Ledger, tx: Transaction, requests: list[ClaimRequest]
+) -> list[Answer]:
+    answers = await _repeated(ledger, tx, requests)
+    asking = [place for place, answer in enumerate(answers) if answer is None]
+    asked = [requests[place].task_id for place in asking]
+    wanted = {task_id for task_id in asked if task_id is not None}
+    rows = await tx.fetch(_READY["take_ready_by_id"], **id_columns(sorted(wanted)))
+    fresh = {TaskId(row[0], row[1]): row for row in rows if row[2] == TaskState.PENDING and row[7]}
+    shares: list[tuple[ClaimRequest, list[Any]]] = []
+    for place in asking:
+        task_id = requests[place].task_id
+        # Two requests for one task in one batch: the first gets it.
+        row = fresh.pop(task_id, None) if task_id else None
+        shares.append((requests[place], [row] if row is not None else []))
+    claims = await _assign(ledger, tx, shares)
+    for place, answer in zip(asking, claims, strict=True):
+        answers[place] = answer
+    losers = [r.task_id for r, answer in zip(requests, answers, strict=True) if not answer]
+    reasons = await _explain(tx, [task_id for task_id in losers if task_id])
+    return [
+        answer if answer else LeaseConflict(request.task_id, reasons[request.task_id])
+        for request, answer in zip(requests, answers, strict=True)
+        if request.task_id
+    ]
+
+
+async def _explain(tx: Transaction, task_ids: list[TaskId]) -> dict[TaskId, str]:
+    if not task_ids:
+        return {}
+    rows = await tx.fetch(_READY["explain_unclaimable"], **id_columns(task_ids))
+    return {TaskId(row[0], row[1]): row[2] for row in rows}
+
+
+async def _assign(
+    ledger: Ledger, tx: Transaction, shares: list[tuple[ClaimRequest, list[Any]]]
+) -> list[Answer]:
+    """Move tasks to ASSIGNED, each with a lease of its own."""
+    rows = sorted(
+        ((row, request) for request, share in shares for row in share),
+        key=lambda pair: (pair[0][0], pair[0][1]),
+    )
+    if not rows:
+        return [[] for _ in shares]
+    specs = await ledger.specs.load(tx, {row[0] for row, _ in rows})
+    tokens = {(row[0], row[1]): uuid4() for row, _ in rows}
+    policies = [specs[row[0]].policy for row, _ in rows]
+    leased = await tx.fetch(
+        _TASKS["assign_tasks"],
+        **id_columns([(row[0], row[1]) for row, _ in rows]),
+        worker_ids=[request.worker_id for _, request in rows],
+        tokens=list(tokens.values()),
+        durations=[timedelta(seconds=policy.lease) for policy in policies],
+        run_timeouts=[
+            None if policy.timeout is None else timedelta(seconds=policy.timeout)
+            for policy in policies
+        ],
+        claim_keys=[request.idempotency_key for _, request in rows],
+    )
+    await _refuse_lost_workers(tx, {request.worker_id for _, request in rows}, leased, rows)
+    await _keep_keys(tx, [request for request, share in shares if share])
+    moves = Moves()
+    for row, _ in rows:
+        moves.add(row[0], TaskState.PENDING, TaskState.ASSIGNED)
+        moves.require_live(row[0])
+    await settle(tx, moves)
+    expiry = {(job_id, task_index): expires_at for job_id, task_index, expires_at in leased}
+    return [
+        [
+            Claim(
+                TaskId(row[0], row[1]),
+                row[3],
+                tokens[row[0], row[1]],
+                expiry[row[0], row[1]],
+                timedelta(seconds=specs[row[0]].policy.lease),
+                specs[row[0]],
+                row[6],
+                row[4],
+                row[5],
+            )
+            for row in share
+        ]
+        for _, share in shares
+    ]
+
+
+async def _repeated(
+    ledger: Ledger, tx: Transaction, requests: list[ClaimRequest]
+) -> list[Answer | None]:
+    """Answer those requests that came before under the same key; None for the rest."""
+    answers: list[Answer | None] = []
+    for request in requests:
+        answers.append(await _repeat(ledger, tx, request) if request.idempotency_key else None)
+    return answers
+
+
+async def _repeat(ledger: Ledger, tx: Transaction, request: ClaimRequest) -> Answer | None:
+    scope = f"claim:{request.worker_id}"
+    used = await tx.fetch_one(_WORKERS["find_key"], scope=scope, key=request.idempotency_key)
+    if used is None:
+        return None
+    if used[0] != request.digest:
+        return Invalid("idempotency_key", "was used for a different claim; use a new key")
+    rows = await tx.fetch(
+        _LEASES["list_claimed_with_key"],
+        worker_id=request.worker_id,
+        claim_key=request.idempotency_key,
+    )
+    specs = await ledger.specs.load(tx, {row[0] for row in rows})
+    return [
+        Claim(
+            TaskId(row[0], row[1]), row[2], row[3], row[4], row[4] - row[5], specs[row[0]], row[8],
+            row[6], row[7],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+async def _keep_keys(tx: Transaction, requests: list[ClaimRequest]) -> None:
+    keyed = [request for request in requests if request.idempotency_key]
+    for request in sorted(keyed, key=lambda r: (r.worker_id, r.idempotency_key or "")):
+        taken = await tx.fetch_one(
+            _WORKERS["take_key"],
+            scope=f"claim:{request.worker_id}",
+            key=request.idempotency_key,
+            request_digest=request.digest,
+        )
+        if taken is None:  # the same request went through elsewhere meanwhile: give its answer
+            raise JobChanged(request.idempotency_key)
+
+
+async def _refuse_lost_workers(
+    tx: Transaction, worker_ids: set[str], leased: list[Any], rows: list[Any]
+) -> None:
+    if len(leased) == len(rows):
+        return
+    lost = await tx.fetch(_WORKERS["list_lost_workers"], worker_ids=sorted(worker_ids))
+    assert lost, "a locked task could not be assigned"
+    raise LeaseConflict(rows[0][1].task_id or "", f"worker {lost[0][0]} has been replaced")
+
+
+def _check(request: ClaimRequest) -> Refused | None:
+    """Find what is wrong with a request, without raising: the others in its batch go on."""
+    try:
+        check_worker_id(request.worker_id)
+        if request.idempotency_key is not None:
+            check_text("idempotency_key", request.idempotency_key, 256)
+        if request.task_id is not None:
+            check_task_id(request.task_id)
+            if request.queues:
+                raise Invalid("queues", "goes without task_id; give one of the two")
+            return None
+        if not request.queues:
+            raise Invalid("queues", "is empty; name a queue, or give a task_id")
+        if len(request.queues) > QUEUES_PER_CLAIM_MAX:
+            raise Invalid("queues", f"names more than {QUEUES_PER_CLAIM_MAX} queues")
+        if len(set(request.queues)) != len(request.queues):
+            raise Invalid("queues", "names a queue twice")
+        for queue in request.queues:
+            check_text("queues", queue, 256)
+        if not 1 <= request.max_tasks <= TASKS_PER_CLAIM_MAX:
+            raise Invalid("max_tasks", f"is not from 1 to {TASKS_PER_CLAIM_MAX}")
+    except Refused as refused:
+        return refused
+    return None

@@ -1,0 +1,227 @@
+"""Take a worker's word that an attempt has ended, once, from whoever holds the lease."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.errors import Invalid, LeaseConflict, Refused
+from holdfast.model.ids import TaskId
+from holdfast.model.outcomes import STAGES, Failed, Killed, Outcome, Stage, WorkerFailed
+from holdfast.model.spec import Limits
+from holdfast.model.states import OPEN_STATES, TaskState
+from holdfast.operations.endings import (
+    Ending,
+    apply_endings,
+    decide_ending,
+    lock_leases,
+    lock_tasks,
+)
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.notes import Note, add_notes, check_note
+from holdfast.operations.release import release
+from holdfast.operations.report import Fence, check_fence, fence_columns, start
+from holdfast.operations.settle import Moves, settle
+from holdfast.rules.submission import check_json, check_text
+from holdfast.store.database import Transaction
+from holdfast.store.rows import LockedLease, LockedTask
+from holdfast.store.statements import load_statements
+
+_TASKS = load_statements("tasks")
+_LEASES = load_statements("leases")
+
+Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
+STATUSES: tuple[Status, ...] = ("succeeded", "failed", "killed", "worker_failed", "handed_back")
+_BEFORE_USER_CODE = ("fetch", "input")
+_EXIT_CODE_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A worker says how its attempt ended, and that its process is gone."""
+
+    fence: Fence
+    status: Status
+    exit_code: int | None = None
+    error: str | None = None
+    error_class: str | None = None
+    stage: Stage | None = None
+    result: str | None = None
+    events: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Not accepted: the attempt had been ended before; the report only confirms that it is gone."""
+
+    task_id: TaskId
+    accepted: bool
+
+
+Answer = Completed | Refused
+
+
+async def complete(ledger: Ledger, completions: Sequence[Completion]) -> list[Answer]:
+    """Record how attempts ended. A repeat with the same token is answered as the first time."""
+    refused = [_check(item, ledger.limits) for item in completions]
+    # One statement cannot move a row twice, so duplicates in a batch are folded into one.
+    good = {
+        item.fence: item
+        for item, refusal in zip(reversed(completions), reversed(refused), strict=True)
+        if refusal is None
+    }
+    answers = await ledger.write(_complete, list(good.values())[::-1]) if good else {}
+    return [
+        refusal if refusal is not None else answers[item.fence]
+        for item, refusal in zip(completions, refused, strict=True)
+    ]
+
+
+async def _complete(
+    ledger: Ledger, tx: Transaction, completions: list[Completion]
+) -> dict[Fence, Answer]:
+    tasks = await lock_tasks(tx, [item.fence.task_id for item in completions])
+    moves = Moves()
+    # A completion without a reported start records the start first.
+    unstarted = {item.fence for item in completions if _has_run(item)}
+    await start(tx, moves, tasks, unstarted, TaskState.RUNNING)
+    answers: dict[Fence, Answer] = {}
+    succeeded = [item for item in completions if item.status == "succeeded"]
+    for fence in await _succeed(tx, moves, tasks, succeeded):
+        answers[fence] = Completed(fence.task_id, accepted=True)
+    left = [item for item in completions if item.fence not in answers]
+    if left:
+        answers |= await _end(ledger, tx, moves, tasks, left)
+    await add_notes(
+        tx,
+        [
+            (item.fence.task_id, item.fence.attempt, note)
+            for item in completions
+            for note in item.events
+            if answers[item.fence] == Completed(item.fence.task_id, accepted=True)
+        ],
+    )
+    await settle(tx, moves)
+    return answers
+
+
+async def _succeed(
+    tx: Transaction, moves: Moves, tasks: dict[TaskId, LockedTask], items: list[Completion]
+) -> list[Fence]:
+    """End attempts whose lease is live and whose code succeeded: nothing is left to decide."""
+    items = sorted(
+        (
+            item
+            for item in items
+            if item.fence.task_id in tasks and tasks[item.fence.task_id].state in OPEN_STATES
+        ),
+        key=lambda item: item.fence,
+    )
+    if not items:
+        return []
+    rows = await tx.fetch(
+        _TASKS["succeed_attempts"],
+        **fence_columns([item.fence for item in items]),
+        exit_codes=[item.exit_code or 0 for item in items],
+        results=[item.result for item in items],
+    )
+    tokens = {(job_id, task_index): token for job_id, task_index, token in rows}
+    for job_id, _ in tokens:
+        moves.add(job_id, TaskState.RUNNING, TaskState.SUCCEEDED)
+    return [
+        item.fence for item in items if tokens.get(item.fence.task_id) == item.fence.lease_token
+    ]
+
+
+async def _end(
+    ledger: Ledger,
+    tx: Transaction,
+    moves: Moves,
+    tasks: dict[TaskId, LockedTask],
+    items: list[Completion],
+) -> dict[Fence, Answer]:
+    """Deal with every report that is not a plain success of a live lease."""
+    leases = await lock_leases(tx, [item.fence.task_id for item in items])
+    specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
+    answers: dict[Fence, Answer] = {}
+    endings: list[Ending] = []
+    confirmed: list[TaskId] = []
+    for item in items:
+        lease = leases.get(item.fence.task_id)
+        if lease is None or (lease.attempt, lease.lease_token) != item.fence[1:]:
+            continue
+        answers[item.fence] = Completed(item.fence.task_id, accepted=not lease.ending)
+        if lease.ending:
+            confirmed.append(item.fence.task_id)
+        else:
+            task = tasks[item.fence.task_id]
+            policy = specs[task.job_id].policy
+            outcome = _outcome(item, lease)
+            endings.append(
+                decide_ending(task, lease, outcome, policy, actor=lease.worker_id, reported=True)
+            )
+    await apply_endings(tx, moves, endings)
+    await release(tx, confirmed)
+    strangers = [item.fence for item in items if item.fence not in answers]
+    repeats = set()
+    if strangers:
+        rows = await tx.fetch(_LEASES["find_ended_attempts"], **fence_columns(strangers))
+        repeats = {(TaskId(row[0], row[1]), row[2]) for row in rows}
+    for fence in strangers:
+        if (fence.task_id, fence.attempt) in repeats:
+            answers[fence] = Completed(fence.task_id, accepted=True)
+        else:
+            answers[fence] = LeaseConflict(fence.task_id, "this attempt no longer holds the lease")
+    return answers
+
+
+def _outcome(item: Completion, lease: LockedLease) -> Outcome:
+    match item.status:
+        case "handed_back":
+            return WorkerFailed("handed back", free=True)
+        case "worker_failed":
+            return WorkerFailed(item.error or "the worker could not run it")
+        case "killed":
+            if lease.cancel is None:
+                return WorkerFailed("killed by its worker without being asked")
+            reason = lease.cancel_reason or lease.job_cancel_reason or "cancelled"
+            return Killed(reason, error=item.error, exit_code=item.exit_code)
+        case "failed" | "succeeded":
+            return Failed(
+                item.error or f"exit code {item.exit_code}",
+                item.error_class or "TransientError",
+                item.stage or "exec",
+                item.exit_code,
+            )
+
+
+def _has_run(item: Completion) -> bool:
+    """Tell whether user code had started, from what the worker says of the end."""
+    if item.status == "failed":
+        return item.stage not in _BEFORE_USER_CODE
+    return item.status == "succeeded"
+
+
+def _check(item: Completion, limits: Limits) -> Refused | None:
+    try:
+        check_fence(item.fence)
+        if item.status not in STATUSES:
+            raise Invalid("status", f"{item.status!r} is unknown; use one of {', '.join(STATUSES)}")
+        if item.stage is not None and item.stage not in STAGES:
+            raise Invalid("stage", f"{item.stage!r} is unknown; use one of {', '.join(STAGES)}")
+        if item.exit_code is not None and abs(item.exit_code) > _EXIT_CODE_MAX:
+            raise Invalid("exit_code", f"{item.exit_code} is no exit code")
+        if item.status == "succeeded" and item.exit_code:
+            raise Invalid("exit_code", f"is {item.exit_code}, but succeeded means 0; report failed")
+        if item.error is not None:
+            check_text("error", item.error, limits.error_length_max)
+        if item.error_class is not None:
+            check_text("error_class", item.error_class, limits.text_length_max)
+        if item.result is not None:
+            if item.status != "succeeded":
+                raise Invalid("result", "goes with status succeeded only")
+            check_json("result", item.result, limits.result_bytes_max)
+        for note in item.events:
+            check_note(note, limits)
+    except Refused as refused:
+        return refused
+    return None

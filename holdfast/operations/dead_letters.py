@@ -1,0 +1,212 @@
+"""Dead letters: put there by an operator, listed, replayed as a new job, discarded."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import IllegalMove, Invalid, NotFound
+from holdfast.model.ids import TaskId, check_task_id
+from holdfast.model.outcomes import Killed
+from holdfast.model.spec import Submission
+from holdfast.model.states import OPEN_STATES, TaskState
+from holdfast.operations.endings import (
+    Ending,
+    apply_endings,
+    bury_tasks,
+    id_columns,
+    lock_leases,
+    lock_tasks,
+)
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.settle import Moves, settle
+from holdfast.operations.submit import Submitted, admit, store_arrivals
+from holdfast.rules.retry import Counters, dead_letter_by_policy
+from holdfast.rules.submission import check_text, complete_submission
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+
+_DEAD = load_statements("dead_letters")
+_JOBS = load_statements("jobs")
+IDS_MAX = 10_000
+_FIRST = TaskId(0, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Which dead letters; None means any."""
+
+    reason_code: str | None = None
+    stage: str | None = None
+    type: str | None = None
+    queue: str | None = None
+    job_id: int | None = None
+    open_only: bool = True
+
+
+async def list_dead_letters(
+    ledger: Ledger, wanted: DeadLetterFilter, *, after: TaskId = _FIRST, count_max: int = 100
+) -> list[dict[str, Any]]:
+    """List dead letters in the order of their ids, a page at a time."""
+    async with ledger.database.transaction() as tx:
+        rows = await tx.fetch(
+            _DEAD["list_dead_letters"],
+            reason_code=wanted.reason_code,
+            stage=wanted.stage,
+            type=wanted.type,
+            queue=wanted.queue,
+            job_id=wanted.job_id,
+            open_only=wanted.open_only,
+            after_job_id=after.job_id,
+            after_task_index=after.task_index,
+            batch_max=count_max,
+        )
+    return [dict(row) for row in rows]
+
+
+async def dead_letter_task(
+    ledger: Ledger, task_id: TaskId, *, actor: str, reason: str = "dead-lettered by an operator"
+) -> None:
+    """Move a task that has not finished to the dead letters, with reason policy_violation."""
+    check_task_id(task_id)
+    check_text("actor", actor, 256)
+    check_text("reason", reason, 1024)
+    await ledger.write(_dead_letter, task_id, actor, reason)
+
+
+async def _dead_letter(
+    _: Ledger, tx: Transaction, task_id: TaskId, actor: str, reason: str
+) -> None:
+    tasks = await lock_tasks(tx, [task_id])
+    jobs = await tx.fetch(_JOBS["read_job_flags"], job_ids=[task_id.job_id])
+    if not tasks or not jobs:
+        raise NotFound("task", task_id)
+    task = tasks[task_id]
+    moves = Moves()
+    verdict = dead_letter_by_policy(Counters(task.failure_count, task.preemption_count))
+    if task.state in OPEN_STATES:
+        assert await lock_leases(tx, [task_id]), "an open task has no lease"
+        # The attempt ends as KILLED, its lease as ending; then the task goes where it was sent.
+        ending = Ending(task, Killed(reason), verdict, actor, reported=False, released=False)
+        await apply_endings(tx, moves, [ending])
+    elif task.state == TaskState.PENDING:
+        await bury_tasks(tx, [task_id], [verdict.reason_code], actor=actor)
+        moves.add(task_id.job_id, TaskState.PENDING, TaskState.DEAD_LETTERED)
+    else:
+        raise IllegalMove(f"task {task_id}", TaskState(task.state).name, "dead-letter")
+    moves.add_error(task_id.job_id, reason)
+    await settle(tx, moves)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Dead letters of one job, and the new job that runs them again (None in a dry run)."""
+
+    replay_of: int
+    task_ids: tuple[TaskId, ...]
+    job_id: int | None
+
+
+async def replay(
+    ledger: Ledger, task_ids: Sequence[TaskId], *, actor: str, dry_run: bool = False
+) -> list[Replay]:
+    """Submit dead letters again: a new job for each job they came from, linked to it.
+
+    With inputs, the new job has the dead inputs; replicas belong together and run again as a whole.
+    """
+    _check_ids(task_ids)
+    check_text("actor", actor, 256)
+    async with ledger.database.transaction() as tx:
+        letters = await _lock_open(tx, task_ids, "replay")
+        specs = await ledger.specs.load(tx, {task_id.job_id for task_id in letters})
+    inputs: dict[int, list[tuple[TaskId, str | None]]] = defaultdict(list)
+    for task_id, text in letters.items():
+        inputs[task_id.job_id].append((task_id, text))
+    plan = [
+        (
+            Replay(job_id, tuple(task_id for task_id, _ in group), None),
+            complete_submission(
+                Submission(
+                    msgspec.structs.replace(
+                        specs[job_id].spec,
+                        idempotency_key=None,
+                        not_before=None,
+                        correlation_id=specs[job_id].correlation_id,
+                    ),
+                    None
+                    if specs[job_id].spec.replicas is not None
+                    else tuple(text or "null" for _, text in group),
+                    replay_of=job_id,
+                ),
+                ledger.limits,
+            ),
+        )
+        for job_id, group in sorted(inputs.items())
+    ]
+    if dry_run:
+        return [replayed for replayed, _ in plan]
+    return await _store_replays(ledger, plan, actor)
+
+
+async def _store_replays(
+    ledger: Ledger, plan: list[tuple[Replay, Submission]], actor: str
+) -> list[Replay]:
+    arrivals = await admit(ledger, [submission for _, submission in plan])
+    async with ledger.database.transaction() as tx:
+        # Locked and checked again: somebody may have replayed or discarded them meanwhile.
+        await _lock_open(tx, [t for replayed, _ in plan for t in replayed.task_ids], "replay")
+        answers = await store_arrivals(tx, arrivals)
+        replays = []
+        for (replayed, _), answer in zip(plan, answers, strict=True):
+            assert isinstance(answer, Submitted), "a replay has no idempotency key"
+            await tx.fetch(
+                _DEAD["mark_replayed"],
+                **id_columns(replayed.task_ids),
+                replayed_as=[answer.job_id] * len(replayed.task_ids),
+            )
+            await tx.fetch(
+                _JOBS["record_job_event"],
+                job_id=replayed.replay_of,
+                event_type="replayed",
+                actor=actor,
+                payload=msgspec.json.encode({"job_id": str(answer.job_id)}).decode(),
+            )
+            replays.append(Replay(replayed.replay_of, replayed.task_ids, answer.job_id))
+    return replays
+
+
+async def discard(ledger: Ledger, task_ids: Sequence[TaskId], *, actor: str) -> None:
+    """Decide that dead letters need nothing more; they stay readable until retention."""
+    _check_ids(task_ids)
+    check_text("actor", actor, 256)
+    async with ledger.database.transaction() as tx:
+        await _lock_open(tx, task_ids, "discard")
+        await tx.fetch(_DEAD["mark_discarded"], **id_columns(task_ids), actor=actor)
+
+
+async def _lock_open(
+    tx: Transaction, task_ids: Sequence[TaskId], request: str
+) -> dict[TaskId, str | None]:
+    rows = await tx.fetch(_DEAD["lock_dead_letters"], **id_columns(sorted(task_ids)))
+    found = {TaskId(row[0], row[1]): row for row in rows}
+    for task_id in task_ids:
+        row = found.get(task_id)
+        if row is None:
+            raise NotFound("dead letter", task_id)
+        if row["discarded_at"] is not None:
+            raise IllegalMove(f"dead letter {task_id}", "discarded", request)
+        if row["replayed_as"] is not None:
+            state = f"replayed as job {row['replayed_as']}"
+            raise IllegalMove(f"dead letter {task_id}", state, request)
+    return {task_id: row["input"] for task_id, row in found.items()}
+
+
+def _check_ids(task_ids: Sequence[TaskId]) -> None:
+    if not 1 <= len(task_ids) <= IDS_MAX:
+        raise Invalid("task_ids", f"names {len(task_ids)} tasks; give 1 to {IDS_MAX}")
+    if len(set(task_ids)) != len(task_ids):
+        raise Invalid("task_ids", "names a task twice")
+    for task_id in task_ids:
+        check_task_id(task_id)

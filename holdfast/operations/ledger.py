@@ -1,0 +1,36 @@
+"""What every operation is given: the database, the limits, and the specs at hand."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from holdfast.errors import Unavailable
+from holdfast.model.spec import Limits
+from holdfast.operations.settle import JobChanged
+from holdfast.store.database import Database, Transaction
+from holdfast.store.specs import SpecCache
+
+Answer = TypeVar("Answer")
+RUNS_MAX = 5
+
+
+class Ledger:
+    """One database and how submissions to it are limited."""
+
+    def __init__(self, database: Database, limits: Limits | None = None) -> None:
+        self.database = database
+        self.limits = limits or Limits()
+        self.specs = SpecCache()
+        self.partitions_end = 0
+
+    async def write(self, change: Callable[..., Awaitable[Answer]], *arguments: Any) -> Answer:
+        """Run a change in one transaction; again, if a job ended under it while it was deciding."""
+        for _ in range(RUNS_MAX):
+            try:
+                async with self.database.transaction() as tx:
+                    return await change(self, tx, *arguments)
+            except JobChanged:
+                continue
+        raise Unavailable("jobs kept ending while their tasks were being moved; try again")
+
+
+Change = Callable[[Ledger, Transaction], Awaitable[Any]]

@@ -1,0 +1,61 @@
+"""Partitions of the ledger: made ahead of the ids that need them, dropped by retention."""
+
+from datetime import timedelta
+
+from holdfast.operations.ledger import Ledger
+from holdfast.rules.partitions import SPAN_MAX, next_span
+from holdfast.store.statements import load_statements
+
+_EVENTS = load_statements("events")
+
+
+async def ensure_partitions(ledger: Ledger, job_id: int) -> None:
+    """Make sure, before it is used, that a job id has a partition to live in."""
+    if job_id >= ledger.partitions_end:
+        await add_partitions(ledger, job_id, in_a_hurry=True)
+
+
+async def add_partitions(ledger: Ledger, job_id: int, *, in_a_hurry: bool = False) -> int:
+    """Add partitions until one lies wholly ahead of an id; returns how many were added."""
+    added = 0
+    async with ledger.database.transaction() as tx:
+        await tx.fetch(_EVENTS["lock_partitions"])
+        ranges = await tx.fetch(_EVENTS["read_partitions"])
+        first, end = ranges[-1]
+        pace = await tx.fetch_one(_EVENTS["read_job_id_pace"], span_max=SPAN_MAX)
+        assert pace is not None
+        while job_id >= first:
+            span = next_span(pace[1], end - first, in_a_hurry=in_a_hurry)
+            first, end = end, end + span
+            await tx.fetch(_EVENTS["add_partition"], first_job_id=first, end_job_id=end)
+            added += 1
+    ledger.partitions_end = end
+    return added
+
+
+async def keep_partitions_ahead(ledger: Ledger) -> int:
+    """Add a partition once ids have entered the newest one."""
+    async with ledger.database.transaction() as tx:
+        pace = await tx.fetch_one(_EVENTS["read_job_id_pace"], span_max=SPAN_MAX)
+        ranges = await tx.fetch(_EVENTS["read_partitions"])
+    assert pace is not None
+    ledger.partitions_end = ranges[-1][1]
+    if pace[0] < ranges[-1][0]:
+        return 0
+    return await add_partitions(ledger, pace[0])
+
+
+async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:
+    """Drop the oldest range of jobs that all ended long ago; returns how many ranges went."""
+    async with ledger.database.transaction() as tx:
+        await tx.fetch(_EVENTS["lock_partitions"])
+        row = await tx.fetch_one(_EVENTS["list_prunable_partitions"], older_than=older_than)
+        if row is None:
+            return 0
+        first, end = row
+        bounds = {"first_job_id": first, "end_job_id": end}
+        await tx.fetch(_EVENTS["drop_partition"], first_job_id=first)
+        await tx.fetch(_EVENTS["delete_jobs_of_partition"], **bounds)
+        await tx.fetch(_EVENTS["delete_dead_letters_of_partition"], **bounds)
+        await tx.fetch(_EVENTS["delete_ready_of_partition"], **bounds)
+    return 1

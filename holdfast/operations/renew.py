@@ -1,0 +1,74 @@
+"""Renew leases, and tell their holders what is asked of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from holdfast.errors import LeaseConflict, Refused
+from holdfast.model.ids import TaskId
+from holdfast.model.outcomes import CancelMode
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.report import Fence, check_fence, fence_columns
+from holdfast.store.database import LockTimeout, Transaction
+from holdfast.store.statements import load_statements
+
+_LEASES = load_statements("leases")
+_ROUNDS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lease holds until then; `cancel` is a pending request to stop."""
+
+    task_id: TaskId
+    lease_expires_at: datetime
+    lease_remaining: timedelta
+    cancel: CancelMode | None = None
+    cancel_remaining: timedelta | None = None
+
+
+Answer = Renewed | Refused
+
+
+async def renew(ledger: Ledger, fences: Sequence[Fence]) -> list[Answer]:
+    """Renew leases; a lease that is gone or somebody else's is a conflict.
+
+    A row that somebody holds is tried again, never answered as a conflict.
+    """
+    answers: dict[Fence, Answer] = {}
+    for fence in fences:
+        try:
+            check_fence(fence)
+        except Refused as refused:
+            answers[fence] = refused
+    open_fences = sorted({fence for fence in fences if fence not in answers})
+    for _ in range(_ROUNDS_MAX):
+        if not open_fences:
+            return [answers[fence] for fence in fences]
+        async with ledger.database.transaction() as tx:
+            answers |= await _renew(tx, open_fences)
+        open_fences = [fence for fence in open_fences if fence not in answers]
+    raise LockTimeout("leases are held by another transaction; renew again")
+
+
+async def _renew(tx: Transaction, fences: list[Fence]) -> dict[Fence, Answer]:
+    rows = await tx.fetch(_LEASES["renew_leases"], **fence_columns(fences))
+    answers: dict[Fence, Answer] = {}
+    for job_id, task_index, attempt, token, expires_at, now, ending, cancelled, deadline in rows:
+        task_id = TaskId(job_id, task_index)
+        cancel: CancelMode | None = "hard" if ending else "soft" if cancelled else None
+        answers[Fence(task_id, attempt, token)] = Renewed(
+            task_id,
+            expires_at,
+            expires_at - now,
+            cancel,
+            max(deadline - now, timedelta()) if cancel == "soft" else None,
+        )
+    left = [fence for fence in fences if fence not in answers]
+    if left:
+        found = await tx.fetch(_LEASES["find_leases"], **fence_columns(left))
+        held = {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in found}
+        for fence in left:
+            if fence not in held:
+                answers[fence] = LeaseConflict(fence.task_id, "the lease is lost; stop the attempt")
+    return answers

@@ -1,0 +1,140 @@
+"""Take a worker's word that an attempt is building or running."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from holdfast.errors import Invalid, LeaseConflict, Refused
+from holdfast.model.ids import TaskId, check_index, check_task_id
+from holdfast.model.states import TaskState
+from holdfast.operations.endings import id_columns, lock_tasks
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.settle import Moves, settle
+from holdfast.rules.lifecycle import is_ahead
+from holdfast.store.database import Transaction
+from holdfast.store.rows import LockedTask
+from holdfast.store.statements import load_statements
+
+_TASKS = load_statements("tasks")
+_LEASES = load_statements("leases")
+_STARTS = {TaskState.BUILDING: "start_building", TaskState.RUNNING: "start_running"}
+
+
+class Fence(NamedTuple):
+    """What a worker must present to speak for an attempt."""
+
+    task_id: TaskId
+    attempt: int
+    lease_token: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A worker says where its attempt stands."""
+
+    fence: Fence
+    state: TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The report is in the ledger, or was nothing new."""
+
+    task_id: TaskId
+    is_news: bool
+
+
+Answer = Recorded | Refused
+
+
+async def report(ledger: Ledger, reports: Sequence[Report]) -> list[Answer]:
+    """Record starts; a report at or behind the recorded state changes nothing."""
+    refused = [_check(report) for report in reports]
+    good = [r for r, refusal in zip(reports, refused, strict=True) if refusal is None]
+    recorded = iter(await ledger.write(_report, good) if good else [])
+    return [refusal if refusal is not None else next(recorded) for refusal in refused]
+
+
+async def _report(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Answer]:
+    tasks = await lock_tasks(tx, [report.fence.task_id for report in reports])
+    moves = Moves()
+    moved: set[tuple[Fence, TaskState]] = set()
+    for state in (TaskState.BUILDING, TaskState.RUNNING):
+        fences = {report.fence for report in reports if report.state == state}
+        moved |= {(fence, state) for fence in await start(tx, moves, tasks, fences, state)}
+    known = await _find_leased(
+        tx, [report.fence for report in reports if (report.fence, report.state) not in moved]
+    )
+    await settle(tx, moves)
+    answers: list[Answer] = []
+    for item in reports:
+        task_id = item.fence.task_id
+        if (item.fence, item.state) in moved:
+            answers.append(Recorded(task_id, is_news=True))
+        elif item.fence in known:
+            answers.append(Recorded(task_id, is_news=False))
+        else:
+            answers.append(
+                LeaseConflict(task_id, "this attempt no longer holds the lease; stop it")
+            )
+    return answers
+
+
+async def start(
+    tx: Transaction,
+    moves: Moves,
+    tasks: dict[TaskId, LockedTask],
+    fences: set[Fence],
+    state: TaskState,
+) -> set[Fence]:
+    """Move open attempts forward; returns those that moved. `tasks` is kept up to date."""
+    ahead = sorted(
+        fence
+        for fence in fences
+        if fence.task_id in tasks and is_ahead(state, TaskState(tasks[fence.task_id].state))
+    )
+    if not ahead:
+        return set()
+    rows = await tx.fetch(_TASKS[_STARTS[state]], **fence_columns(ahead))
+    tokens = {TaskId(job_id, task_index): token for job_id, task_index, token in rows}
+    for task_id in tokens:
+        task = tasks[task_id]
+        moves.add(task.job_id, task.state, state)
+        tasks[task_id] = task._replace(state=state)
+    # Two tokens for one task in one batch: only the one that matches the lease has moved it.
+    return {fence for fence in ahead if tokens.get(fence.task_id) == fence.lease_token}
+
+
+async def _find_leased(tx: Transaction, fences: Sequence[Fence]) -> set[Fence]:
+    if not fences:
+        return set()
+    rows = await tx.fetch(_LEASES["find_leases"], **fence_columns(fences))
+    return {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows}
+
+
+def fence_columns(fences: Sequence[Fence]) -> dict[str, list[object]]:
+    """Spread fences into the four arrays that statements take."""
+    return {
+        **id_columns([fence.task_id for fence in fences]),  # type: ignore[dict-item]
+        "attempts": [fence.attempt for fence in fences],
+        "tokens": [fence.lease_token for fence in fences],
+    }
+
+
+def check_fence(fence: Fence) -> None:
+    """Refuse a fence of the wrong shape."""
+    check_task_id(fence.task_id)
+    check_index(fence.attempt, "attempt")
+    if not isinstance(fence.lease_token, UUID):
+        raise Invalid("lease_token", f"{fence.lease_token!r} is not a UUID; send the one you got")
+
+
+def _check(report: Report) -> Refused | None:
+    try:
+        check_fence(report.fence)
+        if report.state not in _STARTS:
+            raise Invalid("state", f"{report.state!r} cannot be reported; use BUILDING or RUNNING")
+    except Refused as refused:
+        return refused
+    return None

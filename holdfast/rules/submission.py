@@ -1,0 +1,210 @@
+"""Check a submission and fill in its defaults, so that every client gets the same ones."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Invalid, TooLarge
+from holdfast.model.spec import Entrypoint, JobSpec, Limits, Policy, Submission
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
+_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]+)`")
+_FIELD_PATH = re.compile(r" - at `\$\.?([^`]*)`")
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+PRIORITY_MAX = 1_000_000
+
+
+def parse_spec(fields: Mapping[str, Any]) -> JobSpec:
+    """Read a spec from plain values; an unknown field or a wrong type is an error naming it."""
+    try:
+        return msgspec.convert(dict(fields), JobSpec)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        unknown = _UNKNOWN_FIELD.search(text)
+        path = _FIELD_PATH.search(text)
+        field = unknown[1] if unknown else path[1] if path else "spec"
+        raise Invalid(field, text.split(" - at ")[0]) from error
+
+
+def parse_inputs(inputs: list[Any]) -> tuple[str, ...]:
+    """Encode inputs as JSON texts; NaN, bytes and other things JSON lacks are refused."""
+    texts = []
+    for index, value in enumerate(inputs):
+        try:
+            texts.append(json.dumps(value, allow_nan=False, separators=(",", ":")))
+        except (TypeError, ValueError) as error:
+            raise Invalid(f"inputs[{index}]", f"cannot be written as JSON: {error}") from error
+    return tuple(texts)
+
+
+def complete_submission(submission: Submission, limits: Limits) -> Submission:
+    """Check everything and fill every hole; the result is what is stored."""
+    spec = submission.spec
+    _check_entrypoint(spec.entrypoint)
+    _check_texts(spec, limits)
+    _check_numbers(spec, limits)
+    _check_inputs(submission, limits)
+    placed = spec.queue is None
+    name = spec.name or _entrypoint_name(spec.entrypoint)
+    failures = spec.max_retries_failure
+    if failures is None:
+        failures = spec.max_attempts - 1 if spec.max_attempts is not None else 0
+    max_task_failures = spec.max_task_failures
+    if max_task_failures is None and submission.inputs is None:
+        max_task_failures = 0
+    complete = msgspec.structs.replace(
+        spec,
+        name=name,
+        type=spec.type or name,
+        owner=spec.owner or "anonymous",
+        replicas=None if submission.inputs is not None else submission.num_tasks,
+        max_attempts=None,
+        max_retries_failure=failures,
+        max_retries_preemption=_or(spec.max_retries_preemption, 100 if placed else 5),
+        max_task_failures=max_task_failures,
+        on_exhausted=spec.on_exhausted or ("fail" if placed else "dead_letter"),
+        on_timeout=spec.on_timeout or ("kill" if placed else "fail"),
+        lease=_or(spec.lease, max(limits.lease_seconds_min, 60.0 if placed else 30.0)),
+        grace=_or(spec.grace, 30.0),
+    )
+    size = len(msgspec.json.encode(complete))
+    if size > limits.spec_bytes_max:
+        raise TooLarge("spec", size, limits.spec_bytes_max)
+    return msgspec.structs.replace(submission, spec=complete)
+
+
+def policy_of(spec: JobSpec) -> Policy:
+    """Take from a complete spec what decides a task's fate."""
+    return msgspec.convert(
+        {field: getattr(spec, field) for field in Policy.__struct_fields__}, Policy
+    )
+
+
+def check_text(field: str, text: str, length_max: int) -> None:
+    """Refuse text that Postgres cannot store, or that is too long."""
+    if "\x00" in text:
+        raise Invalid(field, "contains a NUL character; remove it")
+    if any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
+        raise Invalid(field, "contains half of a surrogate pair; send valid Unicode")
+    if len(text) > length_max:
+        raise TooLarge(field, len(text), length_max, "characters")
+
+
+def check_json(field: str, text: str, bytes_max: int) -> None:
+    """Refuse a JSON text that is broken, too large, or holds what Postgres cannot store."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > bytes_max:
+        raise TooLarge(field, size, bytes_max)
+    if "\x00" in text or _ESCAPED_NUL.search(text):
+        raise Invalid(field, "contains a NUL character; remove it")
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise Invalid(field, f"is not JSON: {error}") from error
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _check_entrypoint(entrypoint: Entrypoint) -> None:
+    forms = ("command", "shell", "function", "pickle")
+    given = [form for form in forms if getattr(entrypoint, form) is not None]
+    if len(given) != 1:
+        raise Invalid(
+            "entrypoint", f"give exactly one of {', '.join(forms)}; got {given or 'none'}"
+        )
+    if entrypoint.command is not None and not (entrypoint.command and entrypoint.command[0]):
+        raise Invalid("entrypoint.command", "is empty; give a program and its arguments")
+    if entrypoint.shell is not None and not entrypoint.shell.strip():
+        raise Invalid("entrypoint.shell", "is empty; give a shell line")
+    if entrypoint.function is not None and not _FUNCTION.fullmatch(entrypoint.function):
+        raise Invalid(
+            "entrypoint.function", "is not an import path; write it like package.module:name"
+        )
+    if (entrypoint.args or entrypoint.kwargs) and entrypoint.function is None:
+        raise Invalid("entrypoint.args", "goes with function only")
+    if _ESCAPED_NUL.search(msgspec.json.encode(entrypoint).decode()):
+        raise Invalid("entrypoint", "contains a NUL character; remove it")
+
+
+def _entrypoint_name(entrypoint: Entrypoint) -> str:
+    if entrypoint.function is not None:
+        return entrypoint.function.rpartition(":")[2]
+    if entrypoint.command is not None:
+        return entrypoint.command[0].rstrip("/").rpartition("/")[2][:256] or "command"
+    if entrypoint.shell is not None:
+        return entrypoint.shell.split()[0][:256]
+    return "pickle"
+
+
+def _check_texts(spec: JobSpec, limits: Limits) -> None:
+    for field in (
+        "name",
+        "type",
+        "owner",
+        "queue",
+        "idempotency_key",
+        "correlation_id",
+        "trace_id",
+    ):
+        text = getattr(spec, field)
+        if text is None:
+            continue
+        if not text:
+            raise Invalid(field, "is empty; leave it out or give it a value")
+        check_text(field, text, limits.text_length_max)
+    if spec.queue is not None and not _QUEUE.fullmatch(spec.queue):
+        raise Invalid("queue", f"{spec.queue!r} is not a queue name; use letters, digits and ._:/-")
+    for field, pairs in (("labels", spec.labels), ("environment", spec.environment)):
+        for key, value in pairs.items():
+            if not key:
+                raise Invalid(field, "has an empty name; give it one")
+            check_text(f"{field}.{key}", key, limits.text_length_max)
+            check_text(f"{field}.{key}", value, limits.error_length_max)
+
+
+def _check_numbers(spec: JobSpec, limits: Limits) -> None:
+    for field in ("max_retries_failure", "max_retries_preemption"):
+        _check_range(field, getattr(spec, field), 0, limits.retries_max)
+    _check_range("max_attempts", spec.max_attempts, 1, limits.retries_max + 1)
+    if spec.max_attempts is not None and spec.max_retries_failure is not None:
+        raise Invalid("max_attempts", "means max_retries_failure + 1; give one of the two")
+    _check_range("max_task_failures", spec.max_task_failures, 0, limits.tasks_max)
+    _check_range("replicas", spec.replicas, 1, limits.tasks_max)
+    _check_range("priority", spec.priority, -PRIORITY_MAX, PRIORITY_MAX)
+    _check_range("lease", spec.lease, limits.lease_seconds_min, limits.lease_seconds_max)
+    year = 366 * 86_400.0
+    for field in ("timeout", "scheduling_timeout"):
+        _check_range(field, getattr(spec, field), 0.001, year)
+    _check_range("grace", spec.grace, 0.0, 86_400.0)
+    _check_range("not_before", spec.not_before, 0.0, 253_370_764_800.0)
+    _check_range("backoff.base", spec.backoff.base, 0.0, 86_400.0)
+    _check_range("backoff.factor", spec.backoff.factor, 1.0, 100.0)
+    _check_range("backoff.ceiling", spec.backoff.ceiling, spec.backoff.base, 86_400.0)
+
+
+def _check_range(field: str, value: float | None, least: float, most: float) -> None:
+    if value is None:
+        return
+    if not math.isfinite(value) or not least <= value <= most:
+        raise Invalid(field, f"{value} is out of range; use {least} to {most}")
+
+
+def _check_inputs(submission: Submission, limits: Limits) -> None:
+    inputs = submission.inputs
+    if inputs is None:
+        return
+    if submission.spec.replicas is not None:
+        raise Invalid("replicas", "goes without inputs; give one of the two")
+    if not inputs:
+        raise Invalid("inputs", "is empty; give at least one input")
+    if len(inputs) > limits.tasks_max:
+        raise TooLarge("inputs", len(inputs), limits.tasks_max, "inputs")
+    for index, text in enumerate(inputs):
+        check_json(f"inputs[{index}]", text, limits.input_bytes_max)

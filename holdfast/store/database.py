@@ -1,0 +1,140 @@
+"""Connections and transactions: the only place that opens either."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Self
+
+import asyncpg
+
+from holdfast.errors import Unavailable
+from holdfast.store.statements import Statement, load_statements
+
+LOCK_TIMEOUT_MS = 250
+_CLOCK = load_statements("clock")
+
+# Every hot statement joins a short list of ids with tables by their keys. The planner must not find
+# anything cleverer when its statistics are old. Sent with BEGIN, it costs no round trip and works
+# behind a pooler that shares connections between transactions.
+_BEGIN = f"""begin;
+set local lock_timeout = {LOCK_TIMEOUT_MS};
+set local plan_cache_mode = force_generic_plan;
+set local enable_seqscan = off;
+set local enable_hashjoin = off;
+set local enable_mergejoin = off"""
+
+_BEGIN_SNAPSHOT = "begin isolation level repeatable read read only"
+
+
+class LockTimeout(Unavailable):
+    """A row was held by somebody else for too long; the transaction changed nothing."""
+
+
+class Transaction:
+    """One open transaction."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    async def fetch(self, statement: Statement, **values: Any) -> list[Any]:
+        """Run a statement and return its rows."""
+        rows: list[Any] = await self.connection.fetch(statement.text, *statement.arguments(values))
+        return rows
+
+    async def fetch_one(self, statement: Statement, **values: Any) -> Any | None:
+        """Run a statement and return its first row, if any."""
+        return await self.connection.fetchrow(statement.text, *statement.arguments(values))
+
+    async def now(self) -> datetime:
+        """Read the database's clock; call it after the locks are taken."""
+        row = await self.fetch_one(_CLOCK["read_clock"])
+        assert row is not None
+        now: datetime = row[0]
+        return now
+
+
+class Database:
+    """A pool of connections to one Postgres."""
+
+    def __init__(self, url: str, *, connections_max: int = 8) -> None:
+        self.url = url
+        self._connections_max = connections_max
+        self._pool: Any = None
+
+    async def open(self) -> Self:
+        """Connect; raises Unavailable if nobody answers."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                self.url,
+                min_size=1,
+                max_size=self._connections_max,
+                max_inactive_connection_lifetime=0,
+                reset=_keep_session,
+                command_timeout=60,
+            )
+        except (OSError, asyncpg.PostgresError) as error:
+            raise Unavailable(f"cannot connect to Postgres: {error}") from error
+        return self
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """Run a block in one transaction; a lock that cannot be had raises LockTimeout."""
+        async with self._begin(_BEGIN) as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Transaction]:
+        """Run a block of reads that all see the same moment."""
+        async with self._begin(_BEGIN_SNAPSHOT) as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        """Lend a bare connection, for listening and for schema changes."""
+        async with self._pool.acquire() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _begin(self, begin: str) -> AsyncIterator[Transaction]:
+        async with _translated(), self._pool.acquire() as connection:
+            try:
+                await connection.execute(begin)
+                yield Transaction(connection)
+                await connection.execute("commit")
+            except BaseException:
+                if not connection.is_closed():
+                    await asyncio.shield(connection.execute("rollback"))
+                raise
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """Tell "try again" from everything else; what is wrong with a statement stays as it is."""
+    try:
+        yield
+    except asyncpg.LockNotAvailableError as error:
+        raise LockTimeout("a row is held by another transaction") from error
+    except (
+        OSError,
+        asyncpg.PostgresConnectionError,
+        asyncpg.CannotConnectNowError,
+        asyncpg.AdminShutdownError,
+        asyncpg.CrashShutdownError,
+        asyncpg.InterfaceError,
+    ) as error:
+        raise Unavailable(f"lost the connection to Postgres: {error}") from error
+
+
+async def _keep_session(_: Any) -> None:
+    """Leave a returned connection as it is: transactions set everything locally."""

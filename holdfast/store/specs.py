@@ -1,0 +1,54 @@
+"""Job specs as workers and rules need them; immutable, so a process keeps the recent ones."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.model.spec import JobSpec, Policy
+from holdfast.rules.submission import policy_of
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+
+_JOBS = load_statements("jobs")
+_decode = msgspec.json.Decoder(JobSpec).decode
+
+
+class StoredSpec(NamedTuple):
+    """A job's spec and the names that travel with its tasks."""
+
+    spec: JobSpec
+    policy: Policy
+    name: str
+    num_tasks: int
+    correlation_id: str
+    trace_id: str | None
+
+
+class SpecCache:
+    """The specs of the jobs that this process met lately."""
+
+    def __init__(self, jobs_max: int = 4096) -> None:
+        self._jobs_max = jobs_max
+        self._specs: OrderedDict[int, StoredSpec] = OrderedDict()
+
+    async def load(self, tx: Transaction, job_ids: Iterable[int]) -> dict[int, StoredSpec]:
+        """Return the specs of these jobs, reading those that are not at hand."""
+        wanted = set(job_ids)
+        missing = sorted(wanted - self._specs.keys())
+        found = {job_id: self._specs[job_id] for job_id in wanted if job_id in self._specs}
+        if missing:
+            rows = await tx.fetch(_JOBS["load_specs"], job_ids=missing)
+            for job_id, text, correlation_id, trace_id, name, num_tasks in rows:
+                spec = _decode(text)
+                found[job_id] = StoredSpec(
+                    spec, policy_of(spec), name, num_tasks, correlation_id, trace_id
+                )
+            self._keep({job_id: found[job_id] for job_id in missing if job_id in found})
+        return found
+
+    def _keep(self, specs: dict[int, StoredSpec]) -> None:
+        self._specs.update(specs)
+        while len(self._specs) > self._jobs_max:
+            self._specs.popitem(last=False)

@@ -1,0 +1,2 @@
+-- name: read_clock
+select holdfast.now();

@@ -1,0 +1,76 @@
+-- name: read_events
+-- An id that commits later than a higher one would be missed by "id > last seen". Transactions below
+-- the snapshot's xmin have all ended, so what they wrote is all there is to read of them.
+select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
+       payload::text, version, txid
+  from holdfast.event_log
+ where txid >= $txid and (txid, id) > ($txid, $id)
+   and txid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+   and ($job_id::bigint is null or job_id = $job_id)
+ order by txid, id
+ limit $batch_max;
+
+-- name: list_events
+select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
+       payload::text, version, txid
+  from holdfast.event_log
+ where job_id = $job_id and ($task_index::int is null or task_index = $task_index)
+ order by ts, id
+ limit $batch_max;
+
+-- name: insert_notes
+with clock as materialized (select holdfast.now() as now)
+insert into holdfast.notes (job_id, task_index, attempt, kind, ts, payload, expires_at)
+select job_id, task_index, attempt, kind, clock.now, payload::json, clock.now + $time_to_live::interval
+  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $kinds::text[],
+              $payloads::text[]) as new(job_id, task_index, attempt, kind, payload),
+       clock;
+
+-- name: prune_notes
+delete from holdfast.notes where id = any (array(
+    select id from holdfast.notes where expires_at <= holdfast.now() order by expires_at limit $batch_max))
+returning 1;
+
+-- name: read_partitions
+select first_job_id, end_job_id from holdfast.partitions order by first_job_id;
+
+-- name: lock_partitions
+-- One maker of partitions at a time; the row locks of others are not in the way.
+lock table holdfast.partitions in share row exclusive mode;
+
+-- name: add_partition
+select holdfast.add_partition($first_job_id, $end_job_id);
+
+-- name: drop_partition
+select holdfast.drop_partition($first_job_id);
+
+-- name: read_job_id_pace
+-- last_value of a sequence that was never used would claim one id too many; that is harmless here.
+select (select last_value from holdfast.job_ids) as last_job_id,
+       (select count(*) from (select from holdfast.jobs
+                               where created_at > holdfast.now() - interval '1 day'
+                               order by job_id desc limit $span_max::int) as recent) as jobs_last_day;
+
+-- name: list_prunable_partitions
+-- A range goes when its ids are used up, its jobs have been finished for long enough, nothing of it is
+-- still ending, and no dead letter of it waits for somebody's decision.
+select first_job_id, end_job_id from holdfast.partitions
+ where end_job_id <= (select last_value from holdfast.job_ids)
+   and not exists (select from holdfast.jobs
+                    where job_id >= first_job_id and job_id < end_job_id
+                      and (finished_at is null or finished_at > holdfast.now() - $older_than::interval))
+   and not exists (select from holdfast.dead_letters
+                    where job_id >= first_job_id and job_id < end_job_id
+                      and replayed_at is null and discarded_at is null)
+   and not exists (select from holdfast.leases where job_id >= first_job_id and job_id < end_job_id)
+   and not exists (select from holdfast.outbox where job_id >= first_job_id and job_id < end_job_id)
+ order by first_job_id limit 1;
+
+-- name: delete_jobs_of_partition
+delete from holdfast.jobs where job_id >= $first_job_id and job_id < $end_job_id;
+
+-- name: delete_dead_letters_of_partition
+delete from holdfast.dead_letters where job_id >= $first_job_id and job_id < $end_job_id;
+
+-- name: delete_ready_of_partition
+delete from holdfast.ready where job_id >= $first_job_id and job_id < $end_job_id;

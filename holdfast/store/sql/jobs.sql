@@ -1,0 +1,172 @@
+-- name: allocate_job_ids
+select nextval('holdfast.job_ids') from generate_series(1, $count::int);
+
+-- name: insert_jobs
+insert into holdfast.jobs (
+    job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of, correlation_id,
+    trace_id, idempotency_key, spec_digest, created_at, submitted_at, fan_out, max_task_failures,
+    num_tasks, pending, seq, event_type, event_at, event_actor)
+select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, parent_job_id, replay_of,
+       correlation_id, trace_id, idempotency_key, spec_digest, $now::timestamptz, case when shown then $now::timestamptz end,
+       fan_out, max_task_failures, num_tasks, num_tasks, shown::int,
+       case when shown then 'submitted'::holdfast.event_type end, case when shown then $now::timestamptz end,
+       case when shown then owner end
+  from unnest($job_ids::bigint[], $names::text[], $types::text[], $owners::text[], $queues::text[],
+              $priorities::int[], $specs::text[], $labels::text[], $parent_job_ids::bigint[],
+              $replay_of::bigint[], $correlation_ids::text[], $trace_ids::text[],
+              $idempotency_keys::text[], $spec_digests::bytea[], $shown::boolean[],
+              $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[])
+         as new(job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of,
+                correlation_id, trace_id, idempotency_key, spec_digest, shown, fan_out,
+                max_task_failures, num_tasks)
+on conflict (owner, idempotency_key) where idempotency_key is not null do nothing
+returning job_id;
+
+-- name: find_by_key
+select owner, idempotency_key, job_id, spec_digest, submitted_at is not null as shown
+  from holdfast.jobs
+  join unnest($owners::text[], $idempotency_keys::text[]) as wanted(owner, idempotency_key)
+       using (owner, idempotency_key);
+
+-- name: show_job
+update holdfast.jobs
+   set submitted_at = $now::timestamptz, seq = 1, event_type = 'submitted', event_at = $now::timestamptz, event_actor = owner
+ where job_id = $job_id and submitted_at is null
+returning job_id;
+
+-- name: list_hidden_jobs
+select job_id from holdfast.jobs
+ where submitted_at is null and created_at < holdfast.now() - $older_than::interval
+ order by created_at limit $batch_max;
+
+-- name: lock_hidden_job
+select job_id from holdfast.jobs where job_id = $job_id and submitted_at is null for update;
+
+-- name: delete_job
+delete from holdfast.jobs where job_id = $job_id;
+
+-- name: load_specs
+select job_id, spec::text, correlation_id, trace_id, name, num_tasks
+  from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id);
+
+-- name: count_moves
+-- Job rows are locked last and in the order of their ids. What is returned is the job as it stands
+-- after the counts, before its own state follows.
+with locked as materialized (
+    select job_id from holdfast.jobs
+     where job_id = any ($job_ids::bigint[]) order by job_id for update
+)
+update holdfast.jobs
+   set pending = jobs.pending + moves.pending,
+       assigned = jobs.assigned + moves.assigned,
+       building = jobs.building + moves.building,
+       running = jobs.running + moves.running,
+       succeeded = jobs.succeeded + moves.succeeded,
+       failed = jobs.failed + moves.failed,
+       killed = jobs.killed + moves.killed,
+       worker_failed = jobs.worker_failed + moves.worker_failed,
+       unschedulable = jobs.unschedulable + moves.unschedulable,
+       dead_lettered = jobs.dead_lettered + moves.dead_lettered,
+       timed_out = jobs.timed_out + moves.timed_out,
+       error = coalesce(jobs.error, moves.error),
+       exit_code = case when jobs.error is null then coalesce(moves.exit_code, jobs.exit_code)
+                        else jobs.exit_code end
+  from locked
+  join unnest($job_ids::bigint[], $pending::int[], $assigned::int[], $building::int[], $running::int[],
+              $succeeded::int[], $failed::int[], $killed::int[], $worker_failed::int[],
+              $unschedulable::int[], $dead_lettered::int[], $timed_out::int[], $errors::text[],
+              $exit_codes::int[])
+         as moves(job_id, pending, assigned, building, running, succeeded, failed, killed,
+                  worker_failed, unschedulable, dead_lettered, timed_out, error, exit_code)
+       using (job_id)
+ where jobs.job_id = locked.job_id
+returning jobs.job_id, jobs.state, jobs.cancel_mode, jobs.fan_out, jobs.max_task_failures,
+          jobs.started_at is not null as has_started,
+          jobs.pending, jobs.assigned, jobs.building, jobs.running, jobs.succeeded, jobs.failed,
+          jobs.killed, jobs.worker_failed, jobs.unschedulable, jobs.dead_lettered, jobs.timed_out;
+
+-- name: start_jobs
+with clock as materialized (select holdfast.now() as now)
+update holdfast.jobs
+   set state = 3, started_at = greatest(clock.now, jobs.event_at), seq = jobs.seq + 1,
+       event_type = 'started', event_at = greatest(clock.now, jobs.event_at), event_actor = 'server',
+       event_cause = null, event_payload = null
+  from unnest($job_ids::bigint[]) as mine(job_id), clock
+ where jobs.job_id = mine.job_id;
+
+-- name: finish_jobs
+with clock as materialized (select holdfast.now() as now)
+update holdfast.jobs
+   set state = ended.state, finished_at = greatest(clock.now, jobs.event_at), seq = jobs.seq + 1,
+       event_type = ended.event_type::holdfast.event_type,
+       event_at = greatest(clock.now, jobs.event_at), event_actor = 'server',
+       event_cause = case ended.state when 4 then null
+                                      when 6 then coalesce(jobs.cancel_reason, jobs.error)
+                                      else jobs.error end,
+       event_payload = null,
+       error = case when ended.state = 6 then coalesce(jobs.cancel_reason, jobs.error) else jobs.error end,
+       exit_code = case when ended.state = 4 then 0 else jobs.exit_code end
+  from unnest($job_ids::bigint[], $states::smallint[], $event_types::text[])
+         as ended(job_id, state, event_type),
+       clock
+ where jobs.job_id = ended.job_id;
+
+-- name: lock_job
+select job_id, state, cancel_mode, cancel_reason, num_tasks, queue, finished_at is not null as finished
+  from holdfast.jobs where job_id = $job_id and submitted_at is not null for update;
+
+-- name: read_job_flags
+select job_id, cancel_mode, finished_at is not null as finished, cancel_reason, state
+  from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id)
+ where submitted_at is not null;
+
+-- name: hold_parents
+-- A parent that ends now would miss the child that is just being born.
+select job_id, state, finished_at is not null or cancel_mode is not null as ended
+  from holdfast.jobs
+ where job_id = any ($job_ids::bigint[]) and submitted_at is not null
+ order by job_id for share;
+
+-- name: flag_cancel
+with clock as materialized (select holdfast.now() as now)
+update holdfast.jobs
+   set cancel_mode = $mode, cancel_reason = coalesce(jobs.cancel_reason, $reason), seq = jobs.seq + 1,
+       event_type = 'cancel_requested', event_at = greatest(clock.now, jobs.event_at),
+       event_actor = $actor, event_cause = $reason,
+       event_payload = jsonb_build_object('mode', $mode::text)
+  from clock
+ where job_id = $job_id;
+
+-- name: record_job_event
+with clock as materialized (select holdfast.now() as now)
+update holdfast.jobs
+   set seq = jobs.seq + 1, event_type = $event_type::text::holdfast.event_type,
+       event_at = greatest(clock.now, jobs.event_at), event_actor = $actor, event_cause = null,
+       event_payload = $payload::text::jsonb
+  from clock
+ where job_id = $job_id;
+
+-- name: list_live_children
+select job_id from holdfast.jobs
+ where parent_job_id = $job_id and finished_at is null and submitted_at is not null
+   and cancel_mode is distinct from 'hard' and cancel_mode is distinct from $mode
+ order by job_id limit $batch_max;
+
+-- name: insert_outbox
+insert into holdfast.outbox (kind, job_id, next_index, created_at)
+select kind, job_id, next_index, holdfast.now()
+  from unnest($kinds::text[], $job_ids::bigint[], $next_indexes::int[])
+         as new(kind, job_id, next_index);
+
+-- name: list_outbox
+select id from holdfast.outbox order by id limit $batch_max;
+
+-- name: lock_outbox
+-- Skipped when another server is at it.
+select id, kind, job_id, next_index from holdfast.outbox where id = $id for update skip locked;
+
+-- name: advance_outbox
+update holdfast.outbox set next_index = $next_index where id = $id;
+
+-- name: delete_outbox
+delete from holdfast.outbox where id = $id;

@@ -1,0 +1,105 @@
+-- name: lock_leases
+-- The tasks are locked, so no lease here can begin or end meanwhile; locking the leases too keeps a
+-- renewal from being answered while the reaper ends what it had seen run out.
+select leases.job_id, leases.task_index, leases.attempt, leases.lease_token, leases.worker_id,
+       leases.ending, leases.cancel_requested_at is not null as cancelled, leases.cancel_reason,
+       leases.expires_at, leases.run_deadline_at, leases.cancel_deadline_at,
+       jobs.cancel_mode, jobs.finished_at is null and jobs.cancel_mode is null as job_is_live,
+       jobs.cancel_reason as job_cancel_reason
+  from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
+  join holdfast.leases using (job_id, task_index)
+  join holdfast.jobs using (job_id)
+ order by leases.job_id, leases.task_index
+   for update of leases;
+
+-- name: renew_leases
+-- Expired is not ended: only the reaper's transaction ends a lease. A lease that is ending may be
+-- renewed too: its process may need the time to checkpoint and go.
+with clock as materialized (select holdfast.now() as now),
+locked as materialized (
+    select leases.job_id, leases.task_index
+      from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
+             as mine(job_id, task_index, attempt, lease_token)
+      join holdfast.leases using (job_id, task_index, attempt, lease_token)
+     order by leases.job_id, leases.task_index
+       for no key update of leases skip locked
+)
+update holdfast.leases
+   set expires_at = greatest(leases.expires_at, clock.now + leases.duration)
+  from locked, clock
+ where leases.job_id = locked.job_id and leases.task_index = locked.task_index
+returning leases.job_id, leases.task_index, leases.attempt, leases.lease_token, leases.expires_at,
+          clock.now, leases.ending, leases.cancel_requested_at is not null as cancelled, leases.cancel_deadline_at;
+
+-- name: find_leases
+-- Which of these speak for an attempt that holds a lease, ending or not.
+select leases.job_id, leases.task_index, leases.attempt, leases.lease_token
+  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
+         as mine(job_id, task_index, attempt, lease_token)
+  join holdfast.leases using (job_id, task_index, attempt, lease_token);
+
+-- name: list_claimed_with_key
+select leases.job_id, leases.task_index, leases.attempt, leases.lease_token, leases.expires_at,
+       holdfast.now() as now, tasks.failure_count, tasks.preemption_count, tasks.input
+  from holdfast.leases join holdfast.tasks using (job_id, task_index)
+ where leases.worker_id = $worker_id and leases.claim_key = $claim_key and not leases.ending
+ order by leases.job_id, leases.task_index;
+
+-- name: list_reapable
+-- One pass over the leases serves every deadline; the table is as large as what runs now, and an
+-- index on expiry would make every renewal write it.
+with clock as materialized (select holdfast.now() as now)
+select job_id, task_index from holdfast.leases, clock
+ where (expires_at <= clock.now and not $waiting::boolean)
+    or (not ending and (run_deadline_at <= clock.now or cancel_deadline_at <= clock.now))
+ order by job_id, task_index
+ limit $batch_max;
+
+-- name: list_leases_of_worker
+select job_id, task_index from holdfast.leases
+ where worker_id = $worker_id
+ order by job_id, task_index
+ limit $batch_max;
+
+-- name: find_ended_attempts
+select attempts.job_id, attempts.task_index, attempts.attempt
+  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
+         as mine(job_id, task_index, attempt, lease_token)
+  join holdfast.attempts using (job_id, task_index, attempt, lease_token)
+ where attempts.reported;
+
+-- name: release_leases
+-- The second step of an end: the process is gone, so is the claim on capacity.
+with gone as (
+    delete from holdfast.leases
+     using unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
+     where leases.job_id = mine.job_id and leases.task_index = mine.task_index and leases.ending
+    returning leases.job_id, leases.task_index, leases.attempt, leases.expires_at
+)
+update holdfast.attempts
+   set released_at = greatest(holdfast.now(), attempts.finished_at),
+       last_lease_expires_at = gone.expires_at
+  from gone
+ where attempts.job_id = gone.job_id and attempts.task_index = gone.task_index
+   and attempts.attempt = gone.attempt
+returning attempts.job_id, attempts.task_index;
+
+-- name: request_soft_cancel
+with clock as materialized (select holdfast.now() as now)
+update holdfast.leases
+   set cancel_requested_at = clock.now, cancel_deadline_at = clock.now + mine.grace,
+       cancel_reason = $reason
+  from unnest($job_ids::bigint[], $task_indexes::int[], $graces::interval[])
+         as mine(job_id, task_index, grace),
+       clock
+ where leases.job_id = mine.job_id and leases.task_index = mine.task_index
+   and leases.cancel_requested_at is null and not leases.ending
+returning leases.job_id, leases.task_index;
+
+-- name: lock_reaper
+select last_pass_at, outage_from, outage_until, holdfast.now() as now
+  from holdfast.reaper for update skip locked;
+
+-- name: record_reaper_pass
+update holdfast.reaper
+   set last_pass_at = $last_pass_at, outage_from = $outage_from, outage_until = $outage_until;

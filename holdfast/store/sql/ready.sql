@@ -1,0 +1,162 @@
+-- name: take_ready
+-- The rows are deleted by the claim that takes them; one that is stale (its task was cancelled) goes
+-- with it. One index range per queue, then the best of all: a sort over `queue = any` reads a million.
+with picked as materialized (
+    select head.place, head.urgency, head.eligible_at
+      from unnest($queues::text[]) as wanted(queue)
+     cross join lateral (
+           select ready.ctid as place, ready.urgency, ready.eligible_at
+             from holdfast.ready
+            where ready.queue = wanted.queue
+            order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+            limit $tasks_max
+              for update skip locked) as head
+     where not exists (select from holdfast.queues where queues.queue = wanted.queue)
+     order by head.urgency, head.eligible_at
+     limit $tasks_max
+),
+taken as (
+    delete from holdfast.ready where ctid = any (array(select place from picked))
+    returning queue, urgency, eligible_at, job_id, task_index
+)
+select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
+       tasks.preemption_count, tasks.input, jobs.submitted_at is not null and jobs.finished_at is null
+       and jobs.cancel_mode is null as job_is_live, taken.urgency, taken.eligible_at, taken.queue
+  from taken join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
+ order by tasks.job_id, tasks.task_index
+   for update of tasks;
+
+-- name: take_ready_by_id
+with picked as materialized (
+    select ready.ctid as place
+      from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
+      join holdfast.tasks using (job_id, task_index)
+      join holdfast.jobs using (job_id)
+      join holdfast.ready
+        on ready.queue = jobs.queue and ready.urgency = -jobs.priority
+       and ready.eligible_at = tasks.eligible_at
+       and ready.job_id = tasks.job_id and ready.task_index = tasks.task_index
+     where not exists (select from holdfast.queues where queues.queue = jobs.queue)
+       for update of ready skip locked
+),
+taken as (
+    delete from holdfast.ready where ctid = any (array(select place from picked))
+    returning queue, urgency, eligible_at, job_id, task_index
+)
+select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
+       tasks.preemption_count, tasks.input, jobs.submitted_at is not null and jobs.finished_at is null
+       and jobs.cancel_mode is null as job_is_live, taken.urgency, taken.eligible_at, taken.queue
+  from taken join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
+ order by tasks.job_id, tasks.task_index
+   for update of tasks;
+
+-- name: explain_unclaimable
+-- Why a claim by id got nothing; read after the fact, it only words the refusal.
+select mine.job_id, mine.task_index,
+       case when tasks.state is null or jobs.submitted_at is null then 'not_found'
+            when tasks.finished_at is not null then 'finished'
+            when jobs.cancel_mode is not null or jobs.finished_at is not null then 'cancelled'
+            when tasks.state <> 1 then 'already_running'
+            when exists (select from holdfast.queues where queues.queue = jobs.queue) then 'paused'
+            when jobs.queue is null then 'not_claimable'
+            when exists (select from holdfast.ready
+                          where ready.queue = jobs.queue and ready.urgency = -jobs.priority
+                            and ready.eligible_at = tasks.eligible_at
+                            and ready.job_id = mine.job_id and ready.task_index = mine.task_index)
+            then 'already_running'
+            else 'not_eligible' end as reason
+  from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
+  left join holdfast.tasks using (job_id, task_index)
+  left join holdfast.jobs using (job_id);
+
+-- name: insert_ready
+insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)
+select queue, urgency, eligible_at, job_id, task_index, eligible_at + scheduling_timeout
+  from unnest($queues::text[], $urgencies::int[], $eligible_at::timestamptz[], $job_ids::bigint[],
+              $first_indexes::int[], $end_indexes::int[], $scheduling_timeouts::interval[])
+         as new(queue, urgency, eligible_at, job_id, first_index, end_index, scheduling_timeout),
+       generate_series(new.first_index, new.end_index - 1) as task_index;
+
+-- name: insert_waiting
+insert into holdfast.waiting (job_id, task_index, eligible_at)
+select job_id, task_index, eligible_at
+  from unnest($eligible_at::timestamptz[], $job_ids::bigint[], $first_indexes::int[],
+              $end_indexes::int[]) as new(eligible_at, job_id, first_index, end_index),
+       generate_series(new.first_index, new.end_index - 1) as task_index;
+
+-- name: list_due
+-- Candidates only: promote_waiting locks and checks again.
+select job_id, task_index from holdfast.waiting
+ where eligible_at <= holdfast.now()
+   and not exists (select from holdfast.leases
+                    where leases.job_id = waiting.job_id and leases.task_index = waiting.task_index)
+ order by eligible_at
+ limit $batch_max;
+
+-- name: promote_waiting
+-- Tasks are locked: none can get a lease, or lose one, while this looks. The time in line counts from
+-- the moment a task could be taken, which a lease that was slow to end has put off.
+with clock as materialized (select holdfast.now() as now),
+due as (
+    delete from holdfast.waiting
+     using unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index), clock
+     where waiting.job_id = mine.job_id and waiting.task_index = mine.task_index
+       and waiting.eligible_at <= clock.now
+       and not exists (select from holdfast.leases
+                        where leases.job_id = mine.job_id and leases.task_index = mine.task_index)
+    returning waiting.job_id, waiting.task_index
+)
+insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)
+select coalesce(jobs.queue, ''), -jobs.priority, tasks.eligible_at, job_id, task_index,
+       clock.now + (jobs.spec ->> 'scheduling_timeout')::float * interval '1 second'
+  from due join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id), clock
+ where tasks.state = 1
+returning job_id, task_index;
+
+-- name: list_overdue
+select job_id, task_index from holdfast.ready
+ where unschedulable_at <= holdfast.now()
+ order by unschedulable_at
+ limit $batch_max;
+
+-- name: take_overdue
+with picked as materialized (
+    select ready.ctid as place
+      from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
+      join holdfast.tasks using (job_id, task_index)
+      join holdfast.jobs using (job_id)
+      join holdfast.ready
+        on ready.queue = coalesce(jobs.queue, '') and ready.urgency = -jobs.priority
+       and ready.eligible_at = tasks.eligible_at
+       and ready.job_id = tasks.job_id and ready.task_index = tasks.task_index
+     where ready.unschedulable_at <= holdfast.now()
+       for update of ready skip locked
+)
+delete from holdfast.ready where ctid = any (array(select place from picked))
+returning job_id, task_index;
+
+-- name: feed_ready
+-- The next stretch of a large job that was shown before all of its tasks stood in line.
+with clock as materialized (select holdfast.now() as now),
+stretch as materialized (
+    select tasks.job_id, tasks.task_index, tasks.eligible_at
+      from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
+      join holdfast.tasks using (job_id, task_index)
+     where tasks.state = 1 and tasks.attempt = 0
+),
+later as (
+    insert into holdfast.waiting (job_id, task_index, eligible_at)
+    select job_id, task_index, eligible_at from stretch, clock where eligible_at > clock.now
+)
+insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)
+select coalesce(jobs.queue, ''), -jobs.priority, stretch.eligible_at, job_id, stretch.task_index,
+       clock.now + (jobs.spec ->> 'scheduling_timeout')::float * interval '1 second'
+  from stretch join holdfast.jobs using (job_id), clock
+ where stretch.eligible_at <= clock.now;
+
+-- name: pause_queue
+insert into holdfast.queues (queue, paused_at, paused_by) values ($queue, holdfast.now(), $actor)
+on conflict (queue) do nothing;
+
+-- name: resume_queue
+delete from holdfast.queues where queue = $queue;

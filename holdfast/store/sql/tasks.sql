@@ -1,0 +1,253 @@
+-- name: lock_tasks
+-- Ids come sorted; rows are locked in the order of ids, the same everywhere.
+select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
+       tasks.preemption_count, tasks.free_loss_count
+  from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
+  join holdfast.tasks using (job_id, task_index)
+ order by tasks.job_id, tasks.task_index
+   for update of tasks;
+
+-- name: lock_next_tasks
+-- A stretch of one job's tasks, for sweeps that go through all of them.
+select job_id, task_index, state, attempt, failure_count, preemption_count, free_loss_count
+  from holdfast.tasks
+ where job_id = $job_id and task_index >= $next_index
+ order by task_index
+ limit $batch_max
+   for update;
+
+-- name: insert_tasks
+insert into holdfast.tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, input)
+select job_id, task_index, placed, eligible_at, now, now, input::json
+  from unnest($job_ids::bigint[], $task_indexes::int[], $placed::boolean[], $eligible_at::timestamptz[],
+              $inputs::text[]) as new(job_id, task_index, placed, eligible_at, input),
+       (select $now::timestamptz as now) as clock;
+
+-- name: delete_hidden_tasks
+delete from holdfast.tasks using holdfast.jobs
+ where tasks.job_id = $job_id and jobs.job_id = tasks.job_id and jobs.submitted_at is null;
+
+-- name: assign_tasks
+with clock as materialized (select holdfast.now() as now),
+assigned as materialized (
+    select * from unnest($job_ids::bigint[], $task_indexes::int[], $worker_ids::text[], $tokens::uuid[],
+                         $durations::interval[], $run_timeouts::interval[], $claim_keys::text[])
+        as assigned(job_id, task_index, worker_id, lease_token, duration, run_timeout, claim_key)
+     -- An incarnation that has been replaced can never speak again.
+     where not exists (select from holdfast.workers
+                        where workers.worker_id = assigned.worker_id and workers.lost_at is not null)
+),
+moved as (
+    update holdfast.tasks
+       set state = 9, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+           actor = assigned.worker_id, cause = null
+      from assigned, clock
+     where tasks.job_id = assigned.job_id and tasks.task_index = assigned.task_index
+    returning tasks.job_id, tasks.task_index, tasks.attempt, tasks.moved_at
+)
+insert into holdfast.leases (job_id, task_index, attempt, worker_id, lease_token, created_at, expires_at,
+                             duration, run_timeout, claim_key)
+select job_id, task_index, moved.attempt, assigned.worker_id, assigned.lease_token, moved.moved_at,
+       clock.now + assigned.duration, assigned.duration, assigned.run_timeout, assigned.claim_key
+  from assigned join moved using (job_id, task_index), clock
+returning job_id, task_index, expires_at;
+
+-- name: start_building
+with clock as materialized (select holdfast.now() as now),
+fenced as materialized (
+    select leases.job_id, leases.task_index, leases.lease_token, leases.worker_id, leases.run_timeout
+      from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
+        as mine(job_id, task_index, attempt, lease_token)
+      join holdfast.leases using (job_id, task_index, attempt, lease_token)
+     where not leases.ending
+),
+timed as (
+    update holdfast.leases set run_deadline_at = clock.now + fenced.run_timeout
+      from fenced, clock
+     where leases.job_id = fenced.job_id and leases.task_index = fenced.task_index
+       and fenced.run_timeout is not null
+)
+update holdfast.tasks
+   set state = 2, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+       actor = fenced.worker_id, cause = null
+  from fenced, clock
+ where tasks.job_id = fenced.job_id and tasks.task_index = fenced.task_index and tasks.state = 9
+returning tasks.job_id, tasks.task_index, fenced.lease_token;
+
+-- name: start_running
+with clock as materialized (select holdfast.now() as now),
+fenced as materialized (
+    select leases.job_id, leases.task_index, leases.lease_token, leases.worker_id, leases.run_timeout
+      from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
+        as mine(job_id, task_index, attempt, lease_token)
+      join holdfast.leases using (job_id, task_index, attempt, lease_token)
+     where not leases.ending
+),
+timed as (
+    -- The run is timed from BUILDING on, where there was any.
+    update holdfast.leases set run_deadline_at = clock.now + fenced.run_timeout
+      from fenced, clock
+     where leases.job_id = fenced.job_id and leases.task_index = fenced.task_index
+       and fenced.run_timeout is not null and leases.run_deadline_at is null
+)
+update holdfast.tasks
+   set state = 3, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+       started_at = greatest(clock.now, tasks.moved_at), actor = fenced.worker_id, cause = null
+  from fenced, clock
+ where tasks.job_id = fenced.job_id and tasks.task_index = fenced.task_index
+   and tasks.state in (9, 2)
+returning tasks.job_id, tasks.task_index, fenced.lease_token;
+
+-- name: succeed_attempts
+-- Success leaves nothing to decide, so the fence and the move are one statement.
+with clock as materialized (select holdfast.now() as now),
+mine as materialized (
+    select * from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[],
+                         $exit_codes::int[], $results::text[])
+        as mine(job_id, task_index, attempt, lease_token, exit_code, result)
+),
+freed as (
+    delete from holdfast.leases using mine
+     where leases.job_id = mine.job_id and leases.task_index = mine.task_index
+       and leases.attempt = mine.attempt and leases.lease_token = mine.lease_token
+       and not leases.ending
+    returning leases.job_id, leases.task_index, leases.attempt, leases.worker_id, leases.lease_token,
+              leases.created_at, leases.expires_at, mine.exit_code, mine.result
+),
+moved as (
+    update holdfast.tasks
+       set state = 4, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+           finished_at = greatest(clock.now, tasks.moved_at), actor = freed.worker_id, cause = null,
+           result = freed.result::json
+      from freed, clock
+     where tasks.job_id = freed.job_id and tasks.task_index = freed.task_index
+    returning tasks.job_id, tasks.task_index, tasks.started_at, tasks.finished_at
+)
+insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, created_at, started_at,
+                               finished_at, released_at, exit_code, lease_token,
+                               last_lease_expires_at, reported)
+select job_id, task_index, freed.attempt, freed.worker_id, 4, freed.created_at, moved.started_at,
+       moved.finished_at, moved.finished_at, freed.exit_code, freed.lease_token, freed.expires_at, true
+  from moved join freed using (job_id, task_index)
+returning job_id, task_index, lease_token;
+
+-- name: end_attempts
+-- Any other end of an open attempt. Not released: the lease lives on as ending, until its worker
+-- confirms that the process is gone or it runs out.
+with clock as materialized (select holdfast.now() as now),
+ended as materialized (
+    select * from unnest($job_ids::bigint[], $task_indexes::int[], $states::smallint[],
+                         $finished::boolean[], $failure_counts::int[], $preemption_counts::int[],
+                         $actors::text[], $causes::text[], $exit_codes::int[], $errors::text[],
+                         $error_classes::text[], $stages::text[], $reported::boolean[],
+                         $released::boolean[])
+        as ended(job_id, task_index, state, finished, failure_count, preemption_count, actor, cause,
+                 exit_code, error, error_class, stage, reported, released)
+),
+moved as (
+    update holdfast.tasks
+       set state = ended.state, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+           finished_at = case when ended.finished then greatest(clock.now, tasks.moved_at) end,
+           failure_count = ended.failure_count, preemption_count = ended.preemption_count,
+           actor = ended.actor, cause = ended.cause
+      from ended, clock
+     where tasks.job_id = ended.job_id and tasks.task_index = ended.task_index
+    returning tasks.job_id, tasks.task_index, tasks.started_at, tasks.moved_at
+),
+freed as (
+    delete from holdfast.leases using ended
+     where leases.job_id = ended.job_id and leases.task_index = ended.task_index and ended.released
+    returning leases.job_id, leases.task_index, leases.attempt, leases.worker_id, leases.lease_token,
+              leases.created_at, leases.expires_at
+),
+kept as (
+    update holdfast.leases set ending = true
+      from ended
+     where leases.job_id = ended.job_id and leases.task_index = ended.task_index and not ended.released
+    returning leases.job_id, leases.task_index, leases.attempt, leases.worker_id, leases.lease_token,
+              leases.created_at, leases.expires_at
+)
+insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, created_at, started_at,
+                               finished_at, released_at, exit_code, error, error_class, stage,
+                               lease_token, last_lease_expires_at, reported)
+select job_id, task_index, lease.attempt, lease.worker_id, ended.state, lease.created_at,
+       moved.started_at, moved.moved_at, case when ended.released then moved.moved_at end,
+       ended.exit_code, ended.error, ended.error_class, ended.stage, lease.lease_token,
+       lease.expires_at, ended.reported
+  from ended join moved using (job_id, task_index)
+  join (select * from freed union all select * from kept) as lease using (job_id, task_index)
+returning job_id, task_index;
+
+-- name: retry_tasks
+with clock as materialized (select holdfast.now() as now),
+moved as (
+    update holdfast.tasks
+       set state = 1, attempt = tasks.attempt + 1, seq = tasks.seq + 1,
+           moved_at = greatest(clock.now, tasks.moved_at),
+           eligible_at = greatest(clock.now, tasks.moved_at) + retried.delay,
+           free_loss_count = retried.free_loss_count, started_at = null, actor = 'server',
+           cause = retried.cause
+      from unnest($job_ids::bigint[], $task_indexes::int[], $delays::interval[],
+                  $free_loss_counts::int[], $causes::text[])
+             as retried(job_id, task_index, delay, free_loss_count, cause), clock
+     where tasks.job_id = retried.job_id and tasks.task_index = retried.task_index
+    returning tasks.job_id, tasks.task_index, tasks.eligible_at
+)
+insert into holdfast.waiting (job_id, task_index, eligible_at)
+select job_id, task_index, eligible_at from moved;
+
+-- name: dead_letter_tasks
+-- From a failed or lost attempt, from one just killed by an operator's call, or without any.
+with clock as materialized (select holdfast.now() as now),
+dead as materialized (
+    select * from unnest($job_ids::bigint[], $task_indexes::int[], $reason_codes::text[],
+                         $actors::text[], $causes::text[])
+        as dead(job_id, task_index, reason_code, actor, cause)
+),
+unwaited as (
+    delete from holdfast.waiting using dead
+     where waiting.job_id = dead.job_id and waiting.task_index = dead.task_index
+),
+moved as (
+    update holdfast.tasks
+       set state = 10, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+           finished_at = greatest(clock.now, tasks.moved_at), actor = dead.actor, cause = dead.cause
+      from dead, clock
+     where tasks.job_id = dead.job_id and tasks.task_index = dead.task_index
+    returning tasks.job_id, tasks.task_index, tasks.attempt, tasks.input, tasks.finished_at
+)
+insert into holdfast.dead_letters (job_id, task_index, reason_code, stage, error_class, last_error,
+                                   attempts, last_owner, last_lease_expires_at, correlation_id, type,
+                                   queue, input, dead_lettered_at)
+select moved.job_id, moved.task_index, dead.reason_code, last.stage, last.error_class, last.error,
+       coalesce(last.attempt + 1, 0), last.worker_id, last.last_lease_expires_at, jobs.correlation_id,
+       jobs.type, jobs.queue, moved.input, moved.finished_at
+  from moved join dead using (job_id, task_index) join holdfast.jobs using (job_id)
+  left join lateral (
+      select attempts.* from holdfast.attempts
+       where attempts.job_id = moved.job_id and attempts.task_index = moved.task_index
+       order by attempts.attempt desc limit 1) as last on true;
+
+-- name: kill_pending_tasks
+-- A row of `ready` is left for the claim that meets it: taking it here would lock against the claims.
+with clock as materialized (select holdfast.now() as now),
+mine as materialized (
+    select * from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
+),
+unwaited as (
+    delete from holdfast.waiting using mine
+     where waiting.job_id = mine.job_id and waiting.task_index = mine.task_index
+)
+update holdfast.tasks
+   set state = 6, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+       finished_at = greatest(clock.now, tasks.moved_at), actor = $actor, cause = $cause
+  from mine, clock
+ where tasks.job_id = mine.job_id and tasks.task_index = mine.task_index;
+
+-- name: give_up_scheduling
+with clock as materialized (select holdfast.now() as now)
+update holdfast.tasks
+   set state = 8, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+       finished_at = greatest(clock.now, tasks.moved_at), actor = 'server', cause = 'scheduling timeout'
+  from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index), clock
+ where tasks.job_id = mine.job_id and tasks.task_index = mine.task_index;

@@ -1,0 +1,34 @@
+-- name: register_worker
+insert into holdfast.workers (worker_id, name, host, queues, registered_at)
+values ($worker_id, $name, $host, $queues::text[], holdfast.now())
+on conflict (worker_id) do nothing
+returning worker_id;
+
+-- name: find_worker
+select worker_id, name, host, lost_at from holdfast.workers where worker_id = $worker_id;
+
+-- name: mark_replaced
+update holdfast.workers
+   set lost_at = holdfast.now(), lost_cause = 'replaced by ' || $replaced_by::text, replaced_by = $replaced_by
+ where worker_id = $worker_id and lost_at is null;
+
+-- name: list_lost_workers
+select worker_id from holdfast.workers
+  join unnest($worker_ids::text[]) as wanted(worker_id) using (worker_id)
+ where lost_at is not null;
+
+-- name: take_key
+-- A key that another transaction is using makes this one wait for it, and then find it taken.
+insert into holdfast.idempotency_keys (scope, key, request_digest, created_at)
+values ($scope, $key, $request_digest, holdfast.now())
+on conflict (scope, key) do nothing
+returning key;
+
+-- name: find_key
+select request_digest from holdfast.idempotency_keys where scope = $scope and key = $key;
+
+-- name: prune_keys
+delete from holdfast.idempotency_keys where ctid = any (array(
+    select ctid from holdfast.idempotency_keys
+     where created_at < holdfast.now() - $older_than::interval limit $batch_max))
+returning 1;

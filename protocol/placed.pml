@@ -1,0 +1,465 @@
+/*
+ * Placed work: the server calls. One task, two workers, leaders that come and go.
+ *
+ *     leader (epoch, number)             worker (one incarnation)           process, under its shim
+ *       |--- request n: wanted, acks ----->| refuses n unless it is new       |
+ *       |    last answer stored: m         |--- start, kill ----------------->|
+ *       |                                  | deadline = (answer m SENT) + what was left of the
+ *       |                                  | lease when m was stored; margin off
+ *       |<-- answer n: runs, has finished -|                                  |
+ *     stores it: renews what runs, ends what finished, ends what is missing, releases what it had
+ *     asked to stop and does not run. No answer in time: a failure; three of them: dead for ever,
+ *     its attempts end at once, their leases run out.
+ *
+ * A worker gets one call at a time. When the call is over its request may still be under way, and
+ * may arrive at any later time or again and again (`late`): from this leader or from one deposed.
+ * Numbers are kept as their order: a call is newer than what is late, and what is late is either
+ * lower than something the worker has seen (overtaken) or not. ledger.pml says what leases are.
+ *
+ * Properties as in claimed.pml. Broken: TAKEOVER_AT_THREE, RELEASE_AT_ONCE, DEADLINE_FROM_RECEIPT,
+ * STALE_DESIRED_SET, OBEY_REPEATED, ANY_ANSWER_RENEWS, RECONCILE_UNNAMED.
+ */
+
+#define process_alive(w) (process[w] == RUNNING || process[w] == STOPPING)
+#include "ledger.pml"
+#define FAILURES_MAX 3
+
+mtype:process = { NO_PROCESS, RUNNING, STOPPING };
+mtype:call = { NO_CALL, REQUESTED, ANSWERED };
+
+typedef Request {
+    byte named;         /* the attempt this worker's unreleased lease belongs to */
+    bool wanted;        /* run it, or stop it */
+    byte good_for;      /* what is left of the lease, counted from the answer named */
+    byte acknowledged   /* a completion that is stored, accepted or not */
+};
+
+/* The database, per worker. */
+byte failures[WORKERS] = 0;
+bool answer_stored[WORKERS] = false;        /* at least one, of this incarnation */
+byte answer_transit[WORKERS] = 0;           /* ticks between its sending and its storing */
+bool reported[ATTEMPTS] = false;            /* the worker has acknowledged the attempt */
+byte completion_stored[WORKERS] = NOBODY;
+#define is_dead(w) (failures[w] == FAILURES_MAX)
+
+/* The network. */
+mtype:call call[WORKERS] = NO_CALL;
+bool call_seen[WORKERS] = false;            /* the worker has had this call's request */
+Request request[WORKERS];
+byte answer_runs[WORKERS] = NOBODY;
+byte answer_finished[WORKERS] = NOBODY;
+byte answer_age[WORKERS] = 0;
+bool late[WORKERS] = false;
+bool late_overtaken[WORKERS] = false;
+Request late_request[WORKERS];
+bool knows_leader[WORKERS] = true;          /* has had a request of the present epoch */
+
+/* The workers. */
+mtype:process process[WORKERS] = NO_PROCESS;
+mtype:outcome finished_as[WORKERS] = NONE;  /* kept until acknowledged */
+#ifdef LIVENESS
+bool called[WORKERS] = false;               /* one call a tick */
+#endif
+
+#define belongs(a, w) (unreleased(a) && lease_worker[a] == w && !incarnation_gone[a])
+#define bound(w) (belongs(2, w) -> 2 : (belongs(1, w) -> 1 : (belongs(0, w) -> 0 : NOBODY)))
+#define can_take(w) (failures[w] == 0 && answer_stored[w])
+
+inline forget_traffic(a)
+{
+    reported[a] = reported[a] && unreleased(a)
+}
+
+inline clear_request(r)
+{
+    r.named = NOBODY;
+    r.wanted = false;
+    r.good_for = 0;
+    r.acknowledged = NOBODY
+}
+
+/* ---- the leader's transactions ---- */
+
+inline write_request(r, w)
+{
+    clear_request(r);
+    r.named = bound(w);
+    r.acknowledged = completion_stored[w];
+    if
+    :: r.named != NOBODY ->
+        r.wanted = (lease[r.named] == LIVE);
+        if
+        :: r.wanted && answer_stored[w] ->
+#ifdef ANY_ANSWER_RENEWS
+            r.good_for = positive_difference(LEASE, answer_transit[w])
+#else
+#ifdef DEADLINE_FROM_RECEIPT
+            r.good_for = lease_left[r.named]
+#else
+            r.good_for = positive_difference(lease_left[r.named], answer_transit[w])
+#endif
+#endif
+        :: else
+        fi
+    :: else
+    fi
+}
+
+inline store_completion(a, w)
+{
+    if
+    :: a != NOBODY && belongs(a, w) && lease[a] == LIVE ->
+        after_attempt(a, finished_as[w]);
+        ended_by_worker[a] = true;
+        release(a)
+    :: a != NOBODY && belongs(a, w) && lease[a] == ENDING -> release(a)
+    :: else
+    fi;
+    completion_stored[w] = a    /* a refused completion is acknowledged too */
+}
+
+/* The answer lacks what its own request named: it does not run, and never will. */
+inline reconcile(a, w)
+{
+    if
+    :: a != NOBODY && a != answer_runs[w] && a != answer_finished[w] && belongs(a, w) ->
+        if
+        :: request[w].wanted && reported[a] -> end_and_release(a)
+        :: !request[w].wanted && lease[a] == ENDING -> release(a)
+        :: else
+        fi
+    :: else
+    fi
+}
+
+inline store_answer(w)
+{
+    failures[w] = 0;
+    answer_stored[w] = true;
+    answer_transit[w] = answer_age[w];
+    target = answer_runs[w];
+    if
+    :: target != NOBODY && belongs(target, w) -> lease_left[target] = LEASE; reported[target] = true
+    :: else
+    fi;
+    store_completion(answer_finished[w], w);
+    reconcile(request[w].named, w);
+    target = 0
+}
+
+inline end_for_dead_worker(a)
+{
+    after_attempt(a, FAILED);
+#ifdef TAKEOVER_AT_THREE
+    release(a)
+#else
+    lease[a] = ENDING
+#endif
+}
+
+inline fail_call(w)
+{
+    failures[w]++;
+    target = bound(w);
+    if
+    :: is_dead(w) && target != NOBODY && lease[target] == LIVE -> end_for_dead_worker(target)
+    :: else
+    fi;
+    target = 0
+}
+
+/* The request may still be under way when its call is over; one such request is followed. */
+inline end_call(w)
+{
+    if
+    :: fault_allowed ->
+        spend_fault();
+        late[w] = true;
+        late_overtaken[w] = call_seen[w];
+        late_request[w].named = request[w].named;
+        late_request[w].wanted = request[w].wanted;
+        late_request[w].good_for = request[w].good_for;
+        late_request[w].acknowledged = request[w].acknowledged
+    :: true
+    fi;
+    call[w] = NO_CALL;
+    call_seen[w] = false;
+    answer_runs[w] = NOBODY;
+    answer_finished[w] = NOBODY;
+    answer_age[w] = 0;
+    clear_request(request[w])
+}
+
+proctype CallsTo(byte w)
+{
+end:
+    do
+#ifdef LIVENESS
+    :: d_step { call[w] == NO_CALL && !is_dead(w) && !called[w] -> called[w] = true;
+#else
+    :: d_step { call[w] == NO_CALL && !is_dead(w) ->
+#endif
+        tell("leader calls worker %d\n", w); call[w] = REQUESTED; write_request(request[w], w) }
+    :: atomic { call[w] == ANSWERED ->
+        tell("answer of worker %d is stored\n", w);
+        d_step { store_answer(w); check_properties() } end_call(w) }
+    :: atomic { call[w] != NO_CALL && fault_allowed ->
+        tell("call to worker %d fails\n", w); spend_fault();
+        d_step { fail_call(w); check_properties() } end_call(w) }
+    :: atomic { fault_allowed && knows_leader[w] ->
+        tell("a new leader takes over worker %d\n", w); spend_fault();
+        if
+        :: call[w] != NO_CALL -> end_call(w)
+        :: else
+        fi;
+        knows_leader[w] = false }
+    :: d_step { fault_allowed && !knows_leader[w] ->
+        tell("the deposed leader calls worker %d\n", w); spend_fault();
+        late[w] = true; late_overtaken[w] = false; write_request(late_request[w], w) }
+    :: d_step { claimable && can_take(w) ->
+        tell("the task is placed on worker %d\n", w); open_lease(w); check_properties() }
+    od
+}
+
+proctype LeaseOf(byte a)
+{
+end:
+    do
+    :: d_step { unreleased(a) && lease_left[a] == 0 ->
+        tell("reaper ends the lease of attempt %d\n", a); end_and_release(a); check_properties() }
+    :: d_step { lease[a] == LIVE ->
+        tell("hard cancel of attempt %d\n", a); end_attempt(a, KILLED); check_properties() }
+    :: d_step { lease[a] == LIVE ->
+        tell("run timeout of attempt %d, may be retried\n", a); end_attempt(a, FAILED);
+        check_properties() }
+    :: d_step { lease[a] == LIVE && incarnation_gone[a] ->
+        tell("the old incarnation holding attempt %d is dead\n", a); end_for_dead_worker(a);
+        check_properties() }
+    :: d_step { unreleased(a) && incarnation_gone[a] && !listened_to(a) ->
+        tell("the new incarnation knows attempt %d gone and replaces\n", a); end_and_release(a);
+        check_properties() }
+    :: d_step { lease[a] == LIVE && incarnation_gone[a] && held[lease_worker[a]] == a &&
+                process[lease_worker[a]] == RUNNING ->
+        tell("the new incarnation adopts attempt %d\n", a);
+        incarnation_gone[a] = false; reported[a] = true }
+    od
+}
+
+/* ---- the workers ---- */
+
+inline kill_process(w)
+{
+    process[w] = STOPPING;
+    worker_left[w] = 0;
+    kill_left[w] = KILL_TIME;
+    set_work(w, 0)
+}
+
+inline process_gone(w, how)
+{
+    process[w] = NO_PROCESS;
+    worker_left[w] = 0;
+    kill_left[w] = 0;
+    finished_as[w] = how;
+    set_work(w, 0)
+}
+
+inline let_go(w)
+{
+    finished_as[w] = NONE;
+    target = held[w];
+    held[w] = NOBODY;
+    forget_attempt(target);
+    target = 0
+}
+
+inline obey(r, w)
+{
+    if
+    :: finished_as[w] != NONE && r.acknowledged == held[w] ->
+        if
+        :: ended_by_worker[held[w]] -> check_acknowledgement(held[w], finished_as[w])
+        :: else
+        fi;
+        let_go(w)
+    :: else
+    fi;
+    if
+    :: process[w] == RUNNING && !(r.wanted && r.named == held[w]) -> kill_process(w)
+    :: process[w] == RUNNING && r.wanted && r.named == held[w] ->
+        worker_left[w] = larger(worker_left[w], r.good_for)
+    :: process[w] == NO_PROCESS && held[w] == NOBODY && r.wanted && r.good_for > MARGIN ->
+        tell("  and starts attempt %d\n", r.named);
+        held[w] = r.named;
+        worker_left[w] = r.good_for;
+        process[w] = RUNNING;
+        set_work(w, WORK_MAX)
+    :: else
+    fi
+}
+
+inline answer(w)
+{
+    call[w] = ANSWERED;
+    answer_runs[w] = (process_alive(w) -> held[w] : NOBODY);
+    answer_finished[w] = (finished_as[w] != NONE -> held[w] : NOBODY);
+    answer_age[w] = 0
+}
+
+/* Processes outlive their worker; what it knew of finished ones is gone. */
+inline restart(w)
+{
+    for (each : 0 .. ATTEMPTS - 1) {
+        incarnation_gone[each] = incarnation_gone[each] ||
+                                 (unreleased(each) && lease_worker[each] == w)
+    }
+    each = 0;
+    call[w] = NO_CALL;
+    call_seen[w] = false;
+    answer_runs[w] = NOBODY;
+    answer_finished[w] = NOBODY;
+    answer_age[w] = 0;
+    clear_request(request[w]);
+    late[w] = false;            /* every request names the incarnation it is meant for */
+    late_overtaken[w] = false;
+    clear_request(late_request[w]);
+    knows_leader[w] = true;
+    failures[w] = 0;
+    answer_stored[w] = false;
+    answer_transit[w] = 0;
+    completion_stored[w] = NOBODY;
+    if
+    :: finished_as[w] != NONE -> let_go(w)
+    :: else
+    fi
+}
+
+#ifdef STALE_DESIRED_SET
+#define refuses_late(w) false
+#else
+#define refuses_late(w) late_overtaken[w]
+#endif
+#ifdef OBEY_REPEATED
+#define refuses_call(w) false
+#else
+#define refuses_call(w) call_seen[w]
+#endif
+
+proctype Worker(byte w)
+{
+end:
+    do
+    :: d_step { call[w] == REQUESTED && !refuses_call(w) ->
+        tell("worker %d has the call\n", w);
+        call_seen[w] = true; knows_leader[w] = true; late_overtaken[w] = late[w];
+        obey(request[w], w); answer(w); check_properties() }
+#ifdef OBEY_REPEATED
+    :: d_step { call[w] == ANSWERED ->
+        tell("worker %d has the call again\n", w); obey(request[w], w); check_properties() }
+#endif
+    :: d_step { late[w] && !refuses_late(w) ->
+        tell("worker %d has a late request\n", w);
+        obey(late_request[w], w);
+#ifdef LIVENESS
+        late[w] = false; late_overtaken[w] = false; clear_request(late_request[w]);
+#else
+#ifndef OBEY_REPEATED
+        late_overtaken[w] = true;
+#endif
+#endif
+        check_properties() }
+#ifdef LIVENESS
+    :: d_step { late[w] && refuses_late(w) ->
+        late[w] = false; late_overtaken[w] = false; clear_request(late_request[w]) }
+#endif
+    :: d_step { process[w] == RUNNING && worker_left[w] <= MARGIN ->
+        tell("worker %d reaches its own deadline, kills\n", w); kill_process(w) }
+    :: d_step { process[w] == STOPPING ->
+        tell("worker %d sees the killed process gone\n", w); process_gone(w, FAILED) }
+    :: d_step { process[w] == RUNNING ->
+        tell("worker %d sees its process succeed\n", w); process_gone(w, SUCCEEDED) }
+    :: d_step { process[w] == RUNNING ->
+        tell("worker %d sees its process fail\n", w); process_gone(w, FAILED) }
+    :: d_step { process[w] == RUNNING && fault_allowed ->
+        tell("worker %d loses its process without a trace\n", w); spend_fault();
+        process_gone(w, FAILED); let_go(w) }
+    :: d_step { is_dead(w) -> tell("worker %d, given up, registers anew\n", w); restart(w) }
+    :: d_step { !is_dead(w) && fault_allowed ->
+        tell("worker %d restarts\n", w); spend_fault(); restart(w) }
+    od
+}
+
+/* ---- the clock ---- */
+
+#define must_stop(w) ((process[w] == RUNNING && worker_left[w] <= MARGIN) \
+                      || (process[w] == STOPPING && kill_left[w] == 0))
+#ifdef FROZEN_MACHINE
+#define clock_may_move true
+#else
+#define clock_may_move (!must_stop(0) && !must_stop(1))
+#endif
+
+#ifdef LIVENESS
+#define overdue(a) (unreleased(a) && lease_left[a] == 0)
+#define worker_can_act(w) (call[w] != NO_CALL || late[w] || is_dead(w) || !called[w] \
+                           || (claimable && can_take(w)) \
+                           || (process[w] == RUNNING && work_left[w] == 0))
+#define anybody_can_act (worker_can_act(0) || worker_can_act(1) \
+                         || overdue(0) || overdue(1) || overdue(2))
+#else
+#define anybody_can_act false
+#endif
+
+inline pass_time()
+{
+    for (each : 0 .. ATTEMPTS - 1) {
+        count_down(lease_left[each])
+    }
+    for (each : 0 .. WORKERS - 1) {
+        count_down(worker_left[each]);
+        count_down(kill_left[each]);
+#ifndef DEADLINE_FROM_RECEIPT
+        count_down(request[each].good_for);
+        count_down(late_request[each].good_for);
+#endif
+#ifdef ANY_ANSWER_RENEWS
+        count_up(answer_transit[each]);
+#endif
+#ifdef LIVENESS
+        count_down(work_left[each]);
+        called[each] = false;
+#endif
+        if
+        :: call[each] == ANSWERED -> count_up(answer_age[each])
+        :: else
+        fi
+    }
+    each = 0
+}
+
+active proctype Clock()
+{
+end:
+    do
+    :: d_step { clock_may_move && !anybody_can_act -> tell("%d tick passes\n", 1); pass_time() }
+#ifdef LIVENESS
+    :: d_step { clock_may_move && anybody_can_act && fault_allowed ->
+        tell("%d tick passes, all others stall\n", 1); spend_fault(); pass_time() }
+#endif
+    od
+}
+
+init
+{
+    atomic {
+        clear_request(request[0]); clear_request(request[1]);
+        clear_request(late_request[0]); clear_request(late_request[1]);
+        run CallsTo(0); run CallsTo(1);
+        run LeaseOf(0); run LeaseOf(1); run LeaseOf(2);
+        run Worker(0); run Worker(1)
+    }
+}
+
+#ifdef LIVENESS
+ltl every_task_ends { <> (finished && !any_unreleased && held[0] == NOBODY && held[1] == NOBODY) }
+#endif

@@ -1,0 +1,158 @@
+"""The ledger told in domain words, for tests that read like a story."""
+
+from typing import Any, NamedTuple
+
+from holdfast.errors import Refused
+from holdfast.model.ids import TaskId
+from holdfast.model.spec import Submission
+from holdfast.model.states import TaskState
+from holdfast.operations.cancel import cancel_job, cancel_task
+from holdfast.operations.claim import Claim, ClaimRequest, claim
+from holdfast.operations.complete import Completed, Completion, complete
+from holdfast.operations.follow_up import follow_up_all
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.reap import reap
+from holdfast.operations.renew import Renewed, renew
+from holdfast.operations.report import Fence, Recorded, Report, report
+from holdfast.operations.requeue import give_up_scheduling, requeue_due
+from holdfast.operations.submit import submit_one
+from holdfast.rules.submission import parse_inputs, parse_spec
+from tests.clock import Clock
+
+
+class TaskRow(NamedTuple):
+    """A task and its attempts as the tables hold them."""
+
+    state: TaskState
+    attempt: int
+    failure_count: int
+    preemption_count: int
+    finished: bool
+    attempts: list[Any]
+
+
+class World:
+    """One ledger, its clock, and what people and workers do to it."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self.ledger = ledger
+        self.clock = clock
+
+    async def submit(self, inputs: list[Any] | None = None, **fields: Any) -> int:
+        """Submit a job to the queue `q` unless said otherwise; returns its id."""
+        fields = {"entrypoint": {"function": "app:work"}, "queue": "q"} | fields
+        submission = Submission(
+            parse_spec(fields), None if inputs is None else parse_inputs(inputs)
+        )
+        return (await submit_one(self.ledger, submission)).job_id
+
+    async def claim(self, count: int = 1, worker: str = "w1", queue: str = "q") -> list[Claim]:
+        """Claim tasks from a queue."""
+        [answer] = await claim(self.ledger, [ClaimRequest(worker, (queue,), count)])
+        return _raised(answer)
+
+    async def claim_by_id(self, task_id: TaskId, worker: str = "w1") -> Claim:
+        """Claim one task by its id."""
+        [answer] = await claim(self.ledger, [ClaimRequest(worker, task_id=task_id)])
+        [found] = _raised(answer)
+        return found
+
+    async def report(self, claim: Claim, state: TaskState) -> Recorded:
+        """Report where an attempt stands."""
+        [answer] = await report(self.ledger, [Report(fence_of(claim), state)])
+        return _raised(answer)
+
+    async def start(self, claim: Claim) -> Recorded:
+        """Report that user code runs."""
+        return await self.report(claim, TaskState.RUNNING)
+
+    async def renew(self, claim: Claim) -> Renewed:
+        """Renew a lease."""
+        [answer] = await renew(self.ledger, [fence_of(claim)])
+        return _raised(answer)
+
+    async def complete(self, claim: Claim, status: Any, **fields: Any) -> Completed:
+        """Report how an attempt ended."""
+        [answer] = await complete(self.ledger, [Completion(fence_of(claim), status, **fields)])
+        return _raised(answer)
+
+    async def succeed(self, claim: Claim, result: str | None = None) -> Completed:
+        """Report success."""
+        return await self.complete(claim, "succeeded", result=result)
+
+    async def fail(self, claim: Claim, error_class: str = "TransientError") -> Completed:
+        """Report a failure."""
+        return await self.complete(claim, "failed", error="boom", error_class=error_class)
+
+    async def cancel_job(self, job_id: int, mode: Any = "hard") -> bool:
+        """Cancel a job, and let what follows happen."""
+        flagged = await cancel_job(self.ledger, job_id, mode, actor="operator")
+        await follow_up_all(self.ledger)
+        return flagged
+
+    async def cancel_task(self, task_id: TaskId, mode: Any = "hard") -> bool:
+        """Cancel one task."""
+        return await cancel_task(self.ledger, task_id, mode, actor="operator")
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass while the chores run, so that nobody takes it for an outage."""
+        while seconds > 0:
+            step = min(seconds, 5.0)
+            await self.clock.advance(step)
+            await self.do_chores()
+            seconds -= step
+
+    async def do_chores(self) -> None:
+        """Run every chore once."""
+        await reap(self.ledger)
+        await requeue_due(self.ledger)
+        await give_up_scheduling(self.ledger)
+        await follow_up_all(self.ledger)
+
+    async def job(self, job_id: int) -> Any:
+        """Read a job's row."""
+        [row] = await self.clock.fetch("select * from holdfast.jobs where job_id = $1", job_id)
+        return row
+
+    async def job_state(self, job_id: int) -> TaskState:
+        """Read a job's state."""
+        return TaskState((await self.job(job_id))["state"])
+
+    async def task(self, task_id: TaskId) -> TaskRow:
+        """Read a task and its history."""
+        [row] = await self.clock.fetch(
+            "select * from holdfast.tasks where job_id = $1 and task_index = $2", *task_id
+        )
+        attempts = await self.clock.fetch(
+            "select * from holdfast.attempt_history where job_id = $1 and task_index = $2 "
+            "order by attempt",
+            *task_id,
+        )
+        return TaskRow(
+            TaskState(row["state"]),
+            row["attempt"],
+            row["failure_count"],
+            row["preemption_count"],
+            row["finished_at"] is not None,
+            attempts,
+        )
+
+    async def story(self, job_id: int, task_index: int = 0) -> list[str]:
+        """List the types of a stream's events, in order; task_index -1 is the job's own."""
+        rows = await self.clock.fetch(
+            "select type::text from holdfast.events where job_id = $1 and task_index = $2 order by seq",
+            job_id,
+            task_index,
+        )
+        return [row[0] for row in rows]
+
+
+def fence_of(claim: Claim) -> Fence:
+    """Take from a claim what its holder must present."""
+    return Fence(claim.task_id, claim.attempt, claim.lease_token)
+
+
+def _raised(answer: Any) -> Any:
+    if isinstance(answer, Refused):
+        raise answer
+    return answer
