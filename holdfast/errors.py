@@ -39,7 +39,7 @@ class Invalid(Refused):
 class TooLarge(Invalid):
     """A field of a request exceeds its limit."""
 
-    def __init__(self, field: str, size: int, limit: int, unit: str = "bytes") -> None:
+    def __init__(self, field: str, size: int, limit: int, *, unit: str = "bytes") -> None:
         super().__init__(field, f"{size} {unit} is over the limit of {limit} {unit}")
         self.size = size
         self.limit = limit

@@ -18,7 +18,8 @@
  * every_task_ends. Broken: NO_FENCE, RELEASE_AT_ONCE, DEADLINE_FROM_RECEIPT, NO_MARGIN.
  */
 
-#define process_alive(w) (activity[w] == RUNNING || activity[w] == STOPPING)
+#define process_running(w) (activity[w] == RUNNING)
+#define process_stopping(w) (activity[w] == STOPPING)
 #include "ledger.pml"
 #define RENEW_AT 3      /* half of the time until the worker must stop */
 
@@ -119,73 +120,32 @@ inline complete_transaction(a)
 
 /* ---- the clock ---- */
 
-#define must_stop(w) ((activity[w] == RUNNING && worker_left[w] <= MARGIN) \
-                      || (activity[w] == STOPPING && kill_left[w] == 0))
-
-#ifdef FROZEN_MACHINE
-#define clock_may_move true
-#else
-#define clock_may_move (!must_stop(0) && !must_stop(1))
-#endif
-
 #define claim_under_way(w) (claim_request[w] != NO_CLAIM || claim_grant[w] > 0)
 #define renewal_under_way(a) (renew_request[a] || renew_grant[a] > 0 || renew_order[a] != CONTINUE)
 #define completion_under_way(a) (complete_request[a] != NONE || complete_answer[a] != NO_ANSWER)
-#ifdef LIVENESS
 #define traffic(a) (renewal_under_way(a) || completion_under_way(a))
-#define overdue(a) (unreleased(a) && lease_left[a] == 0)
-#define worker_can_act(w) (activity[w] == CLAIMING || activity[w] == REPORTING \
-                           || (activity[w] == IDLE && claimable) \
+#define worker_can_act(w) (claim_under_way(w) || activity[w] == CLAIMING \
+                           || activity[w] == REPORTING || (activity[w] == IDLE && claimable) \
                            || (activity[w] == RUNNING \
                                && (work_left[w] == 0 || worker_left[w] <= RENEW_AT)))
-#define anybody_can_act (claim_under_way(0) || claim_under_way(1) \
-                         || traffic(0) || traffic(1) || traffic(2) \
-                         || worker_can_act(0) || worker_can_act(1) \
-                         || overdue(0) || overdue(1) || overdue(2))
-#else
-#define anybody_can_act false
-#endif
 
-inline pass_time()
+inline age_attempt(a)
 {
-    for (each : 0 .. ATTEMPTS - 1) {
-        count_down(lease_left[each]);
 #ifndef DEADLINE_FROM_RECEIPT
-        count_down(renew_grant[each]);
+    count_down(renew_grant[a]);
 #endif
-        if
-        :: renew_request[each] -> count_up(renew_age[each])
-        :: else
-        fi
-    }
-    for (each : 0 .. WORKERS - 1) {
-        count_down(worker_left[each]);
-        count_down(kill_left[each]);
-#ifdef LIVENESS
-        count_down(work_left[each]);
-#endif
-#ifndef DEADLINE_FROM_RECEIPT
-        count_down(claim_grant[each]);
-#endif
-        if
-        :: claim_request[each] == WANTED -> count_up(claim_age[each])
-        :: else
-        fi
-    }
-    each = 0
+    count_up(renew_age[a], (renew_request[a] -> LEASE : 0))
 }
 
-active proctype Clock()
+inline age_worker(w)
 {
-end:
-    do
-    :: d_step { clock_may_move && !anybody_can_act -> tell("%d tick passes\n", 1); pass_time() }
-#ifdef LIVENESS
-    :: d_step { clock_may_move && anybody_can_act && fault_allowed ->
-        tell("%d tick passes, all others stall\n", 1); spend_fault(); pass_time() }
+#ifndef DEADLINE_FROM_RECEIPT
+    count_down(claim_grant[w]);
 #endif
-    od
+    count_up(claim_age[w], (claim_request[w] == WANTED -> LEASE : 0))
 }
+
+#include "clock.pml"
 
 /* ---- the server: each option is one transaction ---- */
 

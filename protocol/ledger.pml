@@ -68,6 +68,7 @@ byte work_left[WORKERS] = 0;
 #endif
 
 #define tell(what, whom) printf(what, whom)     /* printed when a counterexample is replayed */
+#define process_alive(w) (process_running(w) || process_stopping(w))
 #define unreleased(a) (lease[a] == LIVE || lease[a] == ENDING)
 #define any_unreleased (unreleased(0) || unreleased(1) || unreleased(2))
 #define claimable (task_state == PENDING && !any_unreleased)
@@ -76,7 +77,7 @@ byte work_left[WORKERS] = 0;
 #define positive_difference(x, y) ((x) > (y) -> (x) - (y) : 0)
 #define larger(x, y) ((x) > (y) -> (x) : (y))
 #define count_down(timer) timer = (timer > 0 -> timer - 1 : 0)
-#define count_up(age) age = (age < LEASE -> age + 1 : LEASE)
+#define count_up(age, most) age = (age < most -> age + 1 : most)
 
 inline check_properties()
 {

@@ -17,12 +17,13 @@
  * lower than something the worker has seen (overtaken) or not. ledger.pml says what leases are.
  *
  * Properties as in claimed.pml. Broken: TAKEOVER_AT_THREE, RELEASE_AT_ONCE, DEADLINE_FROM_RECEIPT,
- * STALE_DESIRED_SET, OBEY_REPEATED, ANY_ANSWER_RENEWS, RECONCILE_UNNAMED.
+ * STALE_DESIRED_SET, ANY_ANSWER_RENEWS, START_AGAIN, NO_MARGIN.
  */
 
-#define process_alive(w) (process[w] == RUNNING || process[w] == STOPPING)
+#define process_running(w) (process[w] == RUNNING)
+#define process_stopping(w) (process[w] == STOPPING)
 #include "ledger.pml"
-#define FAILURES_MAX 3
+#define TRANSIT_MAX (LEASE - MARGIN)    /* an answer that took longer grants nothing of use */
 
 mtype:process = { NO_PROCESS, RUNNING, STOPPING };
 mtype:call = { NO_CALL, REQUESTED, ANSWERED };
@@ -35,35 +36,36 @@ typedef Request {
 };
 
 /* The database, per worker. */
-byte failures[WORKERS] = 0;
+bool dead[WORKERS] = false;
 bool answer_stored[WORKERS] = false;        /* at least one, of this incarnation */
 byte answer_transit[WORKERS] = 0;           /* ticks between its sending and its storing */
 bool reported[ATTEMPTS] = false;            /* the worker has acknowledged the attempt */
 byte completion_stored[WORKERS] = NOBODY;
-#define is_dead(w) (failures[w] == FAILURES_MAX)
 
 /* The network. */
 mtype:call call[WORKERS] = NO_CALL;
-bool call_seen[WORKERS] = false;            /* the worker has had this call's request */
 Request request[WORKERS];
 byte answer_runs[WORKERS] = NOBODY;
 byte answer_finished[WORKERS] = NOBODY;
 byte answer_age[WORKERS] = 0;
 bool late[WORKERS] = false;
-bool late_overtaken[WORKERS] = false;
 Request late_request[WORKERS];
-bool knows_leader[WORKERS] = true;          /* has had a request of the present epoch */
 
 /* The workers. */
 mtype:process process[WORKERS] = NO_PROCESS;
 mtype:outcome finished_as[WORKERS] = NONE;  /* kept until acknowledged */
+byte known[WORKERS] = NOBODY;               /* started here; kept while requests name it */
+#ifdef CHECK_START
+bool started[ATTEMPTS] = false;             /* seen by the property alone */
+#endif
 #ifdef LIVENESS
 bool called[WORKERS] = false;               /* one call a tick */
 #endif
 
 #define belongs(a, w) (unreleased(a) && lease_worker[a] == w && !incarnation_gone[a])
 #define bound(w) (belongs(2, w) -> 2 : (belongs(1, w) -> 1 : (belongs(0, w) -> 0 : NOBODY)))
-#define can_take(w) (failures[w] == 0 && answer_stored[w])
+/* The workers are alike: whichever comes first is called 0. */
+#define can_take(w) (answer_stored[w] && !dead[w] && (attempts_made > 0 || w == 0))
 
 inline forget_traffic(a)
 {
@@ -134,7 +136,6 @@ inline reconcile(a, w)
 
 inline store_answer(w)
 {
-    failures[w] = 0;
     answer_stored[w] = true;
     answer_transit[w] = answer_age[w];
     target = answer_runs[w];
@@ -157,65 +158,84 @@ inline end_for_dead_worker(a)
 #endif
 }
 
-inline fail_call(w)
+inline declare_dead(w)
 {
-    failures[w]++;
+    dead[w] = true;
     target = bound(w);
     if
-    :: is_dead(w) && target != NOBODY && lease[target] == LIVE -> end_for_dead_worker(target)
+    :: target != NOBODY && lease[target] == LIVE -> end_for_dead_worker(target)
     :: else
     fi;
     target = 0
 }
 
-/* The request may still be under way when its call is over; one such request is followed. */
+inline forget_late(w)
+{
+    late[w] = false;
+    clear_request(late_request[w])
+}
+
 inline end_call(w)
 {
-    if
-    :: fault_allowed ->
-        spend_fault();
-        late[w] = true;
-        late_overtaken[w] = call_seen[w];
-        late_request[w].named = request[w].named;
-        late_request[w].wanted = request[w].wanted;
-        late_request[w].good_for = request[w].good_for;
-        late_request[w].acknowledged = request[w].acknowledged
-    :: true
-    fi;
     call[w] = NO_CALL;
-    call_seen[w] = false;
     answer_runs[w] = NOBODY;
     answer_finished[w] = NOBODY;
     answer_age[w] = 0;
     clear_request(request[w])
 }
 
+/* A request that wants nothing can only kill, which processes do without it: it is not followed. */
+inline leave_late(w)
+{
+    tell("the request to worker %d will be late, or comes twice\n", w);
+    late[w] = true;
+    late_request[w].named = request[w].named;
+    late_request[w].wanted = request[w].wanted;
+    late_request[w].good_for = request[w].good_for;
+    late_request[w].acknowledged = request[w].acknowledged
+}
+
+#ifdef STALE_DESIRED_SET
+#define refused_when_late(w) false
+#else
+#define refused_when_late(w) (call[w] == ANSWERED)      /* it has been seen */
+#endif
+#define worth_following(w) (request[w].wanted && request[w].good_for > MARGIN && !refused_when_late(w))
+
+#define nothing_to_say(w) (finished && !any_unreleased && held[w] == NOBODY)
+
 proctype CallsTo(byte w)
 {
 end:
     do
 #ifdef LIVENESS
-    :: d_step { call[w] == NO_CALL && !is_dead(w) && !called[w] -> called[w] = true;
+    :: d_step { call[w] == NO_CALL && !dead[w] && !called[w] -> called[w] = true;
 #else
-    :: d_step { call[w] == NO_CALL && !is_dead(w) ->
+    :: d_step { call[w] == NO_CALL && !dead[w] && !nothing_to_say(w) ->
 #endif
         tell("leader calls worker %d\n", w); call[w] = REQUESTED; write_request(request[w], w) }
-    :: atomic { call[w] == ANSWERED ->
-        tell("answer of worker %d is stored\n", w);
-        d_step { store_answer(w); check_properties() } end_call(w) }
-    :: atomic { call[w] != NO_CALL && fault_allowed ->
-        tell("call to worker %d fails\n", w); spend_fault();
-        d_step { fail_call(w); check_properties() } end_call(w) }
-    :: atomic { fault_allowed && knows_leader[w] ->
-        tell("a new leader takes over worker %d\n", w); spend_fault();
+    :: atomic { call[w] != NO_CALL ->
         if
-        :: call[w] != NO_CALL -> end_call(w)
-        :: else
+        :: fault_allowed && worth_following(w) -> spend_fault(); leave_late(w)
+        :: true
         fi;
-        knows_leader[w] = false }
-    :: d_step { fault_allowed && !knows_leader[w] ->
-        tell("the deposed leader calls worker %d\n", w); spend_fault();
-        late[w] = true; late_overtaken[w] = false; write_request(late_request[w], w) }
+        if
+        :: d_step { call[w] == ANSWERED ->
+            tell("answer of worker %d is stored\n", w); store_answer(w) }
+        :: d_step { fault_allowed ->
+            tell("call to worker %d fails, or its leader is deposed\n", w); spend_fault() }
+        :: d_step { fault_allowed ->
+            tell("call to worker %d fails for the third time: dead\n", w); spend_fault();
+            declare_dead(w) }
+        fi;
+        d_step { end_call(w); check_properties() } }
+    :: d_step { call[w] != ANSWERED && fault_allowed ->
+        tell("a deposed leader calls worker %d, late\n", w);
+        spend_fault(); write_request(late_request[w], w); late[w] = true;
+        if
+        :: late_request[w].good_for <= MARGIN -> forget_late(w)
+        :: else
+        fi }
     :: d_step { claimable && can_take(w) ->
         tell("the task is placed on worker %d\n", w); open_lease(w); check_properties() }
     od
@@ -284,13 +304,24 @@ inline obey(r, w)
         let_go(w)
     :: else
     fi;
+#ifdef START_AGAIN
+    known[w] = NOBODY;
+#else
+    known[w] = (held[w] == NOBODY && known[w] != r.named -> NOBODY : known[w]);
+#endif
     if
     :: process[w] == RUNNING && !(r.wanted && r.named == held[w]) -> kill_process(w)
     :: process[w] == RUNNING && r.wanted && r.named == held[w] ->
         worker_left[w] = larger(worker_left[w], r.good_for)
-    :: process[w] == NO_PROCESS && held[w] == NOBODY && r.wanted && r.good_for > MARGIN ->
+    :: process[w] == NO_PROCESS && held[w] == NOBODY && r.wanted && r.good_for > MARGIN &&
+       known[w] == NOBODY ->
         tell("  and starts attempt %d\n", r.named);
+#ifdef CHECK_START
+        assert(!started[r.named]);
+        started[r.named] = true;
+#endif
         held[w] = r.named;
+        known[w] = r.named;
         worker_left[w] = r.good_for;
         process[w] = RUNNING;
         set_work(w, WORK_MAX)
@@ -314,64 +345,34 @@ inline restart(w)
                                  (unreleased(each) && lease_worker[each] == w)
     }
     each = 0;
-    call[w] = NO_CALL;
-    call_seen[w] = false;
-    answer_runs[w] = NOBODY;
-    answer_finished[w] = NOBODY;
-    answer_age[w] = 0;
-    clear_request(request[w]);
-    late[w] = false;            /* every request names the incarnation it is meant for */
-    late_overtaken[w] = false;
-    clear_request(late_request[w]);
-    knows_leader[w] = true;
-    failures[w] = 0;
+    end_call(w);
+    forget_late(w);             /* every request names the incarnation it is meant for */
+    dead[w] = false;
     answer_stored[w] = false;
     answer_transit[w] = 0;
     completion_stored[w] = NOBODY;
+    known[w] = (process_alive(w) -> held[w] : NOBODY);
     if
     :: finished_as[w] != NONE -> let_go(w)
     :: else
     fi
 }
 
-#ifdef STALE_DESIRED_SET
-#define refuses_late(w) false
-#else
-#define refuses_late(w) late_overtaken[w]
-#endif
-#ifdef OBEY_REPEATED
-#define refuses_call(w) false
-#else
-#define refuses_call(w) call_seen[w]
-#endif
-
 proctype Worker(byte w)
 {
 end:
     do
-    :: d_step { call[w] == REQUESTED && !refuses_call(w) ->
+    :: d_step { call[w] == REQUESTED ->
         tell("worker %d has the call\n", w);
-        call_seen[w] = true; knows_leader[w] = true; late_overtaken[w] = late[w];
-        obey(request[w], w); answer(w); check_properties() }
-#ifdef OBEY_REPEATED
-    :: d_step { call[w] == ANSWERED ->
-        tell("worker %d has the call again\n", w); obey(request[w], w); check_properties() }
-#endif
-    :: d_step { late[w] && !refuses_late(w) ->
-        tell("worker %d has a late request\n", w);
-        obey(late_request[w], w);
-#ifdef LIVENESS
-        late[w] = false; late_overtaken[w] = false; clear_request(late_request[w]);
-#else
-#ifndef OBEY_REPEATED
-        late_overtaken[w] = true;
-#endif
+        obey(request[w], w); answer(w);
+#ifndef STALE_DESIRED_SET
+        /* A lower number is refused whenever it comes, and so is this one when it comes again. */
+        forget_late(w); request[w].good_for = 0; request[w].acknowledged = NOBODY;
 #endif
         check_properties() }
-#ifdef LIVENESS
-    :: d_step { late[w] && refuses_late(w) ->
-        late[w] = false; late_overtaken[w] = false; clear_request(late_request[w]) }
-#endif
+    :: d_step { late[w] ->
+        tell("worker %d has a late request\n", w);
+        obey(late_request[w], w); forget_late(w); check_properties() }
     :: d_step { process[w] == RUNNING && worker_left[w] <= MARGIN ->
         tell("worker %d reaches its own deadline, kills\n", w); kill_process(w) }
     :: d_step { process[w] == STOPPING ->
@@ -383,71 +384,43 @@ end:
     :: d_step { process[w] == RUNNING && fault_allowed ->
         tell("worker %d loses its process without a trace\n", w); spend_fault();
         process_gone(w, FAILED); let_go(w) }
-    :: d_step { is_dead(w) -> tell("worker %d, given up, registers anew\n", w); restart(w) }
-    :: d_step { !is_dead(w) && fault_allowed ->
+    :: d_step { dead[w] -> tell("worker %d, given up, registers anew\n", w); restart(w) }
+    :: d_step { !dead[w] && fault_allowed ->
         tell("worker %d restarts\n", w); spend_fault(); restart(w) }
     od
 }
 
 /* ---- the clock ---- */
 
-#define must_stop(w) ((process[w] == RUNNING && worker_left[w] <= MARGIN) \
-                      || (process[w] == STOPPING && kill_left[w] == 0))
-#ifdef FROZEN_MACHINE
-#define clock_may_move true
-#else
-#define clock_may_move (!must_stop(0) && !must_stop(1))
-#endif
-
-#ifdef LIVENESS
-#define overdue(a) (unreleased(a) && lease_left[a] == 0)
-#define worker_can_act(w) (call[w] != NO_CALL || late[w] || is_dead(w) || !called[w] \
+#define traffic(a) false
+#define worker_can_act(w) (call[w] != NO_CALL || late[w] || dead[w] || !called[w] \
                            || (claimable && can_take(w)) \
                            || (process[w] == RUNNING && work_left[w] == 0))
-#define anybody_can_act (worker_can_act(0) || worker_can_act(1) \
-                         || overdue(0) || overdue(1) || overdue(2))
-#else
-#define anybody_can_act false
-#endif
+/* A grant within the margin neither starts nor prolongs anything: it counts as nothing. */
+#define age_grant(grant) grant = (grant > MARGIN + 1 -> grant - 1 : 0)
 
-inline pass_time()
+inline age_attempt(a) { skip }
+
+inline age_worker(w)
 {
-    for (each : 0 .. ATTEMPTS - 1) {
-        count_down(lease_left[each])
-    }
-    for (each : 0 .. WORKERS - 1) {
-        count_down(worker_left[each]);
-        count_down(kill_left[each]);
 #ifndef DEADLINE_FROM_RECEIPT
-        count_down(request[each].good_for);
-        count_down(late_request[each].good_for);
+    age_grant(request[w].good_for);
+    age_grant(late_request[w].good_for);
 #endif
 #ifdef ANY_ANSWER_RENEWS
-        count_up(answer_transit[each]);
+    count_up(answer_transit[w], TRANSIT_MAX);
 #endif
 #ifdef LIVENESS
-        count_down(work_left[each]);
-        called[each] = false;
+    called[w] = false;
 #endif
-        if
-        :: call[each] == ANSWERED -> count_up(answer_age[each])
-        :: else
-        fi
-    }
-    each = 0
+    count_up(answer_age[w], (call[w] == ANSWERED -> TRANSIT_MAX : 0));
+    if
+    :: late_request[w].good_for == 0 -> forget_late(w)
+    :: else
+    fi
 }
 
-active proctype Clock()
-{
-end:
-    do
-    :: d_step { clock_may_move && !anybody_can_act -> tell("%d tick passes\n", 1); pass_time() }
-#ifdef LIVENESS
-    :: d_step { clock_may_move && anybody_can_act && fault_allowed ->
-        tell("%d tick passes, all others stall\n", 1); spend_fault(); pass_time() }
-#endif
-    od
-}
+#include "clock.pml"
 
 init
 {

@@ -19,6 +19,11 @@ from holdfast.operations.submit import submit_one
 from holdfast.rules.submission import parse_inputs, parse_spec
 from tests.clock import Clock
 
+DUMPED_TABLES = (
+    "jobs", "tasks", "attempts", "events", "ready", "waiting", "leases", "workers", "queues",
+    "dead_letters", "notes", "idempotency_keys", "outbox",
+)  # fmt: skip
+
 
 class TaskRow(NamedTuple):
     """A task and its attempts as the tables hold them."""
@@ -140,11 +145,44 @@ class World:
     async def story(self, job_id: int, task_index: int = 0) -> list[str]:
         """List the types of a stream's events, in order; task_index -1 is the job's own."""
         rows = await self.clock.fetch(
-            "select type::text from holdfast.events where job_id = $1 and task_index = $2 order by seq",
+            "select type::text from holdfast.events "
+            "where job_id = $1 and task_index = $2 order by seq",
             job_id,
             task_index,
         )
         return [row[0] for row in rows]
+
+    async def watch(self) -> None:
+        """Let the leases count as watched from now on: no outage lies behind us."""
+        await self.clock.fetch(
+            "update holdfast.reaper "
+            "set last_pass_at = holdfast.now(), outage_from = null, outage_until = null"
+        )
+
+    async def submit_child(self, parent_job_id: int, **fields: Any) -> int:
+        """Submit a job as the child of another; returns its id."""
+        fields = {"entrypoint": {"function": "app:work"}, "queue": "q"} | fields
+        submission = Submission(parse_spec(fields), parent_job_id=parent_job_id)
+        return (await submit_one(self.ledger, submission)).job_id
+
+    async def lease(self, task_id: TaskId) -> Any | None:
+        """Read a task's lease, open or ending; None once it has been released."""
+        rows = await self.clock.fetch(
+            "select * from holdfast.leases where job_id = $1 and task_index = $2", *task_id
+        )
+        return rows[0] if rows else None
+
+    async def count(self, table: str) -> int:
+        """Count the rows of one table."""
+        [row] = await self.clock.fetch(f"select count(*) from holdfast.{table}")
+        return int(row[0])
+
+    async def dump(self) -> dict[str, list[Any]]:
+        """Read every table that an operation may write, to see that nothing has changed."""
+        return {
+            table: await self.clock.fetch(f"select t::text from holdfast.{table} as t order by 1")
+            for table in DUMPED_TABLES
+        }
 
 
 def fence_of(claim: Claim) -> Fence:

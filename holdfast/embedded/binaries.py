@@ -32,7 +32,8 @@ def get_major_version(binaries: Path) -> int:
         return int(answer.stdout.split()[-1].partition(".")[0])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         problem = f"The program {command[0]} does not run on this machine: {error}"
-        raise PostgresUnavailable(problem, REMEDY) from error
+        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+        raise PostgresUnavailable(problem, REMEDY, said) from error
 
 
 def _find_in_package() -> Path | None:

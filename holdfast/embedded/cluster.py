@@ -11,20 +11,21 @@ from holdfast.embedded.folder import Folder
 from holdfast.embedded.launch import Order
 from holdfast.embedded.locks import is_free, turns_until
 
-# The builtin locale sorts and folds case alike on every machine, whatever its C library knows.
 INITDB_OPTIONS = [
     "--username=postgres",
     "--auth-local=trust",
     "--auth-host=reject",
     "--encoding=UTF8",
     "--locale=C",
-    "--locale-provider=builtin",
-    "--builtin-locale=C.UTF-8",
     "--no-instructions",
 ]
+# From version 17 on: sorts and folds case alike on every machine, whatever its C library knows.
+BUILTIN_LOCALE = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
 
 
-def create_cluster(folder: Folder, binaries: Path, *, is_durable: bool, deadline: float) -> None:
+def create_cluster(
+    folder: Folder, binaries: Path, *, version: int, is_durable: bool, deadline: float
+) -> None:
     """Create the cluster aside and move it into place. The caller holds the transition lock."""
     # The `initdb` of a killed process may still be at work; it holds the lock as a server would.
     if not any(is_free(folder.lock("server")) for _ in turns_until(deadline)):
@@ -33,9 +34,10 @@ def create_cluster(folder: Folder, binaries: Path, *, is_durable: bool, deadline
     if folder.cluster_unfinished.exists():
         shutil.rmtree(folder.cluster_unfinished)
     program, logged = binaries / "initdb", folder.log_size()
-    durability = [] if is_durable else ["--no-sync"]
+    options = [*INITDB_OPTIONS, *(BUILTIN_LOCALE if version >= 17 else [])]
+    options += [] if is_durable else ["--no-sync"]
     order = Order(
-        [str(program), f"--pgdata={folder.cluster_unfinished}", *INITDB_OPTIONS, *durability],
+        [str(program), f"--pgdata={folder.cluster_unfinished}", *options],
         identity.choose_identity(folder.path, program),
         str(folder.path),
         log=str(folder.log),

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from holdfast.embedded.errors import PostgresUnavailable
 
 SOCKET_NAME = ".s.PGSQL.5432"
 SOCKET_PATH_BYTES_MAX = 107  # Linux's `sun_path`, less the closing NUL
+PLAIN_PATH = re.compile(r"[\w/.-]+", re.ASCII)  # a comma, for one, would part two hosts in a URL
 SHORT_FOLDER = Path("/tmp")  # not $TMPDIR: that may differ between processes, and be long itself
 LOG_BYTES_MAX = 10_000_000
 OWN_NAMES = {"cluster", "cluster.new", "socket", "postgres.log", "postgres.log.old"}
@@ -60,9 +62,10 @@ class Folder:
 
     @property
     def socket_folder(self) -> Path:
-        """Return the folder for the socket: in here, or outside if its path would be too long."""
+        """Return the folder for the socket: in here, or outside if its path would not do."""
         here = self.path / "socket"
-        if len(os.fsencode(here / SOCKET_NAME)) <= SOCKET_PATH_BYTES_MAX:
+        is_short = len(os.fsencode(here / SOCKET_NAME)) <= SOCKET_PATH_BYTES_MAX
+        if is_short and PLAIN_PATH.fullmatch(str(here)):
             return here
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
         return SHORT_FOLDER / f"holdfast-{digest}"

@@ -100,9 +100,8 @@ class EmbeddedPostgres:
     def url(self, database: str = "postgres") -> str:
         """Return the URL of a database on the server, for asyncpg and for programs with libpq."""
         assert self._socket_folder is not None, "not started"
-        host = quote(os.fsencode(self._socket_folder), safe="/")
         # All that an environment variable (PGPORT, PGSSLMODE) could change is said here.
-        fixed = f"host={host}&port=5432&sslmode=disable"
+        fixed = f"host={self._socket_folder}&port=5432&sslmode=disable"
         return f"postgresql://postgres@/{quote(database, safe='')}?{fixed}"
 
     def create_database(self, name: str) -> None:
@@ -157,11 +156,13 @@ class EmbeddedPostgres:
     def _bring_up(self, deadline: float) -> Path:
         """Make sure that a server is ready and return the folder of its socket."""
         programs = binaries.get_binaries(self._chosen_binaries)
-        folder = self._folder
+        folder, version = self._folder, binaries.get_major_version(programs)
         if not folder.cluster.exists():
             is_durable = self._settings["fsync"] != "off"
-            cluster.create_cluster(folder, programs, is_durable=is_durable, deadline=deadline)
-        cluster.check_version(folder, binaries.get_major_version(programs))
+            cluster.create_cluster(
+                folder, programs, version=version, is_durable=is_durable, deadline=deadline
+            )
+        cluster.check_version(folder, version)
         if not (postmaster.is_running(folder) and postmaster.await_ready(folder, deadline)):
             self._launch(programs, deadline)
         written = postmaster.find_pid_file(folder)
@@ -175,8 +176,7 @@ class EmbeddedPostgres:
 
     def _launch(self, programs: Path, deadline: float) -> None:
         folder, logged = self._folder, self._folder.log_size()
-        quoted = str(folder.socket_folder).replace('"', '""')
-        fixed = {"port": "5432", "unix_socket_directories": f'"{quoted}"'}
+        fixed = {"port": "5432", "unix_socket_directories": str(folder.socket_folder)}
         postmaster.launch_server(folder, programs, self._settings | fixed, deadline)
         if not postmaster.await_ready(folder, deadline):
             problem = f"Postgres could not be started in {folder.path}."

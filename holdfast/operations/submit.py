@@ -105,7 +105,7 @@ async def submit_batch(ledger: Ledger, submissions: Sequence[Submission]) -> lis
     complete = [complete_submission(submission, ledger.limits) for submission in submissions]
     total = sum(submission.num_tasks for submission in complete)
     if total > ledger.limits.batch_tasks_max:
-        raise TooLarge("specs", total, ledger.limits.batch_tasks_max, "tasks")
+        raise TooLarge("specs", total, ledger.limits.batch_tasks_max, unit="tasks")
     arrivals = await admit(ledger, complete)
     async with ledger.database.transaction() as tx:
         answers = await store_arrivals(tx, arrivals)

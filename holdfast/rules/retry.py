@@ -105,7 +105,7 @@ def _after_loss(
             return TaskFinished(state, failures, preemptions)
         # The first loss is most likely bad luck: try again at once.
         delay = backoff_delay(policy.backoff, preemptions, jitter) if preemptions > 1 else 0.0
-        return TaskRetried(state, failures, preemptions, 0, delay)
+        return TaskRetried(state, failures, preemptions, unseen_losses, delay)
     if policy.on_exhausted == "fail":
         return TaskFinished(state, failures, preemptions)
     return TaskDeadLettered(state, failures, preemptions, "infrastructure_failure")

@@ -1,7 +1,6 @@
 """Check a submission and fill in its defaults, so that every client gets the same ones."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,24 +10,30 @@ import msgspec
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.spec import Entrypoint, JobSpec, Limits, Policy, Submission
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_FUNCTION = re.compile(rf"{_DOTTED_NAME}:{_DOTTED_NAME}")
 _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
-_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]+)`")
-_FIELD_PATH = re.compile(r" - at `\$\.?([^`]*)`")
+_NAMED_FIELD = re.compile(r"Object (?:contains unknown|missing required) field `([^`]*)`")
+_FIELD_PATH = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*?)(?:\[\.\.\.\])?`$")
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_HALF_SURROGATE = "contains half of a surrogate pair; send valid Unicode"
 PRIORITY_MAX = 1_000_000
+NESTING_MAX = 100
 
 
 def parse_spec(fields: Mapping[str, Any]) -> JobSpec:
     """Read a spec from plain values; an unknown field or a wrong type is an error naming it."""
     try:
-        return msgspec.convert(dict(fields), JobSpec)
+        return msgspec.convert(fields, JobSpec)
+    except UnicodeEncodeError as error:
+        raise Invalid("spec", _HALF_SURROGATE) from error
     except msgspec.ValidationError as error:
         text = str(error)
-        unknown = _UNKNOWN_FIELD.search(text)
         path = _FIELD_PATH.search(text)
-        field = unknown[1] if unknown else path[1] if path else "spec"
-        raise Invalid(field, text.split(" - at ")[0]) from error
+        name = _NAMED_FIELD.match(text)
+        parts = [match[1] for match in (path, name) if match and match[1]]
+        problem = text[: path.start()] if path else text
+        raise Invalid(".".join(parts) or "spec", problem) from error
 
 
 def parse_inputs(inputs: list[Any]) -> tuple[str, ...]:
@@ -37,7 +42,7 @@ def parse_inputs(inputs: list[Any]) -> tuple[str, ...]:
     for index, value in enumerate(inputs):
         try:
             texts.append(json.dumps(value, allow_nan=False, separators=(",", ":")))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise Invalid(f"inputs[{index}]", f"cannot be written as JSON: {error}") from error
     return tuple(texts)
 
@@ -50,7 +55,7 @@ def complete_submission(submission: Submission, limits: Limits) -> Submission:
     _check_numbers(spec, limits)
     _check_inputs(submission, limits)
     placed = spec.queue is None
-    name = spec.name or _entrypoint_name(spec.entrypoint)
+    name = spec.name or _entrypoint_name(spec.entrypoint)[: limits.text_length_max]
     failures = spec.max_retries_failure
     if failures is None:
         failures = spec.max_attempts - 1 if spec.max_attempts is not None else 0
@@ -69,7 +74,7 @@ def complete_submission(submission: Submission, limits: Limits) -> Submission:
         max_task_failures=max_task_failures,
         on_exhausted=spec.on_exhausted or ("fail" if placed else "dead_letter"),
         on_timeout=spec.on_timeout or ("kill" if placed else "fail"),
-        lease=_or(spec.lease, max(limits.lease_seconds_min, 60.0 if placed else 30.0)),
+        lease=_or(spec.lease, _default_lease(limits, placed=placed)),
         grace=_or(spec.grace, 30.0),
     )
     size = len(msgspec.json.encode(complete))
@@ -90,9 +95,9 @@ def check_text(field: str, text: str, length_max: int) -> None:
     if "\x00" in text:
         raise Invalid(field, "contains a NUL character; remove it")
     if any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
-        raise Invalid(field, "contains half of a surrogate pair; send valid Unicode")
+        raise Invalid(field, _HALF_SURROGATE)
     if len(text) > length_max:
-        raise TooLarge(field, len(text), length_max, "characters")
+        raise TooLarge(field, len(text), length_max, unit="characters")
 
 
 def check_json(field: str, text: str, bytes_max: int) -> None:
@@ -103,13 +108,38 @@ def check_json(field: str, text: str, bytes_max: int) -> None:
     if "\x00" in text or _ESCAPED_NUL.search(text):
         raise Invalid(field, "contains a NUL character; remove it")
     try:
-        msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise Invalid(field, f"is not JSON: {error}") from error
+    except RecursionError as error:
+        raise Invalid(field, _too_deep()) from error
+    if _is_deep(value):
+        raise Invalid(field, _too_deep())
+
+
+def _is_deep(value: Any) -> bool:
+    """Tell whether lists and objects are nested further than every reader can follow."""
+    level = [value]
+    for _ in range(NESTING_MAX + 1):
+        lists = [inner for inner in level if isinstance(inner, list | tuple)]
+        lists += [list(inner.values()) for inner in level if isinstance(inner, dict)]
+        if not lists:
+            return False
+        level = [item for inner in lists for item in inner]
+    return True
+
+
+def _too_deep() -> str:
+    return f"is nested more than {NESTING_MAX} levels deep; flatten it"
 
 
 def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
+
+
+def _default_lease(limits: Limits, *, placed: bool) -> float:
+    wanted = 60.0 if placed else 30.0
+    return min(limits.lease_seconds_max, max(limits.lease_seconds_min, wanted))
 
 
 def _check_entrypoint(entrypoint: Entrypoint) -> None:
@@ -127,19 +157,41 @@ def _check_entrypoint(entrypoint: Entrypoint) -> None:
         raise Invalid(
             "entrypoint.function", "is not an import path; write it like package.module:name"
         )
-    if (entrypoint.args or entrypoint.kwargs) and entrypoint.function is None:
-        raise Invalid("entrypoint.args", "goes with function only")
-    if _ESCAPED_NUL.search(msgspec.json.encode(entrypoint).decode()):
+    if entrypoint.pickle is not None and not entrypoint.pickle:
+        raise Invalid("entrypoint.pickle", "is empty; give a pickled callable")
+    _check_arguments("entrypoint.args", entrypoint.args, entrypoint)
+    _check_arguments("entrypoint.kwargs", entrypoint.kwargs, entrypoint)
+    try:
+        text = msgspec.json.encode(entrypoint).decode()
+    except UnicodeEncodeError as error:
+        raise Invalid("entrypoint", _HALF_SURROGATE) from error
+    if _ESCAPED_NUL.search(text):
         raise Invalid("entrypoint", "contains a NUL character; remove it")
+
+
+def _check_arguments(field: str, values: Any, entrypoint: Entrypoint) -> None:
+    """Refuse arguments without a function, and what JSON would lose or change."""
+    if not values:
+        return
+    if entrypoint.function is None:
+        raise Invalid(field, "goes with function only")
+    try:
+        json.dumps(values, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Invalid(field, f"cannot be written as JSON: {error}") from error
+    except RecursionError as error:
+        raise Invalid(field, _too_deep()) from error
+    if _is_deep(values):
+        raise Invalid(field, _too_deep())
 
 
 def _entrypoint_name(entrypoint: Entrypoint) -> str:
     if entrypoint.function is not None:
         return entrypoint.function.rpartition(":")[2]
     if entrypoint.command is not None:
-        return entrypoint.command[0].rstrip("/").rpartition("/")[2][:256] or "command"
+        return entrypoint.command[0].rstrip("/").rpartition("/")[2] or "command"
     if entrypoint.shell is not None:
-        return entrypoint.shell.split()[0][:256]
+        return entrypoint.shell.split()[0]
     return "pickle"
 
 
@@ -165,35 +217,36 @@ def _check_texts(spec: JobSpec, limits: Limits) -> None:
         for key, value in pairs.items():
             if not key:
                 raise Invalid(field, "has an empty name; give it one")
-            check_text(f"{field}.{key}", key, limits.text_length_max)
+            check_text(field, key, limits.text_length_max)
             check_text(f"{field}.{key}", value, limits.error_length_max)
 
 
 def _check_numbers(spec: JobSpec, limits: Limits) -> None:
     for field in ("max_retries_failure", "max_retries_preemption"):
-        _check_range(field, getattr(spec, field), 0, limits.retries_max)
-    _check_range("max_attempts", spec.max_attempts, 1, limits.retries_max + 1)
+        _check_range(field, getattr(spec, field), least=0, most=limits.retries_max)
+    _check_range("max_attempts", spec.max_attempts, least=1, most=limits.retries_max + 1)
     if spec.max_attempts is not None and spec.max_retries_failure is not None:
         raise Invalid("max_attempts", "means max_retries_failure + 1; give one of the two")
-    _check_range("max_task_failures", spec.max_task_failures, 0, limits.tasks_max)
-    _check_range("replicas", spec.replicas, 1, limits.tasks_max)
-    _check_range("priority", spec.priority, -PRIORITY_MAX, PRIORITY_MAX)
-    _check_range("lease", spec.lease, limits.lease_seconds_min, limits.lease_seconds_max)
+    _check_range("max_task_failures", spec.max_task_failures, least=0, most=limits.tasks_max)
+    _check_range("replicas", spec.replicas, least=1, most=limits.tasks_max)
+    _check_range("priority", spec.priority, least=-PRIORITY_MAX, most=PRIORITY_MAX)
+    _check_range("lease", spec.lease, least=limits.lease_seconds_min, most=limits.lease_seconds_max)
     year = 366 * 86_400.0
     for field in ("timeout", "scheduling_timeout"):
-        _check_range(field, getattr(spec, field), 0.001, year)
-    _check_range("grace", spec.grace, 0.0, 86_400.0)
-    _check_range("not_before", spec.not_before, 0.0, 253_370_764_800.0)
-    _check_range("backoff.base", spec.backoff.base, 0.0, 86_400.0)
-    _check_range("backoff.factor", spec.backoff.factor, 1.0, 100.0)
-    _check_range("backoff.ceiling", spec.backoff.ceiling, spec.backoff.base, 86_400.0)
+        _check_range(field, getattr(spec, field), least=0.001, most=year)
+    _check_range("grace", spec.grace, least=0.0, most=86_400.0)
+    _check_range("not_before", spec.not_before, least=0.0, most=253_370_764_800.0)
+    _check_range("backoff.base", spec.backoff.base, least=0.0, most=86_400.0)
+    _check_range("backoff.factor", spec.backoff.factor, least=1.0, most=100.0)
+    _check_range("backoff.ceiling", spec.backoff.ceiling, least=spec.backoff.base, most=86_400.0)
 
 
-def _check_range(field: str, value: float | None, least: float, most: float) -> None:
+def _check_range(field: str, value: float | None, *, least: float, most: float) -> None:
     if value is None:
         return
-    if not math.isfinite(value) or not least <= value <= most:
-        raise Invalid(field, f"{value} is out of range; use {least} to {most}")
+    # Not a number compares false with everything.
+    if not least <= value <= most:
+        raise Invalid(field, f"is out of range; use {least} to {most}")
 
 
 def _check_inputs(submission: Submission, limits: Limits) -> None:
@@ -205,6 +258,6 @@ def _check_inputs(submission: Submission, limits: Limits) -> None:
     if not inputs:
         raise Invalid("inputs", "is empty; give at least one input")
     if len(inputs) > limits.tasks_max:
-        raise TooLarge("inputs", len(inputs), limits.tasks_max, "inputs")
+        raise TooLarge("inputs", len(inputs), limits.tasks_max, unit="inputs")
     for index, text in enumerate(inputs):
         check_json(f"inputs[{index}]", text, limits.input_bytes_max)

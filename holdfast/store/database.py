@@ -14,15 +14,19 @@ from holdfast.store.statements import Statement, load_statements
 LOCK_TIMEOUT_MS = 250
 _CLOCK = load_statements("clock")
 
-# Every hot statement joins a short list of ids with tables by their keys. The planner must not find
-# anything cleverer when its statistics are old. Sent with BEGIN, it costs no round trip and works
-# behind a pooler that shares connections between transactions.
+# Every hot statement joins a short list of ids with tables by their keys, in the order written. The
+# planner must find nothing cleverer while a table is new and looks small: its plan would be kept while
+# the table grows. Sent with BEGIN, this costs no round trip and works behind a pooler that shares
+# connections between transactions.
 _BEGIN = f"""begin;
 set local lock_timeout = {LOCK_TIMEOUT_MS};
 set local plan_cache_mode = force_generic_plan;
 set local enable_seqscan = off;
 set local enable_hashjoin = off;
-set local enable_mergejoin = off"""
+set local enable_mergejoin = off;
+set local join_collapse_limit = 1;
+set local random_page_cost = 0;
+set local seq_page_cost = 0"""
 
 _BEGIN_SNAPSHOT = "begin isolation level repeatable read read only"
 

@@ -38,6 +38,13 @@ def test_a_folder_without_the_programs_is_refused(tmp_path: Path) -> None:
     assert str(tmp_path) in str(refused.value)
 
 
+def test_programs_that_miss_a_library_say_which(tmp_path: Path) -> None:
+    (tmp_path / "postgres").write_text("#!/bin/sh\necho 'libz.so.1: not found' >&2\nexit 127\n")
+    (tmp_path / "postgres").chmod(0o755)
+    with pytest.raises(PostgresUnavailable, match=r"libz\.so\.1"):
+        get_major_version(tmp_path)
+
+
 def test_programs_of_another_kind_of_machine_are_refused(tmp_path: Path) -> None:
     (tmp_path / "postgres").write_bytes(b"\x7fELF not for us")
     (tmp_path / "postgres").chmod(0o755)

@@ -9,6 +9,7 @@ from holdfast.embedded import EmbeddedPostgres, PostgresUnavailable, binaries
 from .users import User, kill_servers, list_servers, query, wait_for
 
 FAST = {"fsync": "off"}
+INSTALLED = [binaries.get_binaries(), *sorted(Path("/usr/lib/postgresql").glob("1[5-9]/bin"))]
 
 
 def assert_starts(folder: Path) -> None:
@@ -64,6 +65,14 @@ def test_a_cluster_of_another_version_is_refused_with_a_remedy(folder: Path) -> 
         EmbeddedPostgres(folder, settings=FAST).start()
     for word in (str(folder), "PostgreSQL 15", "PostgreSQL 18", "pg_dump", "HOLDFAST_DATA_DIR"):
         assert word in str(refused.value)
+
+
+@pytest.mark.parametrize("programs", INSTALLED, ids=str)
+def test_an_installed_postgres_serves_as_well(folder: Path, programs: Path) -> None:
+    with EmbeddedPostgres(folder, binaries=programs, settings=FAST) as postgres:
+        postgres.create_database("created")
+        version = query(postgres.url("created"), "show server_version_num")
+        assert int(version) // 10000 == binaries.get_major_version(programs)
 
 
 def test_text_is_sorted_alike_on_every_machine(folder: Path) -> None:

@@ -30,6 +30,13 @@ def test_the_socket_fits_however_long_the_path(length: int) -> None:
     assert folder.socket_folder == Folder(folder.path).socket_folder
 
 
+@pytest.mark.parametrize("name", ["a,b", "a b", 'a"b', "a'b", "a&b", "a%41", "ü", "\udcff"])
+def test_a_path_that_would_not_fit_into_a_url_has_its_socket_elsewhere(name: str) -> None:
+    folder = Folder(Path("/") / name)
+    assert folder.socket_folder.parent == Path("/tmp")
+    assert Folder(Path("/a-b_c.d/E9")).socket_folder == Path("/a-b_c.d/E9/socket")
+
+
 def test_a_folder_with_other_things_in_it_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(PostgresUnavailable, match=r"not empty.*thesis\.tex"):

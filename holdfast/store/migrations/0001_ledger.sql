@@ -89,7 +89,7 @@ create table holdfast.jobs (
         (finished_at is not null) = (state between 4 and 8 or state = 10)),
     constraint a_cancel_is_soft_or_hard check (cancel_mode in ('soft', 'hard')),
     constraint every_stream_starts_at_zero check (seq >= 0)
-) with (fillfactor = 70);
+) with (fillfactor = 70, autovacuum_analyze_threshold = 5000);
 
 create unique index one_job_per_owner_and_idempotency_key on holdfast.jobs (owner, idempotency_key)
     where idempotency_key is not null;
@@ -190,7 +190,8 @@ create table holdfast.ready (
     task_index int not null,
     unschedulable_at timestamptz,
     constraint a_task_is_ready_once primary key (queue, urgency, eligible_at, job_id, task_index)
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+        autovacuum_analyze_threshold = 20000);
 create index ready_with_a_deadline on holdfast.ready (unschedulable_at) where unschedulable_at is not null;
 
 create table holdfast.waiting (
@@ -220,7 +221,8 @@ create table holdfast.leases (
     claim_key text,
     constraint one_unreleased_attempt_per_task primary key (job_id, task_index),
     constraint a_lease_lasts_a_while check (duration > interval '0')
-) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_analyze_threshold = 20000);
 
 -- Around them -------------------------------------------------------------------------------------
 
@@ -402,7 +404,8 @@ create trigger an_attempt_is_never_deleted before delete on holdfast.attempts fo
     execute function holdfast.refuse();
 
 create trigger a_lease_keeps_its_identity before update on holdfast.leases for each row
-    when (new.attempt <> old.attempt or new.lease_token <> old.lease_token
+    when (new.job_id <> old.job_id or new.task_index <> old.task_index
+          or new.attempt <> old.attempt or new.lease_token <> old.lease_token
           or new.created_at <> old.created_at or (old.ending and not new.ending))
     execute function holdfast.refuse();
 
@@ -411,6 +414,12 @@ create trigger a_job_only_moves_forward before update on holdfast.jobs for each 
               old.finished_at is not null or new.seq <> old.seq + 1 or new.submitted_at is null
               or not (new.state = 3 and old.state = 1 or new.finished_at is not null))
           or new.seq not in (old.seq, old.seq + 1)
+          or new.seq = old.seq + 1 and new.event_type is distinct from
+             case when new.submitted_at is distinct from old.submitted_at then 'submitted'
+                  when new.state <> old.state
+                  then ('{NULL,NULL,NULL,started,succeeded,failed,killed,worker_failed,unschedulable,NULL,dead_lettered}'
+                        ::holdfast.event_type[])[new.state + 1]
+                  when new.event_type in ('cancel_requested', 'replayed', 'compensated') then new.event_type end
           or new.seq = old.seq + 1 and new.event_at < old.event_at
           or old.finished_at is distinct from new.finished_at and old.finished_at is not null
           or old.submitted_at is distinct from new.submitted_at and old.submitted_at is not null
@@ -460,7 +469,9 @@ declare
 begin
     insert into holdfast.partitions values (first_job_id, end_job_id);
     foreach parent in array array['tasks', 'attempts', 'events'] loop
-        options := case parent when 'tasks' then 'with (fillfactor = 60)' else '' end;
+        -- A partition that was analyzed while it held a handful of rows would be planned for a handful.
+        options := format('with (fillfactor = %s, autovacuum_analyze_threshold = 5000)',
+                          case parent when 'tasks' then 60 else 100 end);
         -- Made apart and then attached: creating it in place would wait for every reader of the parent.
         execute format('create table holdfast.%I (like holdfast.%I including defaults including constraints) %s',
                        parent || '_' || first_job_id, parent, options);

@@ -43,13 +43,13 @@ moved as (
            actor = assigned.worker_id, cause = null
       from assigned, clock
      where tasks.job_id = assigned.job_id and tasks.task_index = assigned.task_index
-    returning tasks.job_id, tasks.task_index, tasks.attempt, tasks.moved_at
+    returning tasks.job_id, tasks.task_index, tasks.attempt, assigned.worker_id, assigned.lease_token,
+              tasks.moved_at, clock.now + assigned.duration as expires_at, assigned.duration,
+              assigned.run_timeout, assigned.claim_key
 )
 insert into holdfast.leases (job_id, task_index, attempt, worker_id, lease_token, created_at, expires_at,
                              duration, run_timeout, claim_key)
-select job_id, task_index, moved.attempt, assigned.worker_id, assigned.lease_token, moved.moved_at,
-       clock.now + assigned.duration, assigned.duration, assigned.run_timeout, assigned.claim_key
-  from assigned join moved using (job_id, task_index), clock
+select * from moved
 returning job_id, task_index, expires_at;
 
 -- name: start_building
@@ -121,14 +121,15 @@ moved as (
            result = freed.result::json
       from freed, clock
      where tasks.job_id = freed.job_id and tasks.task_index = freed.task_index
-    returning tasks.job_id, tasks.task_index, tasks.started_at, tasks.finished_at
+    returning tasks.job_id, tasks.task_index, freed.attempt, freed.worker_id, freed.created_at,
+              tasks.started_at, tasks.finished_at, freed.exit_code, freed.lease_token, freed.expires_at
 )
 insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, created_at, started_at,
                                finished_at, released_at, exit_code, lease_token,
                                last_lease_expires_at, reported)
-select job_id, task_index, freed.attempt, freed.worker_id, 4, freed.created_at, moved.started_at,
-       moved.finished_at, moved.finished_at, freed.exit_code, freed.lease_token, freed.expires_at, true
-  from moved join freed using (job_id, task_index)
+select job_id, task_index, attempt, worker_id, 4, created_at, started_at, finished_at, finished_at,
+       exit_code, lease_token, expires_at, true
+  from moved
 returning job_id, task_index, lease_token;
 
 -- name: end_attempts
@@ -144,38 +145,36 @@ ended as materialized (
         as ended(job_id, task_index, state, finished, failure_count, preemption_count, actor, cause,
                  exit_code, error, error_class, stage, reported, released)
 ),
-moved as (
-    update holdfast.tasks
-       set state = ended.state, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
-           finished_at = case when ended.finished then greatest(clock.now, tasks.moved_at) end,
-           failure_count = ended.failure_count, preemption_count = ended.preemption_count,
-           actor = ended.actor, cause = ended.cause
-      from ended, clock
-     where tasks.job_id = ended.job_id and tasks.task_index = ended.task_index
-    returning tasks.job_id, tasks.task_index, tasks.started_at, tasks.moved_at
-),
 freed as (
     delete from holdfast.leases using ended
      where leases.job_id = ended.job_id and leases.task_index = ended.task_index and ended.released
-    returning leases.job_id, leases.task_index, leases.attempt, leases.worker_id, leases.lease_token,
-              leases.created_at, leases.expires_at
+    returning leases.attempt, leases.worker_id, leases.lease_token, leases.created_at,
+              leases.expires_at, ended.*
 ),
 kept as (
     update holdfast.leases set ending = true
       from ended
      where leases.job_id = ended.job_id and leases.task_index = ended.task_index and not ended.released
-    returning leases.job_id, leases.task_index, leases.attempt, leases.worker_id, leases.lease_token,
-              leases.created_at, leases.expires_at
+    returning leases.attempt, leases.worker_id, leases.lease_token, leases.created_at,
+              leases.expires_at, ended.*
+),
+moved as (
+    update holdfast.tasks
+       set state = lease.state, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+           finished_at = case when lease.finished then greatest(clock.now, tasks.moved_at) end,
+           failure_count = lease.failure_count, preemption_count = lease.preemption_count,
+           actor = lease.actor, cause = lease.cause
+      from (select * from freed union all select * from kept) as lease, clock
+     where tasks.job_id = lease.job_id and tasks.task_index = lease.task_index
+    returning tasks.started_at, tasks.moved_at, lease.*
 )
 insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, created_at, started_at,
                                finished_at, released_at, exit_code, error, error_class, stage,
                                lease_token, last_lease_expires_at, reported)
-select job_id, task_index, lease.attempt, lease.worker_id, ended.state, lease.created_at,
-       moved.started_at, moved.moved_at, case when ended.released then moved.moved_at end,
-       ended.exit_code, ended.error, ended.error_class, ended.stage, lease.lease_token,
-       lease.expires_at, ended.reported
-  from ended join moved using (job_id, task_index)
-  join (select * from freed union all select * from kept) as lease using (job_id, task_index)
+select job_id, task_index, attempt, worker_id, state, created_at, started_at, moved_at,
+       case when released then moved_at end, exit_code, error, error_class, stage, lease_token,
+       expires_at, reported
+  from moved
 returning job_id, task_index;
 
 -- name: retry_tasks
@@ -214,15 +213,15 @@ moved as (
            finished_at = greatest(clock.now, tasks.moved_at), actor = dead.actor, cause = dead.cause
       from dead, clock
      where tasks.job_id = dead.job_id and tasks.task_index = dead.task_index
-    returning tasks.job_id, tasks.task_index, tasks.attempt, tasks.input, tasks.finished_at
+    returning tasks.job_id, tasks.task_index, tasks.input, tasks.finished_at, dead.reason_code
 )
 insert into holdfast.dead_letters (job_id, task_index, reason_code, stage, error_class, last_error,
                                    attempts, last_owner, last_lease_expires_at, correlation_id, type,
                                    queue, input, dead_lettered_at)
-select moved.job_id, moved.task_index, dead.reason_code, last.stage, last.error_class, last.error,
+select moved.job_id, moved.task_index, moved.reason_code, last.stage, last.error_class, last.error,
        coalesce(last.attempt + 1, 0), last.worker_id, last.last_lease_expires_at, jobs.correlation_id,
        jobs.type, jobs.queue, moved.input, moved.finished_at
-  from moved join dead using (job_id, task_index) join holdfast.jobs using (job_id)
+  from moved join holdfast.jobs using (job_id)
   left join lateral (
       select attempts.* from holdfast.attempts
        where attempts.job_id = moved.job_id and attempts.task_index = moved.task_index

@@ -1,0 +1,149 @@
+"""Gather concurrent calls into one transaction; nobody waits for a timer.
+
+While a write is in flight, calls that arrive are gathered; the next write takes them all. Each call
+is answered after its commit, never before. Operations fold duplicates themselves, because only they
+know what a duplicate is.
+
+    call ─┐            ┌─ write (one transaction) ─┐
+    call ─┼─ waiting ──┤                           ├─ answers
+    call ─┘            └─ write ...                ┘
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from holdfast.errors import Overloaded, Stopping, Unavailable
+from holdfast.store.database import LockTimeout
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+LOCK_TIMEOUTS_MAX = 20
+
+
+class _Call(Generic[Item, Answer]):
+    """One caller's items, and the answers that have come so far."""
+
+    __slots__ = ("answers", "done", "items", "missing")
+
+    def __init__(self, items: Sequence[Item], done: asyncio.Future[None]) -> None:
+        self.items = items
+        self.answers: list[Answer | Exception | None] = [None] * len(items)
+        self.missing = len(items)
+        self.done = done
+
+    def answer(self, place: int, answer: Answer | Exception) -> None:
+        self.answers[place] = answer
+        self.missing -= 1
+        if not self.missing and not self.done.done():
+            self.done.set_result(None)
+
+
+class _Entry(Generic[Item, Answer]):
+    """One item on its way to the database."""
+
+    __slots__ = ("call", "lock_timeouts", "place")
+
+    def __init__(self, call: _Call[Item, Answer], place: int) -> None:
+        self.call = call
+        self.place = place
+        self.lock_timeouts = 0
+
+    @property
+    def item(self) -> Item:
+        return self.call.items[self.place]
+
+    def answer(self, answer: Answer | Exception) -> None:
+        self.call.answer(self.place, answer)
+
+
+class Batcher(Generic[Item, Answer]):
+    """The gathering point of one operation; batchers that share `slots` share the connections."""
+
+    def __init__(
+        self,
+        write: Callable[[list[Item]], Awaitable[Sequence[Answer | Exception]]],
+        *,
+        slots: asyncio.Semaphore,
+        batch_max: int = 1000,
+        waiting_max: int = 100_000,
+    ) -> None:
+        self._write = write
+        self._slots = slots
+        self._batch_max = batch_max
+        self._waiting_max = waiting_max
+        self._waiting: deque[_Entry[Item, Answer]] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._is_stopping = False
+
+    async def call(self, items: Sequence[Item]) -> list[Answer | Exception]:
+        """Write items together with whatever else waits; answers come after the commit.
+
+        An item that cannot be written is answered with its error; the others are not touched by it.
+        """
+        if self._is_stopping:
+            raise Stopping("shutting down; call another server")
+        if len(self._waiting) + len(items) > self._waiting_max:
+            raise Overloaded(f"{len(self._waiting)} requests are waiting already; slow down")
+        if not items:
+            return []
+        call: _Call[Item, Answer] = _Call(items, asyncio.get_running_loop().create_future())
+        self._waiting.extend(_Entry(call, place) for place in range(len(items)))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_all())
+        await call.done
+        return [answer for answer in call.answers if answer is not None]
+
+    async def stop(self) -> None:
+        """Take no more calls, write what waits, and return when all of it is answered."""
+        self._is_stopping = True
+        if self._writer is not None:
+            await self._writer
+
+    async def _write_all(self) -> None:
+        """Write until nothing waits; there is one such task at a time."""
+        try:
+            while self._waiting:
+                async with self._slots:
+                    batch = self._take()
+                    if batch:
+                        await self._write_batch(batch)
+        finally:
+            self._writer = None
+
+    def _take(self) -> list[_Entry[Item, Answer]]:
+        batch: list[_Entry[Item, Answer]] = []
+        while self._waiting and len(batch) < self._batch_max:
+            entry = self._waiting.popleft()
+            if not entry.call.done.done():  # else its caller has gone away meanwhile
+                batch.append(entry)
+        return batch
+
+    async def _write_batch(self, batch: list[_Entry[Item, Answer]]) -> None:
+        """Write a batch; if it cannot be written as a whole, halve it until the culprit is alone."""
+        try:
+            answers = await self._write([entry.item for entry in batch])
+            assert len(answers) == len(batch), "an item was not answered"
+        except Exception as error:  # noqa: BLE001 - every caller gets the error that is its own
+            await self._retreat(batch, error)
+            return
+        for entry, answer in zip(batch, answers, strict=True):
+            entry.answer(answer)
+
+    async def _retreat(self, batch: list[_Entry[Item, Answer]], error: Exception) -> None:
+        is_lock_timeout = isinstance(error, LockTimeout)
+        if isinstance(error, Unavailable) and not is_lock_timeout:
+            for entry in batch:
+                entry.answer(error)
+        elif len(batch) > 1:
+            middle = len(batch) // 2
+            await self._write_batch(batch[:middle])
+            await self._write_batch(batch[middle:])
+        elif is_lock_timeout and batch[0].lock_timeouts < LOCK_TIMEOUTS_MAX:
+            # Somebody holds its row: the others go first.
+            batch[0].lock_timeouts += 1
+            self._waiting.append(batch[0])
+        else:
+            batch[0].answer(error)

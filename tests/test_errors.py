@@ -1,0 +1,87 @@
+"""Every error says what was asked, what stands in the way and what to do."""
+
+import pytest
+
+from holdfast import errors
+from holdfast.errors import (
+    HoldfastError,
+    IllegalMove,
+    Invalid,
+    KeyReused,
+    LeaseConflict,
+    NotFound,
+    Overloaded,
+    Refused,
+    SchemaMismatch,
+    Stopping,
+    TooLarge,
+    Unavailable,
+)
+from holdfast.model.ids import TaskId
+
+CLASSES = [
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, HoldfastError)
+]
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_error_stands_in_the_tree_that_the_docstring_draws(cls: type) -> None:
+    lines = (errors.__doc__ or "").splitlines()
+    [line] = [line for line in lines if cls.__name__ in line.replace("─", " ").split()]
+    depth = (len(line) - len(line.lstrip("│├└─ "))) // 4
+    assert depth == len(cls.__mro__) - len(HoldfastError.__mro__)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_an_error_is_refused_or_unavailable_and_never_both(cls: type) -> None:
+    if cls is not HoldfastError:
+        assert issubclass(cls, Refused) != issubclass(cls, Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Invalid("lease", "is out of range"), "lease: is out of range"),
+        (TooLarge("spec", 12, 10), "spec: 12 bytes is over the limit of 10 bytes"),
+        (
+            TooLarge("inputs", 3, 2, unit="inputs"),
+            "inputs: 3 inputs is over the limit of 2 inputs",
+        ),
+        (NotFound("job", 7), "there is no job 7"),
+        (NotFound("task", TaskId(7, 1)), "there is no task 7.1"),
+        (
+            IllegalMove(TaskId(7, 1), "SUCCEEDED", "dead-letter"),
+            "cannot dead-letter 7.1: it is SUCCEEDED",
+        ),
+        (LeaseConflict(TaskId(7, 1), "finished"), "task 7.1: finished"),
+        (
+            KeyReused("k", 7),
+            "idempotency_key: 'k' was used for job 7 with a different spec; "
+            "use a new key, or submit the same spec",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_builds_its_own_text(error: HoldfastError, text: str) -> None:
+    assert str(error) == text
+
+
+def test_errors_carry_their_parts() -> None:
+    too_large = TooLarge("spec", 12, 10)
+    assert (too_large.field, too_large.size, too_large.limit) == ("spec", 12, 10)
+    not_found = NotFound("task", TaskId(7, 1))
+    assert (not_found.kind, not_found.name) == ("task", "7.1")
+    illegal = IllegalMove(TaskId(7, 1), "KILLED", "start")
+    assert (illegal.subject, illegal.state) == ("7.1", "KILLED")
+    conflict = LeaseConflict(TaskId(7, 1), "finished")
+    assert (conflict.task_id, conflict.reason) == ("7.1", "finished")
+    reused = KeyReused("k", 7)
+    assert (reused.field, reused.key, reused.job_id) == ("idempotency_key", "k", 7)
+
+
+@pytest.mark.parametrize("cls", [Overloaded, Stopping, SchemaMismatch])
+def test_what_may_go_through_later_is_unavailable(cls: type[HoldfastError]) -> None:
+    with pytest.raises(Unavailable, match="try later"):
+        raise cls("try later")
