@@ -79,9 +79,9 @@ class IllegalMove(Refused):
 class LeaseConflict(Refused):
     """The caller does not hold the lease it speaks for, or the task cannot be leased to it."""
 
-    def __init__(self, task_id: object, reason: str) -> None:
-        super().__init__(f"task {task_id}: {reason}")
-        self.task_id = str(task_id)
+    def __init__(self, task_id: object | None, reason: str) -> None:
+        super().__init__(reason if task_id is None else f"task {task_id}: {reason}")
+        self.task_id = None if task_id is None else str(task_id)
         self.reason = reason
 
 

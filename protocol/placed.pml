@@ -27,6 +27,7 @@
 
 mtype:process = { NO_PROCESS, RUNNING, STOPPING };
 mtype:call = { NO_CALL, REQUESTED, ANSWERED };
+mtype:standing = { UNKNOWN, REGISTERED, DEAD };
 
 typedef Request {
     byte named;         /* the attempt this worker's unreleased lease belongs to */
@@ -36,7 +37,7 @@ typedef Request {
 };
 
 /* The database, per worker. */
-bool dead[WORKERS] = false;
+mtype:standing standing[WORKERS] = REGISTERED;
 bool answer_stored[WORKERS] = false;        /* at least one, of this incarnation */
 byte answer_transit[WORKERS] = 0;           /* ticks between its sending and its storing */
 bool reported[ATTEMPTS] = false;            /* the worker has acknowledged the attempt */
@@ -65,7 +66,7 @@ bool called[WORKERS] = false;               /* one call a tick */
 #define belongs(a, w) (unreleased(a) && lease_worker[a] == w && !incarnation_gone[a])
 #define bound(w) (belongs(2, w) -> 2 : (belongs(1, w) -> 1 : (belongs(0, w) -> 0 : NOBODY)))
 /* The workers are alike: whichever comes first is called 0. */
-#define can_take(w) (answer_stored[w] && !dead[w] && (attempts_made > 0 || w == 0))
+#define can_take(w) (answer_stored[w] && standing[w] == REGISTERED && (attempts_made > 0 || w == 0))
 
 inline forget_traffic(a)
 {
@@ -160,7 +161,7 @@ inline end_for_dead_worker(a)
 
 inline declare_dead(w)
 {
-    dead[w] = true;
+    standing[w] = DEAD;
     target = bound(w);
     if
     :: target != NOBODY && lease[target] == LIVE -> end_for_dead_worker(target)
@@ -209,9 +210,9 @@ proctype CallsTo(byte w)
 end:
     do
 #ifdef LIVENESS
-    :: d_step { call[w] == NO_CALL && !dead[w] && !called[w] -> called[w] = true;
+    :: d_step { call[w] == NO_CALL && standing[w] == REGISTERED && !called[w] -> called[w] = true;
 #else
-    :: d_step { call[w] == NO_CALL && !dead[w] && !nothing_to_say(w) ->
+    :: d_step { call[w] == NO_CALL && standing[w] == REGISTERED && !nothing_to_say(w) ->
 #endif
         tell("leader calls worker %d\n", w); call[w] = REQUESTED; write_request(request[w], w) }
     :: atomic { call[w] != NO_CALL ->
@@ -229,16 +230,30 @@ end:
             declare_dead(w) }
         fi;
         d_step { end_call(w); check_properties() } }
-    :: d_step { call[w] != ANSWERED && fault_allowed ->
-        tell("a deposed leader calls worker %d, late\n", w);
-        spend_fault(); write_request(late_request[w], w); late[w] = true;
+#ifdef DEPOSED_LEADER_READS
+    :: d_step { call[w] != ANSWERED && !late[w] && fault_allowed ->
+        tell("a deposed leader reads what to send to worker %d\n", w); spend_fault();
+        write_request(late_request[w], w); late[w] = late_request[w].good_for > MARGIN;
         if
-        :: late_request[w].good_for <= MARGIN -> forget_late(w)
+        :: !late[w] -> forget_late(w)
         :: else
         fi }
+#endif
     :: d_step { claimable && can_take(w) ->
         tell("the task is placed on worker %d\n", w); open_lease(w); check_properties() }
     od
+}
+
+/* Adoption belongs to the registration: a call written before it would not name the attempt. */
+inline register(w)
+{
+    standing[w] = REGISTERED;
+    if
+    :: process[w] == RUNNING && lease[held[w]] == LIVE && incarnation_gone[held[w]] ->
+        incarnation_gone[held[w]] = false;
+        reported[held[w]] = true
+    :: else
+    fi
 }
 
 proctype LeaseOf(byte a)
@@ -258,10 +273,6 @@ end:
     :: d_step { unreleased(a) && incarnation_gone[a] && !listened_to(a) ->
         tell("the new incarnation knows attempt %d gone and replaces\n", a); end_and_release(a);
         check_properties() }
-    :: d_step { lease[a] == LIVE && incarnation_gone[a] && held[lease_worker[a]] == a &&
-                process[lease_worker[a]] == RUNNING ->
-        tell("the new incarnation adopts attempt %d\n", a);
-        incarnation_gone[a] = false; reported[a] = true }
     od
 }
 
@@ -347,7 +358,7 @@ inline restart(w)
     each = 0;
     end_call(w);
     forget_late(w);             /* every request names the incarnation it is meant for */
-    dead[w] = false;
+    standing[w] = UNKNOWN;
     answer_stored[w] = false;
     answer_transit[w] = 0;
     completion_stored[w] = NOBODY;
@@ -384,16 +395,18 @@ end:
     :: d_step { process[w] == RUNNING && fault_allowed ->
         tell("worker %d loses its process without a trace\n", w); spend_fault();
         process_gone(w, FAILED); let_go(w) }
-    :: d_step { dead[w] -> tell("worker %d, given up, registers anew\n", w); restart(w) }
-    :: d_step { !dead[w] && fault_allowed ->
+    :: d_step { standing[w] == DEAD -> tell("worker %d was given up, begins anew\n", w); restart(w) }
+    :: d_step { standing[w] == REGISTERED && fault_allowed ->
         tell("worker %d restarts\n", w); spend_fault(); restart(w) }
+    :: d_step { standing[w] == UNKNOWN ->
+        tell("worker %d registers, adopting what it may\n", w); register(w) }
     od
 }
 
 /* ---- the clock ---- */
 
 #define traffic(a) false
-#define worker_can_act(w) (call[w] != NO_CALL || late[w] || dead[w] || !called[w] \
+#define worker_can_act(w) (call[w] != NO_CALL || late[w] || standing[w] != REGISTERED || !called[w] \
                            || (claimable && can_take(w)) \
                            || (process[w] == RUNNING && work_left[w] == 0))
 /* A grant within the margin neither starts nor prolongs anything: it counts as nothing. */

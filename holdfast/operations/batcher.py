@@ -122,7 +122,7 @@ class Batcher(Generic[Item, Answer]):
         return batch
 
     async def _write_batch(self, batch: list[_Entry[Item, Answer]]) -> None:
-        """Write a batch; if it cannot be written as a whole, halve it until the culprit is alone."""
+        """Write a batch; if it cannot be written whole, halve it until the culprit is alone."""
         try:
             answers = await self._write([entry.item for entry in batch])
             assert len(answers) == len(batch), "an item was not answered"

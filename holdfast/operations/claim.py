@@ -64,22 +64,59 @@ class Claim:
 Answer = list[Claim] | Refused
 
 
+class _WorkersLost(Exception):
+    """Some workers of a batch have been replaced; the rest of it goes on without them."""
+
+    def __init__(self, worker_ids: set[str]) -> None:
+        super().__init__(*worker_ids)
+        self.worker_ids = worker_ids
+
+
 async def claim(ledger: Ledger, requests: Sequence[ClaimRequest]) -> list[Answer]:
     """Answer each request with its claims, or with why there are none."""
     answers: list[Answer] = [_check(request) or [] for request in requests]
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    firsts: dict[tuple[str, str], int] = {}
+    repeats: list[tuple[int, int]] = []
     for place, request in enumerate(requests):
-        if not isinstance(answers[place], Refused):
-            groups[request.queues].append(place)
-    for queues, places in groups.items():
-        found = (
-            await _claim_from_queues(ledger, queues, [requests[place] for place in places])
-            if queues
-            else await ledger.write(_claim_by_id, [requests[place] for place in places])
-        )
+        if isinstance(answers[place], Refused):
+            continue
+        if request.idempotency_key is not None:
+            first = firsts.setdefault((request.worker_id, request.idempotency_key), place)
+            if first != place:
+                repeats.append((place, first))
+                continue
+        groups[request.queues].append(place)
+    for places in groups.values():
+        found = await _claim_group(ledger, [requests[place] for place in places])
         for place, answer in zip(places, found, strict=True):
             answers[place] = answer
+    for place, first in repeats:
+        same = requests[place].digest == requests[first].digest
+        answers[place] = answers[first] if same else _key_reused()
     return answers
+
+
+async def _claim_group(ledger: Ledger, requests: list[ClaimRequest]) -> list[Answer]:
+    """Answer requests for the same queues, or requests by id."""
+    lost: set[str] = set()
+    while True:
+        going = [request for request in requests if request.worker_id not in lost]
+        try:
+            if going and going[0].queues:
+                found = await _claim_from_queues(ledger, going[0].queues, going)
+            else:
+                found = await ledger.write(_claim_by_id, going)
+        except _WorkersLost as error:
+            lost |= error.worker_ids
+            continue
+        answers = iter(found)
+        return [
+            LeaseConflict(request.task_id, f"worker {request.worker_id} has been replaced")
+            if request.worker_id in lost
+            else next(answers)
+            for request in requests
+        ]
 
 
 async def _claim_from_queues(
@@ -181,7 +218,10 @@ async def _assign(
         ],
         claim_keys=[request.idempotency_key for _, request in rows],
     )
-    await _refuse_lost_workers(tx, {request.worker_id for _, request in rows}, leased, rows)
+    if len(leased) < len(rows):
+        lost = await _find_lost(tx, {request.worker_id for _, request in rows})
+        assert lost, "a locked task could not be assigned"
+        raise _WorkersLost(lost)
     await _keep_keys(tx, [request for request, share in shares if share])
     moves = Moves()
     for row, _ in rows:
@@ -224,7 +264,7 @@ async def _repeat(ledger: Ledger, tx: Transaction, request: ClaimRequest) -> Ans
     if used is None:
         return None
     if used[0] != request.digest:
-        return Invalid("idempotency_key", "was used for a different claim; use a new key")
+        return _key_reused()
     rows = await tx.fetch(
         _LEASES["list_claimed_with_key"],
         worker_id=request.worker_id,
@@ -253,14 +293,13 @@ async def _keep_keys(tx: Transaction, requests: list[ClaimRequest]) -> None:
             raise JobChanged(request.idempotency_key)
 
 
-async def _refuse_lost_workers(
-    tx: Transaction, worker_ids: set[str], leased: list[Any], rows: list[Any]
-) -> None:
-    if len(leased) == len(rows):
-        return
-    lost = await tx.fetch(_WORKERS["list_lost_workers"], worker_ids=sorted(worker_ids))
-    assert lost, "a locked task could not be assigned"
-    raise LeaseConflict(rows[0][1].task_id or "", f"worker {lost[0][0]} has been replaced")
+async def _find_lost(tx: Transaction, worker_ids: set[str]) -> set[str]:
+    rows = await tx.fetch(_WORKERS["list_lost_workers"], worker_ids=sorted(worker_ids))
+    return {row[0] for row in rows}
+
+
+def _key_reused() -> Refused:
+    return Invalid("idempotency_key", "was used for a different claim; use a new key")
 
 
 def _check(request: ClaimRequest) -> Refused | None:
@@ -268,7 +307,7 @@ def _check(request: ClaimRequest) -> Refused | None:
     try:
         check_worker_id(request.worker_id)
         if request.idempotency_key is not None:
-            check_text("idempotency_key", request.idempotency_key, 256)
+            _check_name("idempotency_key", request.idempotency_key)
         if request.task_id is not None:
             check_task_id(request.task_id)
             if request.queues:
@@ -281,9 +320,15 @@ def _check(request: ClaimRequest) -> Refused | None:
         if len(set(request.queues)) != len(request.queues):
             raise Invalid("queues", "names a queue twice")
         for queue in request.queues:
-            check_text("queues", queue, 256)
+            _check_name("queues", queue)
         if not 1 <= request.max_tasks <= TASKS_PER_CLAIM_MAX:
             raise Invalid("max_tasks", f"is not from 1 to {TASKS_PER_CLAIM_MAX}")
     except Refused as refused:
         return refused
     return None
+
+
+def _check_name(field: str, name: str) -> None:
+    if not name:
+        raise Invalid(field, "is empty; give it a name")
+    check_text(field, name, 256)

@@ -97,11 +97,12 @@ async def _complete(
             (item.fence.task_id, item.fence.attempt, note)
             for item in completions
             for note in item.events
-            if answers[item.fence] == Completed(item.fence.task_id, accepted=True)
+            if answers.get(item.fence) == Completed(item.fence.task_id, accepted=True)
         ],
     )
     await settle(tx, moves)
-    return answers
+    strangers = [item.fence for item in completions if item.fence not in answers]
+    return answers | await _recall(tx, strangers)
 
 
 async def _succeed(
@@ -139,7 +140,7 @@ async def _end(
     tasks: dict[TaskId, LockedTask],
     items: list[Completion],
 ) -> dict[Fence, Answer]:
-    """Deal with every report that is not a plain success of a live lease."""
+    """End live leases otherwise, and release ending ones; strangers are left unanswered."""
     leases = await lock_leases(tx, [item.fence.task_id for item in items])
     specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
     answers: dict[Fence, Answer] = {}
@@ -161,17 +162,21 @@ async def _end(
             )
     await apply_endings(tx, moves, endings)
     await release(tx, confirmed)
-    strangers = [item.fence for item in items if item.fence not in answers]
-    repeats = set()
-    if strangers:
-        rows = await tx.fetch(_LEASES["find_ended_attempts"], **fence_columns(strangers))
-        repeats = {(TaskId(row[0], row[1]), row[2]) for row in rows}
-    for fence in strangers:
-        if (fence.task_id, fence.attempt) in repeats:
-            answers[fence] = Completed(fence.task_id, accepted=True)
-        else:
-            answers[fence] = LeaseConflict(fence.task_id, "this attempt no longer holds the lease")
     return answers
+
+
+async def _recall(tx: Transaction, fences: list[Fence]) -> dict[Fence, Answer]:
+    """Answer a repeated report as the first time; anybody else's is a conflict."""
+    if not fences:
+        return {}
+    rows = await tx.fetch(_LEASES["find_ended_attempts"], **fence_columns(fences))
+    repeats = {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows}
+    return {
+        fence: Completed(fence.task_id, accepted=True)
+        if fence in repeats
+        else LeaseConflict(fence.task_id, "this attempt no longer holds the lease")
+        for fence in fences
+    }
 
 
 def _outcome(item: Completion, lease: LockedLease) -> Outcome:
@@ -201,6 +206,11 @@ def _has_run(item: Completion) -> bool:
     return item.status == "succeeded"
 
 
+def _check_exit_code(exit_code: int) -> None:
+    if type(exit_code) is not int or abs(exit_code) > _EXIT_CODE_MAX:
+        raise Invalid("exit_code", f"{exit_code!r} is not an exit code; send a whole number")
+
+
 def _check(item: Completion, limits: Limits) -> Refused | None:
     try:
         check_fence(item.fence)
@@ -208,8 +218,8 @@ def _check(item: Completion, limits: Limits) -> Refused | None:
             raise Invalid("status", f"{item.status!r} is unknown; use one of {', '.join(STATUSES)}")
         if item.stage is not None and item.stage not in STAGES:
             raise Invalid("stage", f"{item.stage!r} is unknown; use one of {', '.join(STAGES)}")
-        if item.exit_code is not None and abs(item.exit_code) > _EXIT_CODE_MAX:
-            raise Invalid("exit_code", f"{item.exit_code} is no exit code")
+        if item.exit_code is not None:
+            _check_exit_code(item.exit_code)
         if item.status == "succeeded" and item.exit_code:
             raise Invalid("exit_code", f"is {item.exit_code}, but succeeded means 0; report failed")
         if item.error is not None:

@@ -22,7 +22,7 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.model.spec import JobSpec, Submission
-from holdfast.model.states import JobState
+from holdfast.model.states import LIVE_STATES, JobState
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.partitions import ensure_partitions
 from holdfast.operations.settle import add_follow_ups
@@ -142,32 +142,41 @@ async def admit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Arriv
 async def store_arrivals(tx: Transaction, arrivals: list[Arrival]) -> list[Answer]:
     """Store admitted submissions in one transaction; a repeated key is answered with its job."""
     now = await tx.now()
-    await _check_parents(tx, arrivals)
-    inserted = await _insert_jobs(tx, arrivals, now, shown=True)
-    new = [arrival for arrival in arrivals if arrival.job_id in inserted]
+    answers: dict[int, Answer] = dict(await _find_orphans(tx, arrivals))
+    welcome = [arrival for arrival in arrivals if arrival.job_id not in answers]
+    inserted = await _insert_jobs(tx, welcome, now, shown=True) if welcome else set()
+    new = [arrival for arrival in welcome if arrival.job_id in inserted]
     await _insert_tasks(tx, new, now)
     await _line_up(tx, new, now)
-    if len(new) == len(arrivals):
-        return [Submitted(arrival.job_id, is_new=True) for arrival in arrivals]
-    seen = await _find_by_key(tx, [a for a in arrivals if a.job_id not in inserted])
-    return [
-        Submitted(arrival.job_id, is_new=True)
-        if arrival.job_id in inserted
-        else _answer_repeat(arrival, *seen[arrival.spec.owner, arrival.spec.idempotency_key][:2])
-        for arrival in arrivals
-    ]
+    answers |= {arrival.job_id: Submitted(arrival.job_id, is_new=True) for arrival in new}
+    known = [arrival for arrival in welcome if arrival.job_id not in inserted]
+    if known:
+        seen = await _find_by_key(tx, known)
+        for arrival in known:
+            job_id, digest, _ = seen[arrival.spec.owner, arrival.spec.idempotency_key]
+            answers[arrival.job_id] = _answer_repeat(arrival, job_id, digest)
+    return [answers[arrival.job_id] for arrival in arrivals]
 
 
-async def _check_parents(tx: Transaction, arrivals: list[Arrival]) -> None:
+async def _find_orphans(tx: Transaction, arrivals: list[Arrival]) -> dict[int, Refused]:
+    """Hold the parents of child jobs, and say which children cannot have theirs."""
     parents = {a.submission.parent_job_id for a in arrivals if a.submission.parent_job_id}
-    if parents:
-        rows = await tx.fetch(_JOBS["hold_parents"], job_ids=sorted(parents))
-        missing = parents - {row[0] for row in rows}
-        if missing:
-            raise NotFound("job", min(missing))
-        for job_id, state, ended in rows:
-            if ended:
-                raise IllegalMove(f"job {job_id}", JobState(state).name, "submit a child of")
+    if not parents:
+        return {}
+    rows = await tx.fetch(_JOBS["hold_parents"], job_ids=sorted(parents))
+    found = {job_id: (state, ended) for job_id, state, ended in rows}
+    orphans: dict[int, Refused] = {}
+    for arrival in arrivals:
+        parent = arrival.submission.parent_job_id
+        if parent is None:
+            continue
+        state, ended = found.get(parent, (0, True))
+        if not state:
+            orphans[arrival.job_id] = NotFound("job", parent)
+        elif ended:
+            name = "cancelled" if state in LIVE_STATES else JobState(state).name
+            orphans[arrival.job_id] = IllegalMove(f"job {parent}", name, "submit a child of")
+    return orphans
 
 
 async def _insert_jobs(
@@ -278,7 +287,9 @@ async def _submit_in_chunks(ledger: Ledger, submission: Submission) -> Answer:
     [arrival] = await admit(ledger, [submission])
     async with ledger.database.transaction() as tx:
         now = await tx.now()
-        await _check_parents(tx, [arrival])
+        orphans = await _find_orphans(tx, [arrival])
+        if orphans:
+            return orphans[arrival.job_id]
         if not await _insert_jobs(tx, [arrival], now, shown=False):
             seen = await _find_by_key(tx, [arrival])
             job_id, digest, shown = seen[arrival.spec.owner, arrival.spec.idempotency_key]
@@ -294,6 +305,10 @@ async def _submit_in_chunks(ledger: Ledger, submission: Submission) -> Answer:
             await _insert_tasks(tx, [arrival], now, first, end)
     async with ledger.database.transaction() as tx:
         await _hold_hidden(tx, arrival)
+        orphans = await _find_orphans(tx, [arrival])
+        if orphans:  # the parent ended while its child was still arriving
+            await delete_hidden_job(tx, arrival.job_id)
+            return orphans[arrival.job_id]
         await _line_up(tx, [arrival], now)
         await tx.fetch(_JOBS["show_job"], job_id=arrival.job_id, now=await tx.now())
         await add_follow_ups(tx, [("feed", arrival.job_id)], next_index=CHUNK_TASKS_MAX)

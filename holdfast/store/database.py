@@ -15,9 +15,9 @@ LOCK_TIMEOUT_MS = 250
 _CLOCK = load_statements("clock")
 
 # Every hot statement joins a short list of ids with tables by their keys, in the order written. The
-# planner must find nothing cleverer while a table is new and looks small: its plan would be kept while
-# the table grows. Sent with BEGIN, this costs no round trip and works behind a pooler that shares
-# connections between transactions.
+# planner must find nothing cleverer while a table is new and looks small: its plan would be kept
+# while the table grows. Sent with BEGIN, this costs no round trip and works behind a pooler that
+# shares connections between transactions.
 _BEGIN = f"""begin;
 set local lock_timeout = {LOCK_TIMEOUT_MS};
 set local plan_cache_mode = force_generic_plan;

@@ -59,15 +59,14 @@ async def test_the_wait_for_a_worker_counts_anew_each_time_the_task_is_eligible(
     world: World,
 ) -> None:
     job_id = await world.submit(
-        scheduling_timeout=20.0, max_retries_failure=1, backoff={"base": 30.0}
+        scheduling_timeout=20.0, max_retries_failure=1, backoff={"base": 8.0}
     )
     await world.pass_time(15)
     [mine] = await world.claim()
-    await world.pass_time(10)
     await world.fail(mine)
-    await world.pass_time(46)
+    await world.pass_time(20)
     assert (await world.task(mine.task_id)).state == TaskState.PENDING
-    await world.pass_time(35)
+    await world.pass_time(14)
     assert (await world.task(TaskId(job_id, 0))).state == TaskState.UNSCHEDULABLE
 
 

@@ -64,6 +64,7 @@ told as (
            min(ts) filter (where type = 'submitted') as submitted_at,
            min(ts) filter (where type = 'started') as started_at,
            min(ts) filter (where state > 3) as finished_at,
+           max(ts) as event_at,
            bool_or(payload ->> 'mode' = 'hard') filter (where type = 'cancel_requested') as hard
       from holdfast.events left join kinds using (type)
      where task_index = -1
@@ -78,8 +79,9 @@ checked as (
            jobs.submitted_at is null and (jobs.seq > 0 or jobs.state <> 1 or told.events > 0)
                as hidden_job_has_moved,
            jobs.state <> coalesce(told.state, 1) as job_state_differs_from_its_events,
-           (jobs.submitted_at, jobs.started_at, jobs.finished_at) is distinct from
-               (told.submitted_at, told.started_at, told.finished_at) as job_times_differ_from_its_events,
+           (jobs.submitted_at, jobs.started_at, jobs.finished_at, jobs.event_at) is distinct from
+               (told.submitted_at, told.started_at, told.finished_at, told.event_at)
+               as job_times_differ_from_its_events,
            jobs.cancel_mode is distinct from
                case told.hard when true then 'hard' when false then 'soft' end
                as cancel_flag_differs_from_its_events,

@@ -1,0 +1,75 @@
+"""The command line: `holdfast COMMAND`. Commands are imported when they are called, not before.
+
+Exit codes: 0 done, 1 the answer is no (something was found, something does not fit), 2 it could not
+be asked (usage, no database), 130 interrupted.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from holdfast.cli.signals import end_on_signals
+from holdfast.errors import HoldfastError
+
+EXIT_UNAVAILABLE = 2
+
+
+def read_version() -> str:
+    """Read the version of the installed package."""
+    from importlib.metadata import version
+
+    return f"holdfast {version('holdfast')}"
+
+
+app = App(
+    name="holdfast",
+    help="Run work that has to finish, on one ledger in Postgres.",
+    version=read_version,
+    version_flags="--version",
+    help_format="plaintext",
+    # A command's value is the exit code; everything else is for main() to say.
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+)
+app.command(
+    "holdfast.cli.demo:demo",
+    name="demo",
+    help="Show Holdfast at work on a database of its own, and leave nothing behind.",
+)
+app.command(
+    "holdfast.cli.audit:audit_ledger",
+    name="audit",
+    help="Replay every event against the tables and report each broken invariant.",
+)
+app.command("holdfast.cli.db:app", name="db", help="Create, upgrade and check the schema.")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    with end_on_signals() as ended_by:
+        try:
+            answer = app(sys.argv[1:] if arguments is None else list(arguments))
+            sys.stdout.flush()
+        except CycloptsError as error:
+            return _complain(f"{error} See `holdfast --help`.")
+        except HoldfastError as error:
+            return _complain(str(error))
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; what is left in the buffer goes nowhere.
+            sys.stdout = None
+            return EXIT_UNAVAILABLE
+        except KeyboardInterrupt:
+            return 128 + ended_by()
+    return answer if isinstance(answer, int) else 0
+
+
+def _complain(text: str) -> int:
+    """Say what is wrong in one line; what Postgres itself had to say stands below it."""
+    head, mark, said = text.partition("\nPostgres said:\n")
+    sys.stderr.write(f"holdfast: {' '.join(head.split())}\n")
+    if mark:
+        sys.stderr.write(f"{said.rstrip()}\n")
+    return EXIT_UNAVAILABLE

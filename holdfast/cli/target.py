@@ -1,0 +1,66 @@
+"""Which database a command means: the flag, the environment, or a Postgres of our own."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Annotated, TypeVar
+
+from cyclopts import Parameter
+
+from holdfast.cli.signals import undisturbed
+from holdfast.errors import Invalid, Unavailable
+
+Answer = TypeVar("Answer")
+VARIABLE = "HOLDFAST_DATABASE_URL"
+EMBEDDED_DATABASE = "holdfast"
+
+DatabaseUrl = Annotated[
+    str | None,
+    Parameter(
+        name="--database-url",
+        help=f"A PostgreSQL 15 or newer. Default: ${VARIABLE}, else a Postgres of our own, "
+        "run for the time of the command (HOLDFAST_DATA_DIR says where).",
+    ),
+]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Write JSON, for programs.")]
+
+
+def ask(
+    database_url: str | None, question: Callable[[str], Coroutine[None, None, Answer]]
+) -> Answer:
+    """Ask the database that is meant; what Postgres refuses becomes one line, not a traceback."""
+    from asyncpg import InterfaceError, PostgresError
+
+    with open_target(database_url) as url:
+        try:
+            return asyncio.run(question(url))
+        except (PostgresError, InterfaceError) as error:
+            raise Unavailable(f"Postgres refused: {error}") from error
+
+
+@contextmanager
+def open_target(database_url: str | None) -> Iterator[str]:
+    """Yield the URL of the database that is meant; our own Postgres runs as long as the block."""
+    if database_url == "":
+        raise Invalid("--database-url", "is empty; give a URL or leave it out")
+    chosen = database_url or os.environ.get(VARIABLE)
+    if chosen:
+        yield chosen
+        return
+    from holdfast.embedded import EmbeddedPostgres, default_folder
+
+    folder = default_folder()
+    doing = "using the" if (folder / "cluster").exists() else "creating a"
+    sys.stderr.write(
+        f"holdfast: no --database-url and no {VARIABLE}: {doing} Postgres in {folder}\n"
+    )
+    postgres = EmbeddedPostgres(folder)
+    try:
+        postgres.start()
+        postgres.create_database(EMBEDDED_DATABASE)
+        yield postgres.url(EMBEDDED_DATABASE)
+    finally:
+        with undisturbed():
+            postgres.stop()

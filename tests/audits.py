@@ -1,0 +1,9 @@
+"""The audit at the end of a journey: it must have nothing to say."""
+
+from holdfast.operations.audit import audit
+from holdfast.store.database import Database
+
+
+async def assert_audit_is_silent(database: Database) -> None:
+    """Fail with everything the audit found."""
+    assert [finding async for finding in audit(database)] == []

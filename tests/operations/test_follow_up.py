@@ -1,0 +1,157 @@
+"""What follows downward: in transactions of its own, and never lost between them."""
+
+import asyncio
+
+import pytest
+
+from holdfast.model.ids import TaskId
+from holdfast.model.outcomes import CancelMode
+from holdfast.model.states import TaskState
+from holdfast.operations.cancel import cancel_job
+from holdfast.operations.follow_up import follow_up, follow_up_all
+from holdfast.operations.ledger import Ledger
+from holdfast.store.database import Database
+from tests.world import World
+
+KILLED = TaskState.KILLED
+
+
+async def family(world: World) -> tuple[int, int, int]:
+    """Submit a job, its child and its grandchild; all of them run."""
+    parent = await world.submit(queue="parent")
+    child = await world.submit_child(parent, queue="child")
+    grandchild = await world.submit_child(child, queue="grandchild")
+    for queue in ("parent", "child", "grandchild"):
+        await world.claim(queue=queue)
+    return parent, child, grandchild
+
+
+async def test_a_hard_cancel_reaches_every_generation(world: World) -> None:
+    generations = await family(world)
+    await world.cancel_job(generations[0], "hard")
+    for job_id in generations:
+        assert await world.job_state(job_id) == KILLED
+        assert (await world.lease(TaskId(job_id, 0)))["ending"]  # type: ignore[index]
+    assert (await world.job(generations[1]))["error"] == f"parent job {generations[0]} ended"
+
+
+async def test_a_soft_cancel_reaches_every_generation_softly(world: World) -> None:
+    parent, child, grandchild = await family(world)
+    await world.cancel_job(parent, "soft")
+    assert await world.job_state(child) == TaskState.RUNNING
+    assert (await world.job(child))["cancel_mode"] is None
+    await world.clock.advance(20)
+    for mine in ("parent", "child"):
+        await world.pass_time(35)
+        assert mine
+    modes = [(await world.job(job_id))["cancel_mode"] for job_id in (parent, child, grandchild)]
+    assert modes == ["soft", "soft", "soft"]
+
+
+async def test_a_failed_parent_ends_its_children_hard(world: World) -> None:
+    parent = await world.submit(queue="parent", on_exhausted="fail")
+    child = await world.submit_child(parent)
+    [mine] = await world.claim(queue="parent")
+    [running] = await world.claim()
+    await world.fail(mine)
+    await follow_up_all(world.ledger)
+    assert await world.job_state(child) == KILLED
+    assert (await world.lease(running.task_id))["ending"]  # type: ignore[index]
+
+
+async def test_a_parent_that_succeeded_leaves_its_children_alone(world: World) -> None:
+    parent = await world.submit(queue="parent")
+    child = await world.submit_child(parent)
+    [mine] = await world.claim(queue="parent")
+    await world.succeed(mine)
+    await follow_up_all(world.ledger)
+    assert await world.job_state(child) == TaskState.PENDING
+    assert (await world.job(child))["cancel_mode"] is None
+
+
+async def test_children_that_have_ended_stay_as_they_are(world: World) -> None:
+    parent = await world.submit(queue="parent")
+    child = await world.submit_child(parent)
+    [mine] = await world.claim()
+    await world.succeed(mine)
+    await world.cancel_job(parent)
+    assert await world.job_state(child) == TaskState.SUCCEEDED
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+async def test_more_children_than_one_step_takes_are_all_cancelled(
+    ledger: Ledger, world: World, mode: CancelMode
+) -> None:
+    parent = await world.submit(queue="parent")
+    children = [await world.submit_child(parent) for _ in range(120)]
+    await world.cancel_job(parent, mode)
+    states = {await world.job_state(child) for child in children}
+    assert states == {KILLED}
+
+
+async def test_work_that_waits_survives_a_server_that_dies(
+    ledger: Ledger, world: World, database_url: str
+) -> None:
+    parent, child, grandchild = await family(world)
+    await cancel_job(ledger, parent, "hard", actor="operator")
+    await follow_up(ledger)
+    assert await world.job_state(child) == TaskState.RUNNING
+    assert await world.count("outbox") > 0
+    async with Database(database_url) as other:
+        await follow_up_all(Ledger(other))
+    assert await world.job_state(grandchild) == KILLED
+    assert await world.count("outbox") == 0
+
+
+async def test_two_servers_share_the_work_without_harm(
+    ledger: Ledger, world: World, database_url: str
+) -> None:
+    jobs = [await world.submit(replicas=50) for _ in range(10)]
+    for job_id in jobs:
+        await cancel_job(ledger, job_id, "hard", actor="operator")
+    async with Database(database_url) as other:
+        await asyncio.gather(follow_up_all(ledger), follow_up_all(Ledger(other)))
+    await follow_up_all(ledger)
+    for job_id in jobs:
+        assert await world.job_state(job_id) == KILLED
+        assert await world.story(job_id, 49) == ["killed"]
+    assert await world.count("outbox") == 0
+
+
+async def test_a_row_that_another_server_works_on_is_skipped(
+    ledger: Ledger, world: World, database_url: str
+) -> None:
+    job_id = await world.submit()
+    await cancel_job(ledger, job_id, "hard", actor="operator")
+    async with Database(database_url) as other, other.transaction() as tx:
+        await tx.connection.execute("select from holdfast.outbox for update")
+        assert await follow_up(ledger) == 0
+    assert await follow_up(ledger) == 1
+
+
+async def test_a_cascade_gets_by_with_one_connection(world: World, database_url: str) -> None:
+    parent = await world.submit(queue="parent")
+    child = await world.submit_child(parent)
+    async with Database(database_url, connections_max=1) as narrow, asyncio.timeout(20):
+        ledger = Ledger(narrow)
+        await cancel_job(ledger, parent, "hard", actor="operator")
+        await follow_up_all(ledger)
+    assert await world.job_state(child) == KILLED
+
+
+async def test_nothing_to_do_takes_no_step(ledger: Ledger) -> None:
+    assert await follow_up(ledger) == 0
+    assert await follow_up_all(ledger) == 0
+
+
+async def test_a_large_job_that_was_cancelled_is_not_lined_up_any_further(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit(replicas=10_500)
+    await cancel_job(ledger, job_id, "hard", actor="operator")
+    await follow_up_all(ledger)
+    assert await world.count("ready") == 10_000
+    assert await world.count("waiting") == 0
+    assert await world.claim(5) == []
+    job = await world.job(job_id)
+    assert (job["killed"], job["state"]) == (10_500, KILLED)
