@@ -27,7 +27,6 @@
 
 mtype:process = { NO_PROCESS, RUNNING, STOPPING };
 mtype:call = { NO_CALL, REQUESTED, ANSWERED };
-mtype:standing = { UNKNOWN, REGISTERED, DEAD };
 
 typedef Request {
     byte named;         /* the attempt this worker's unreleased lease belongs to */
@@ -37,7 +36,7 @@ typedef Request {
 };
 
 /* The database, per worker. */
-mtype:standing standing[WORKERS] = REGISTERED;
+bool dead[WORKERS] = false;                 /* this incarnation, for ever */
 bool answer_stored[WORKERS] = false;        /* at least one, of this incarnation */
 byte answer_transit[WORKERS] = 0;           /* ticks between its sending and its storing */
 bool reported[ATTEMPTS] = false;            /* the worker has acknowledged the attempt */
@@ -66,10 +65,13 @@ bool called[WORKERS] = false;               /* one call a tick */
 #define belongs(a, w) (unreleased(a) && lease_worker[a] == w && !incarnation_gone[a])
 #define bound(w) (belongs(2, w) -> 2 : (belongs(1, w) -> 1 : (belongs(0, w) -> 0 : NOBODY)))
 /* The workers are alike: whichever comes first is called 0. */
-#define can_take(w) (answer_stored[w] && standing[w] == REGISTERED && (attempts_made > 0 || w == 0))
+#define can_take(w) (answer_stored[w] && !dead[w] && (attempts_made > 0 || w == 0))
 
 inline forget_traffic(a)
 {
+#ifdef CHECK_START
+    started[a] = started[a] && unreleased(a);       /* CHECK_RELEASE covers the rest */
+#endif
     reported[a] = reported[a] && unreleased(a)
 }
 
@@ -161,7 +163,7 @@ inline end_for_dead_worker(a)
 
 inline declare_dead(w)
 {
-    standing[w] = DEAD;
+    dead[w] = true;
     target = bound(w);
     if
     :: target != NOBODY && lease[target] == LIVE -> end_for_dead_worker(target)
@@ -193,7 +195,8 @@ inline leave_late(w)
     late_request[w].named = request[w].named;
     late_request[w].wanted = request[w].wanted;
     late_request[w].good_for = request[w].good_for;
-    late_request[w].acknowledged = request[w].acknowledged
+    late_request[w].acknowledged =
+        (request[w].acknowledged == held[w] -> request[w].acknowledged : NOBODY)
 }
 
 #ifdef STALE_DESIRED_SET
@@ -210,9 +213,9 @@ proctype CallsTo(byte w)
 end:
     do
 #ifdef LIVENESS
-    :: d_step { call[w] == NO_CALL && standing[w] == REGISTERED && !called[w] -> called[w] = true;
+    :: d_step { call[w] == NO_CALL && !dead[w] && !called[w] -> called[w] = true;
 #else
-    :: d_step { call[w] == NO_CALL && standing[w] == REGISTERED && !nothing_to_say(w) ->
+    :: d_step { call[w] == NO_CALL && !dead[w] && !nothing_to_say(w) ->
 #endif
         tell("leader calls worker %d\n", w); call[w] = REQUESTED; write_request(request[w], w) }
     :: atomic { call[w] != NO_CALL ->
@@ -242,18 +245,6 @@ end:
     :: d_step { claimable && can_take(w) ->
         tell("the task is placed on worker %d\n", w); open_lease(w); check_properties() }
     od
-}
-
-/* Adoption belongs to the registration: a call written before it would not name the attempt. */
-inline register(w)
-{
-    standing[w] = REGISTERED;
-    if
-    :: process[w] == RUNNING && lease[held[w]] == LIVE && incarnation_gone[held[w]] ->
-        incarnation_gone[held[w]] = false;
-        reported[held[w]] = true
-    :: else
-    fi
 }
 
 proctype LeaseOf(byte a)
@@ -300,6 +291,7 @@ inline let_go(w)
     finished_as[w] = NONE;
     target = held[w];
     held[w] = NOBODY;
+    completion_stored[w] = NOBODY;      /* to acknowledge it again would tell the worker nothing */
     forget_attempt(target);
     target = 0
 }
@@ -348,7 +340,10 @@ inline answer(w)
     answer_age[w] = 0
 }
 
-/* Processes outlive their worker; what it knew of finished ones is gone. */
+/*
+ * Processes outlive their worker; what it knew of finished ones is gone. To register and to adopt
+ * is one transaction: a call written in between would not name the attempt, and so would kill it.
+ */
 inline restart(w)
 {
     for (each : 0 .. ATTEMPTS - 1) {
@@ -358,7 +353,7 @@ inline restart(w)
     each = 0;
     end_call(w);
     forget_late(w);             /* every request names the incarnation it is meant for */
-    standing[w] = UNKNOWN;
+    dead[w] = false;
     answer_stored[w] = false;
     answer_transit[w] = 0;
     completion_stored[w] = NOBODY;
@@ -395,18 +390,27 @@ end:
     :: d_step { process[w] == RUNNING && fault_allowed ->
         tell("worker %d loses its process without a trace\n", w); spend_fault();
         process_gone(w, FAILED); let_go(w) }
-    :: d_step { standing[w] == DEAD -> tell("worker %d was given up, begins anew\n", w); restart(w) }
-    :: d_step { standing[w] == REGISTERED && fault_allowed ->
-        tell("worker %d restarts\n", w); spend_fault(); restart(w) }
-    :: d_step { standing[w] == UNKNOWN ->
-        tell("worker %d registers, adopting what it may\n", w); register(w) }
+    :: d_step { dead[w] || fault_allowed ->
+        tell("worker %d begins a new incarnation\n", w);
+        if
+        :: !dead[w] -> spend_fault()
+        :: else
+        fi;
+        restart(w) }
+    :: d_step { (dead[w] || fault_allowed) && process[w] == RUNNING && lease[held[w]] == LIVE ->
+        tell("worker %d begins a new incarnation and adopts\n", w);
+        if
+        :: !dead[w] -> spend_fault()
+        :: else
+        fi;
+        restart(w); incarnation_gone[held[w]] = false; reported[held[w]] = true }
     od
 }
 
 /* ---- the clock ---- */
 
 #define traffic(a) false
-#define worker_can_act(w) (call[w] != NO_CALL || late[w] || standing[w] != REGISTERED || !called[w] \
+#define worker_can_act(w) (call[w] != NO_CALL || late[w] || dead[w] || !called[w] \
                            || (claimable && can_take(w)) \
                            || (process[w] == RUNNING && work_left[w] == 0))
 /* A grant within the margin neither starts nor prolongs anything: it counts as nothing. */

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.model.states import ENDED_STATES, JobState, TaskState
 from holdfast.rules.job_state import JobCounts, job_state
 from holdfast.rules.lifecycle import EVENT_TYPES, LEGAL_JOB_MOVES, RANK, successors_mask
-from holdfast.rules.retry import FREE_LOSSES_MAX, NOT_RETRYABLE
+from holdfast.rules.retry import NOT_RETRYABLE
 from holdfast.store.database import Database, Transaction
 from holdfast.store.statements import Statement, load_statements
 
@@ -80,24 +80,23 @@ def _passes() -> list[tuple[Statement, dict[str, Any]]]:
             {state: sum(1 << to for to in ends) for state, ends in LEGAL_JOB_MOVES.items()}
         )
     }
-    budgets = {"not_retryable": sorted(NOT_RETRYABLE), "free_losses_max": FREE_LOSSES_MAX}
     return [
         (_AUDIT["replay_task_events"], task_kinds | task_moves),
         (_AUDIT["compare_events_with_tasks"], {}),
         (_AUDIT["compare_tasks_with_events"], task_kinds),
         (_AUDIT["compare_attempts_with_events"], task_kinds),
-        (_AUDIT["check_budgets"], budgets),
+        (_AUDIT["check_budgets"], {"not_retryable": sorted(NOT_RETRYABLE)}),
         (_AUDIT["check_leases"], {}),
         (_AUDIT["check_dead_letters"], {}),
         (_AUDIT["check_ready"], {}),
         (_AUDIT["check_waiting"], {}),
         (_AUDIT["check_lines"], {}),
         (_AUDIT["check_sweeps"], {}),
-        (_AUDIT["check_children"], {}),
-        (_AUDIT["check_outbox"], {}),
         (_JOBS["replay_job_events"], job_kinds | job_moves),
         (_JOBS["compare_jobs_with_events"], job_kinds),
         (_JOBS["compare_counts_with_tasks"], {}),
+        (_JOBS["check_children"], {}),
+        (_JOBS["check_outbox"], {}),
     ]
 
 

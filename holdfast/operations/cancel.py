@@ -35,12 +35,13 @@ async def cancel_job(
     """Flag a job for cancel; False if it had ended, or was cancelled like this before."""
     check_job_id(job_id)
     _check_words(mode, actor, reason)
-    return await ledger.write(_flag, job_id, mode, actor, reason)
+    return await ledger.write(flag_job, job_id, mode, actor, reason)
 
 
-async def _flag(
+async def flag_job(
     _: Ledger, tx: Transaction, job_id: int, mode: CancelMode, actor: str, reason: str
 ) -> bool:
+    """Flag a job and leave its tasks to the sweep; False if there was nothing to flag."""
     row = await tx.fetch_one(_JOBS["lock_job"], job_id=job_id)
     if row is None:
         raise NotFound("job", job_id)

@@ -27,6 +27,7 @@ _WORKERS = load_statements("workers")
 TASKS_PER_CLAIM_MAX = 1000
 QUEUES_PER_CLAIM_MAX = 100
 ROUNDS_MAX = 10
+STALE_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,17 @@ async def _claim_from_queues(
         found, stale = await ledger.write(_claim_round, queues, asked)
         for place, answer in zip(open_places, found, strict=True):
             answers[place] = answer
-        # Rows that turned out stale are gone now; whoever got nothing because of them looks again.
+        # Stale rows were in the way; whoever got nothing because of them looks again.
         open_places = [place for place in open_places if answers[place] == []]
         if not stale or not open_places:
             break
+        await ledger.write(_drop_stale, queues)
     return answers
+
+
+async def _drop_stale(_: Ledger, tx: Transaction, queues: tuple[str, ...]) -> None:
+    """Clear the head of queues of what a large cancel has left there."""
+    await tx.fetch(_READY["drop_stale"], queues=list(queues), batch_max=STALE_MAX)
 
 
 async def _claim_round(

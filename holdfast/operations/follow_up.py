@@ -6,7 +6,7 @@ so that a crash in between loses nothing.
 
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import JobState
-from holdfast.operations.cancel import cancel_job, stop_tasks
+from holdfast.operations.cancel import flag_job, stop_tasks
 from holdfast.operations.endings import id_columns
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
@@ -108,8 +108,6 @@ async def _end_children(
         _JOBS["list_live_children"], job_id=job_id, mode=mode, batch_max=CHILDREN_MAX
     )
     for child in children:
-        await cancel_job(
-            ledger, child[0], mode, actor="server", reason=f"parent job {job_id} ended"
-        )
+        await flag_job(ledger, tx, child[0], mode, "server", f"parent job {job_id} ended")
     full = len(children) == CHILDREN_MAX
     return next_index + 1 if full else None

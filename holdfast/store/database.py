@@ -12,6 +12,7 @@ from holdfast.errors import Unavailable
 from holdfast.store.statements import Statement, load_statements
 
 LOCK_TIMEOUT_MS = 250
+ROLLBACK_SECONDS_MAX = 5
 _CLOCK = load_statements("clock")
 
 # Every hot statement joins a short list of ids with tables by their keys, in the order written. The
@@ -71,12 +72,14 @@ class Database:
         try:
             self._pool = await asyncpg.create_pool(
                 self.url,
-                min_size=1,
+                min_size=0,
                 max_size=self._connections_max,
                 max_inactive_connection_lifetime=0,
                 reset=_keep_session,
                 command_timeout=60,
             )
+            async with self._pool.acquire():
+                pass
         except (OSError, asyncpg.PostgresError) as error:
             raise Unavailable(f"cannot connect to Postgres: {error}") from error
         return self
@@ -117,8 +120,7 @@ class Database:
                 yield Transaction(connection)
                 await connection.execute("commit")
             except BaseException:
-                if not connection.is_closed():
-                    await asyncio.shield(connection.execute("rollback"))
+                await asyncio.shield(_roll_back(connection))
                 raise
 
 
@@ -136,8 +138,25 @@ async def _translated() -> AsyncIterator[None]:
         asyncpg.AdminShutdownError,
         asyncpg.CrashShutdownError,
         asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
     ) as error:
         raise Unavailable(f"lost the connection to Postgres: {error}") from error
+
+
+async def _roll_back(connection: Any) -> None:
+    """Leave the transaction; a connection that cannot even do that is given up."""
+    if connection.is_closed():
+        return
+    try:
+        await connection.execute("rollback", timeout=ROLLBACK_SECONDS_MAX)
+    except (
+        OSError,
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+        TimeoutError,
+    ):
+        connection.terminate()
 
 
 async def _keep_session(_: Any) -> None:

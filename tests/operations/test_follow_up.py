@@ -1,6 +1,7 @@
 """What follows downward: in transactions of its own, and never lost between them."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -8,6 +9,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import TaskState
 from holdfast.operations.cancel import cancel_job
+from holdfast.operations.claim import Claim
 from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
@@ -16,36 +18,39 @@ from tests.world import World
 KILLED = TaskState.KILLED
 
 
-async def family(world: World) -> tuple[int, int, int]:
+async def family(world: World) -> list[Claim]:
     """Submit a job, its child and its grandchild; all of them run."""
-    parent = await world.submit(queue="parent")
-    child = await world.submit_child(parent, queue="child")
-    grandchild = await world.submit_child(child, queue="grandchild")
-    for queue in ("parent", "child", "grandchild"):
-        await world.claim(queue=queue)
-    return parent, child, grandchild
+    parent = await world.submit(queue="parent", lease=120.0)
+    child = await world.submit_child(parent, queue="child", lease=120.0)
+    await world.submit_child(child, queue="grandchild", lease=120.0)
+    return [
+        claim
+        for queue in ("parent", "child", "grandchild")
+        for claim in await world.claim(queue=queue)
+    ]
 
 
 async def test_a_hard_cancel_reaches_every_generation(world: World) -> None:
-    generations = await family(world)
-    await world.cancel_job(generations[0], "hard")
-    for job_id in generations:
+    jobs = [claim.task_id.job_id for claim in await family(world)]
+    await world.cancel_job(jobs[0], "hard")
+    for job_id in jobs:
         assert await world.job_state(job_id) == KILLED
         assert (await world.lease(TaskId(job_id, 0)))["ending"]  # type: ignore[index]
-    assert (await world.job(generations[1]))["error"] == f"parent job {generations[0]} ended"
+    assert (await world.job(jobs[1]))["error"] == f"parent job {jobs[0]} ended"
 
 
 async def test_a_soft_cancel_reaches_every_generation_softly(world: World) -> None:
-    parent, child, grandchild = await family(world)
-    await world.cancel_job(parent, "soft")
-    assert await world.job_state(child) == TaskState.RUNNING
-    assert (await world.job(child))["cancel_mode"] is None
-    await world.clock.advance(20)
-    for mine in ("parent", "child"):
-        await world.pass_time(35)
-        assert mine
-    modes = [(await world.job(job_id))["cancel_mode"] for job_id in (parent, child, grandchild)]
-    assert modes == ["soft", "soft", "soft"]
+    claims = await family(world)
+    await world.cancel_job(claims[0].task_id.job_id, "soft")
+    for ending, following in pairwise(claims):
+        job_id = following.task_id.job_id
+        assert (await world.job(job_id))["cancel_mode"] is None
+        await world.complete(ending, "killed")
+        assert await world.job_state(ending.task_id.job_id) == KILLED
+        await follow_up_all(world.ledger)
+        assert (await world.job(job_id))["cancel_mode"] == "soft"
+        assert await world.job_state(job_id) == TaskState.RUNNING
+        assert (await world.renew(following)).cancel == "soft"
 
 
 async def test_a_failed_parent_ends_its_children_hard(world: World) -> None:
@@ -92,7 +97,7 @@ async def test_more_children_than_one_step_takes_are_all_cancelled(
 async def test_work_that_waits_survives_a_server_that_dies(
     ledger: Ledger, world: World, database_url: str
 ) -> None:
-    parent, child, grandchild = await family(world)
+    parent, child, grandchild = [claim.task_id.job_id for claim in await family(world)]
     await cancel_job(ledger, parent, "hard", actor="operator")
     await follow_up(ledger)
     assert await world.job_state(child) == TaskState.RUNNING

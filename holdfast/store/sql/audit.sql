@@ -1,4 +1,4 @@
--- Every statement here but the first and the last finds damage and nothing else: each row is one broken
+-- Every statement here but the first two finds damage and nothing else: each row is one broken
 -- invariant (its name, the ids of what is broken, and a sentence). A healthy ledger yields no rows. The
 -- conditions stand as columns named like their invariants, so that sentences are only built for damage.
 
@@ -192,8 +192,8 @@ checked as (
     select tasks.*, failures_max, preemptions_max, failed, lost, permanent,
            failure_count <> coalesce(failed, 0) as failure_count_differs,
            preemption_count > coalesce(lost, 0) as preemption_count_too_high,
-           failure_count > failures_max + 1 or preemption_count > preemptions_max + 1
-               or free_loss_count > $free_losses_max::int as budget_overrun,
+           free_loss_count > coalesce(lost, 0) as free_loss_count_too_high,
+           failure_count > failures_max + 1 or preemption_count > preemptions_max + 1 as budget_overrun,
            -- Whoever is beyond a budget has finished; a retry would have made the task PENDING.
            state in (1, 2, 3, 9)
                and (failure_count > failures_max or preemption_count > preemptions_max)
@@ -208,17 +208,19 @@ select checks.invariant, job_id, task_index, null::int, checks.detail
      format('failure_count is %s, with %s failed attempts', failure_count, coalesce(failed, 0))),
     ('preemption_count_too_high', preemption_count_too_high,
      format('preemption_count is %s, with %s lost attempts', preemption_count, coalesce(lost, 0))),
+    ('free_loss_count_too_high', free_loss_count_too_high,
+     format('free_loss_count is %s, with %s lost attempts', free_loss_count, coalesce(lost, 0))),
     ('budget_overrun', budget_overrun,
-     format('%s failures of %s, %s preemptions of %s, %s free losses', failure_count, failures_max + 1,
-            preemption_count, preemptions_max + 1, free_loss_count)),
+     format('%s failures with %s retries, %s preemptions with %s', failure_count, failures_max,
+            preemption_count, preemptions_max)),
     ('retried_beyond_budget', retried_beyond_budget,
-     format('%s retries after %s failures allowed and %s after %s preemptions', failures_max,
-            failure_count, preemptions_max, preemption_count)),
+     format('live after %s failures with %s retries, %s preemptions with %s', failure_count,
+            failures_max, preemption_count, preemptions_max)),
     ('retried_after_a_permanent_error', retried_after_a_permanent_error,
      format('attempt %s failed for good, and attempt %s followed', permanent, attempt))
   ) as checks(invariant, broken, detail)
- where (failure_count_differs or preemption_count_too_high or budget_overrun or retried_beyond_budget
-        or retried_after_a_permanent_error)
+ where (failure_count_differs or preemption_count_too_high or free_loss_count_too_high
+        or budget_overrun or retried_beyond_budget or retried_after_a_permanent_error)
    and checks.broken;
 
 -- name: check_leases
@@ -229,7 +231,8 @@ open as (
     select job_id, task_index, attempt, state from holdfast.tasks where state in (2, 3, 9)
 ),
 checked as (
-    select job_id, task_index, coalesce(leases.attempt, open.attempt, unreleased.attempt) as attempt,
+    select job_id, task_index, leases.attempt as leased, open.attempt as running,
+           unreleased.attempt as unreleased,
            leases.attempt is not null and not ending
                and open.attempt is distinct from leases.attempt as lease_without_open_task,
            open.attempt is not null
@@ -248,17 +251,20 @@ checked as (
       full join open using (job_id, task_index)
       full join unreleased using (job_id, task_index)
 )
-select checks.invariant, job_id, task_index, attempt, checks.detail
+select checks.invariant, job_id, task_index, checks.attempt, checks.detail
   from checked
  cross join lateral (values
-    ('lease_without_open_task', lease_without_open_task, 'the lease is live, and its attempt is not open'),
-    ('open_task_without_lease', open_task_without_lease, 'the attempt is open, and holds no live lease'),
-    ('ending_lease_without_attempt', ending_lease_without_attempt,
+    ('lease_without_open_task', lease_without_open_task, leased,
+     'the lease is live, and its attempt is not open'),
+    ('open_task_without_lease', open_task_without_lease, running,
+     'the attempt is open, and holds no live lease'),
+    ('ending_lease_without_attempt', ending_lease_without_attempt, leased,
      'the lease is ending, and no attempt waits for its release'),
-    ('unreleased_attempt_without_lease', unreleased_attempt_without_lease,
+    ('unreleased_attempt_without_lease', unreleased_attempt_without_lease, unreleased,
      'an attempt waits for its release, and no lease of it is ending'),
-    ('lease_without_deadline', lease_without_deadline, 'a timeout or a cancel would never take effect')
-  ) as checks(invariant, broken, detail)
+    ('lease_without_deadline', lease_without_deadline, leased,
+     'a timeout or a cancel would never take effect')
+  ) as checks(invariant, broken, attempt, detail)
  where checks.broken;
 
 -- name: check_dead_letters
@@ -378,22 +384,3 @@ select 'live_task_left_behind', job_id, task_index, null::int,
   left join holdfast.leases using (job_id, task_index)
  where task_index < coalesce(next_index, task_index + 1)
    and (finished or stopped.cancel_mode = 'hard' or leases.cancel_requested_at is null);
-
--- name: check_children
-select 'live_child_of_an_ended_job', children.job_id, null::int, null::int,
-       format('its parent %s ended in state %s', parents.job_id, parents.state)
-  from holdfast.jobs as children
-  join holdfast.jobs as parents on parents.job_id = children.parent_job_id
-  left join (select job_id from holdfast.outbox where kind = 'job_ended') as cascades
-         on cascades.job_id = parents.job_id
- where children.finished_at is null and children.submitted_at is not null
-   and parents.finished_at is not null and parents.state <> 4
-   and (children.cancel_mode is null
-        or children.cancel_mode = 'soft' and parents.cancel_mode is distinct from 'soft')
-   and cascades.job_id is null;
-
--- name: check_outbox
-select case when jobs.job_id is null then 'outbox_row_without_job' else 'hidden_job_in_line' end,
-       job_id, null::int, null::int, format('outbox row %s: %s from task %s on', id, kind, next_index)
-  from holdfast.outbox left join holdfast.jobs using (job_id)
- where jobs.submitted_at is null;

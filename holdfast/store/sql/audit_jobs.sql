@@ -162,6 +162,25 @@ select checks.invariant, job_id, null::int, null::int, checks.detail
         or task_placed_against_its_job)
    and checks.broken;
 
+-- name: check_children
+select 'live_child_of_an_ended_job', children.job_id, null::int, null::int,
+       format('its parent %s ended in state %s', parents.job_id, parents.state)
+  from holdfast.jobs as children
+  join holdfast.jobs as parents on parents.job_id = children.parent_job_id
+  left join (select job_id from holdfast.outbox where kind = 'job_ended') as cascades
+         on cascades.job_id = parents.job_id
+ where children.finished_at is null and children.submitted_at is not null
+   and parents.finished_at is not null and parents.state <> 4
+   and (children.cancel_mode is null
+        or children.cancel_mode = 'soft' and parents.cancel_mode is distinct from 'soft')
+   and cascades.job_id is null;
+
+-- name: check_outbox
+select case when jobs.job_id is null then 'outbox_row_without_job' else 'hidden_job_in_line' end,
+       job_id, null::int, null::int, format('outbox row %s: %s from task %s on', id, kind, next_index)
+  from holdfast.outbox left join holdfast.jobs using (job_id)
+ where jobs.submitted_at is null;
+
 -- name: read_job_counts
 select jobs.job_id, jobs.state, jobs.cancel_mode, jobs.fan_out, jobs.max_task_failures,
        jobs.started_at is not null as has_started,

@@ -26,6 +26,26 @@ select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure
  order by tasks.job_id, tasks.task_index
    for update of tasks;
 
+-- name: drop_stale
+-- A row whose task has moved on, or whose job has ended, never becomes true again.
+with head as materialized (
+    select first.place, first.job_id, first.task_index
+      from unnest($queues::text[]) as wanted(queue)
+     cross join lateral (
+           select ready.ctid as place, ready.job_id, ready.task_index
+             from holdfast.ready
+            where ready.queue = wanted.queue
+            order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+            limit $batch_max
+              for update skip locked) as first
+),
+stale as materialized (
+    select head.place
+      from head join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
+     where tasks.state <> 1 or jobs.cancel_mode is not null or jobs.finished_at is not null
+)
+delete from holdfast.ready where ctid = any (array(select place from stale));
+
 -- name: take_ready_by_id
 with picked as materialized (
     select ready.ctid as place

@@ -1,0 +1,285 @@
+"""Dead letters: who goes there, how they are found, and how they come back as new jobs."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.errors import IllegalMove, Invalid, NotFound
+from holdfast.model.ids import TaskId
+from holdfast.model.states import TaskState
+from holdfast.operations.dead_letters import (
+    DeadLetterFilter,
+    Replay,
+    dead_letter_task,
+    discard,
+    list_dead_letters,
+    replay,
+)
+from holdfast.operations.follow_up import follow_up_all
+from holdfast.operations.ledger import Ledger
+from tests.world import World
+
+DEAD = TaskState.DEAD_LETTERED
+
+
+async def dead_inputs(world: World, count: int, dead: int, **fields: Any) -> int:
+    """Submit inputs 0, 1, ...; the first few end as dead letters, the rest succeed."""
+    job_id = await world.submit(inputs=list(range(count)), **fields)
+    for mine in await world.claim(count, queue=fields.get("queue", "q")):
+        if mine.task_id.task_index < dead:
+            await world.fail(mine)
+        else:
+            await world.succeed(mine)
+    return job_id
+
+
+async def found(ledger: Ledger, **wanted: Any) -> list[TaskId]:
+    """List the ids of the dead letters that fit."""
+    letters = await list_dead_letters(ledger, DeadLetterFilter(**wanted))
+    return [TaskId(letter["job_id"], letter["task_index"]) for letter in letters]
+
+
+async def test_an_operator_dead_letters_a_pending_task(ledger: Ledger, world: World) -> None:
+    job_id = await world.submit(on_exhausted="fail")
+    await dead_letter_task(ledger, TaskId(job_id, 0), actor="ann", reason="malformed")
+    assert await world.story(job_id) == ["dead_lettered"]
+    assert await world.job_state(job_id) == DEAD
+    [letter] = await list_dead_letters(ledger, DeadLetterFilter())
+    assert (letter["reason_code"], letter["attempts"]) == ("policy_violation", 0)
+    assert (await world.job(job_id))["error"] == "malformed"
+
+
+async def test_an_operator_dead_letters_a_task_that_waits_for_its_retry(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit(max_retries_failure=1)
+    [mine] = await world.claim()
+    await world.fail(mine)
+    await dead_letter_task(ledger, TaskId(job_id, 0), actor="ann")
+    assert await world.count("waiting") == 0
+    [letter] = await list_dead_letters(ledger, DeadLetterFilter())
+    assert (letter["attempts"], letter["last_error"]) == (1, "boom")
+
+
+@pytest.mark.parametrize("state", [TaskState.ASSIGNED, TaskState.RUNNING])
+async def test_an_operator_dead_letters_an_open_task_with_two_events(
+    ledger: Ledger, world: World, state: TaskState
+) -> None:
+    job_id = await world.submit()
+    [mine] = await world.claim()
+    if state == TaskState.RUNNING:
+        await world.start(mine)
+    await dead_letter_task(ledger, mine.task_id, actor="ann", reason="poison")
+    assert (await world.story(job_id))[-2:] == ["killed", "dead_lettered"]
+    task = await world.task(mine.task_id)
+    assert (task.state, task.attempts[0]["state"]) == (DEAD, TaskState.KILLED)
+    assert (await world.lease(mine.task_id))["ending"]  # type: ignore[index]
+    assert not (await world.succeed(mine)).accepted
+    assert (await world.task(mine.task_id)).state == DEAD
+
+
+async def test_both_events_of_an_operators_call_carry_the_operator(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit()
+    await world.claim()
+    await dead_letter_task(ledger, TaskId(job_id, 0), actor="ann")
+    rows = await world.clock.fetch(
+        "select actor from holdfast.events where type in ('killed', 'dead_lettered') "
+        "and task_index >= 0"
+    )
+    assert [row[0] for row in rows] == ["ann", "ann"]
+
+
+async def test_a_finished_task_cannot_be_dead_lettered(ledger: Ledger, world: World) -> None:
+    done = await world.submit()
+    await world.succeed((await world.claim())[0])
+    killed = await world.submit()
+    await world.cancel_job(killed)
+    dead = await dead_inputs(world, 1, 1)
+    before = await world.dump()
+    for job_id in (done, killed, dead):
+        with pytest.raises(IllegalMove):
+            await dead_letter_task(ledger, TaskId(job_id, 0), actor="ann")
+    with pytest.raises(NotFound):
+        await dead_letter_task(ledger, TaskId(done, 1), actor="ann")
+    assert await world.dump() == before
+
+
+async def test_a_dead_replica_ends_its_siblings(ledger: Ledger, world: World) -> None:
+    job_id = await world.submit(replicas=2)
+    [mine] = await world.claim()
+    await dead_letter_task(ledger, TaskId(job_id, 1), actor="ann")
+    await follow_up_all(ledger)
+    assert await world.job_state(job_id) == DEAD
+    assert (await world.task(mine.task_id)).state == TaskState.KILLED
+
+
+async def test_letters_are_found_by_what_they_are(ledger: Ledger, world: World) -> None:
+    first = await dead_inputs(world, 2, 2, type="resize", queue="a")
+    second = await dead_inputs(world, 1, 1, type="mail", queue="b")
+    [mine] = await _claimed(world, type="mail", queue="c")
+    await world.complete(mine, "failed", error_class="ValidationError", stage="input")
+    third = mine.task_id
+    both = [TaskId(first, 0), TaskId(first, 1)]
+    assert await found(ledger) == [*both, TaskId(second, 0), third]
+    assert await found(ledger, type="resize") == both
+    assert await found(ledger, queue="b") == [TaskId(second, 0)]
+    assert await found(ledger, type="mail", queue="c") == [third]
+    assert await found(ledger, reason_code="validation_failed") == [third]
+    assert await found(ledger, stage="input") == [third]
+    assert await found(ledger, job_id=first) == both
+    assert await found(ledger, job_id=10**6) == []
+
+
+async def test_letters_come_in_pages(ledger: Ledger, world: World) -> None:
+    job_id = await dead_inputs(world, 5, 5)
+    seen: list[int] = []
+    after = TaskId(0, -1)
+    while page := await list_dead_letters(ledger, DeadLetterFilter(), after=after, count_max=2):
+        seen += [letter["task_index"] for letter in page]
+        after = TaskId(page[-1]["job_id"], page[-1]["task_index"])
+    assert seen == [0, 1, 2, 3, 4]
+    assert after.job_id == job_id
+
+
+async def test_replaying_inputs_runs_only_the_dead_ones_again(ledger: Ledger, world: World) -> None:
+    job_id = await dead_inputs(world, 4, 2, priority=3, idempotency_key="k", correlation_id="c")
+    dead = [TaskId(job_id, 0), TaskId(job_id, 1)]
+    [done] = await replay(ledger, dead, actor="ann")
+    assert (done.replay_of, done.task_ids) == (job_id, tuple(dead))
+    assert done.job_id is not None
+    claims = await world.claim(5)
+    assert [mine.input for mine in claims] == ["0", "1"]
+    job = await world.job(done.job_id)
+    assert (job["replay_of"], job["priority"], job["correlation_id"]) == (job_id, 3, "c")
+    assert await world.story(job_id, -1) == ["submitted", "started", "dead_lettered", "replayed"]
+    assert await found(ledger) == []
+    assert await found(ledger, open_only=False) == dead
+
+
+async def test_replicas_belong_together_and_run_again_as_a_whole(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit(replicas=3)
+    [mine] = await world.claim()
+    await world.fail(mine)
+    await follow_up_all(ledger)
+    [done] = await replay(ledger, [mine.task_id], actor="ann")
+    assert [item.task_id.job_id for item in await world.claim(5)] == [done.job_id] * 3
+    assert job_id != done.job_id
+
+
+async def test_a_replay_of_very_many_replicas_is_claimable_whole(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit(replicas=10_001)
+    await dead_letter_task(ledger, TaskId(job_id, 0), actor="ann")
+    await follow_up_all(ledger)
+    await world.clock.fetch("delete from holdfast.ready")
+    [done] = await replay(ledger, [TaskId(job_id, 0)], actor="ann")
+    await follow_up_all(ledger)
+    assert done.job_id is not None
+    last = await world.claim_by_id(TaskId(done.job_id, 10_000))
+    assert last.task_id.task_index == 10_000
+
+
+async def test_letters_of_several_jobs_become_a_new_job_each(ledger: Ledger, world: World) -> None:
+    first = await dead_inputs(world, 1, 1)
+    second = await dead_inputs(world, 1, 1)
+    done = await replay(ledger, [TaskId(second, 0), TaskId(first, 0)], actor="ann")
+    assert [item.replay_of for item in done] == [first, second]
+    assert len({item.job_id for item in done}) == 2
+
+
+async def test_a_dry_run_says_what_would_happen_and_does_nothing(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await dead_inputs(world, 1, 1)
+    before = await world.dump()
+    planned = await replay(ledger, [TaskId(job_id, 0)], actor="ann", dry_run=True)
+    assert planned == [Replay(job_id, (TaskId(job_id, 0),), None)]
+    assert await world.dump() == before
+
+
+async def test_a_letter_is_replayed_once(ledger: Ledger, world: World) -> None:
+    job_id = await dead_inputs(world, 2, 2)
+    await replay(ledger, [TaskId(job_id, 0)], actor="ann")
+    before = await world.dump()
+    with pytest.raises(IllegalMove, match="replayed as job"):
+        await replay(ledger, [TaskId(job_id, 1), TaskId(job_id, 0)], actor="ann")
+    with pytest.raises(IllegalMove):
+        await discard(ledger, [TaskId(job_id, 0)], actor="ann")
+    assert await world.dump() == before
+
+
+async def test_two_operators_replaying_one_letter_make_one_job(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await dead_inputs(world, 1, 1)
+    answers = await asyncio.gather(
+        *(replay(ledger, [TaskId(job_id, 0)], actor=name) for name in ("ann", "bob", "eve")),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(answer, list) for answer in answers) == 1
+    assert sum(isinstance(answer, IllegalMove) for answer in answers) == 2
+    assert await world.count("jobs") == 2
+
+
+async def test_a_discarded_letter_stays_readable_and_is_settled(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await dead_inputs(world, 1, 1)
+    await discard(ledger, [TaskId(job_id, 0)], actor="ann")
+    assert await found(ledger) == []
+    [letter] = await list_dead_letters(ledger, DeadLetterFilter(open_only=False))
+    assert letter["discarded_at"] is not None
+    for again in (replay, discard):
+        with pytest.raises(IllegalMove, match="discarded"):
+            await again(ledger, [TaskId(job_id, 0)], actor="ann")
+
+
+async def test_bad_words_and_unknown_ids_change_nothing(ledger: Ledger, world: World) -> None:
+    job_id = await dead_inputs(world, 1, 1)
+    task_id = TaskId(job_id, 0)
+    before = await world.dump()
+    for ids in ([], [task_id, task_id], [task_id] * 10_001):
+        with pytest.raises(Invalid, match="task_ids"):
+            await replay(ledger, ids, actor="ann")
+    for call in (replay, discard):
+        with pytest.raises(Invalid, match="actor"):
+            await call(ledger, [task_id], actor="\x00")
+        with pytest.raises(Invalid, match="task_id"):
+            await call(ledger, [TaskId(0, 0)], actor="ann")
+        with pytest.raises(NotFound):
+            await call(ledger, [task_id, TaskId(job_id, 7)], actor="ann")
+    with pytest.raises(Invalid, match="reason"):
+        await dead_letter_task(ledger, task_id, actor="ann", reason="\x00")
+    with pytest.raises(Invalid, match="task_id"):
+        await dead_letter_task(ledger, TaskId(1, -1), actor="ann")
+    assert await world.dump() == before
+
+
+async def test_bad_filters_name_their_field(ledger: Ledger) -> None:
+    bad: list[tuple[str, dict[str, Any]]] = [
+        ("reason_code", {"reason_code": "bad_luck"}),
+        ("reason_code", {"reason_code": "\x00"}),
+        ("stage", {"stage": "third"}),
+        ("type", {"type": "\x00"}),
+        ("queue", {"queue": "\x00"}),
+        ("job_id", {"job_id": 2**63}),
+    ]
+    for field, wanted in bad:
+        with pytest.raises(Invalid) as refused:
+            await list_dead_letters(ledger, DeadLetterFilter(**wanted))
+        assert refused.value.field == field
+    for count in (0, -1):
+        with pytest.raises(Invalid) as refused:
+            await list_dead_letters(ledger, DeadLetterFilter(), count_max=count)
+        assert refused.value.field == "count_max"
+
+
+async def _claimed(world: World, **fields: Any) -> Any:
+    await world.submit(**fields)
+    return await world.claim(queue=fields["queue"])

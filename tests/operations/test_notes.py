@@ -1,0 +1,55 @@
+"""Notes beside the log: stored with their attempt, for a while, and never part of the order."""
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.errors import Invalid, TooLarge
+from holdfast.model.spec import Limits
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.notes import TIME_TO_LIVE, Note, add_notes, check_note
+from tests.world import World
+
+
+async def test_a_note_belongs_to_its_attempt_and_has_a_time_to_live(world: World) -> None:
+    await world.submit(max_retries_failure=1, backoff={"base": 0.0})
+    [first] = await world.claim()
+    await world.fail(first)
+    await world.do_chores()
+    [second] = await world.claim()
+    await world.complete(second, "succeeded", events=(Note("progress", '{"done":1}'),))
+    [note] = await world.clock.fetch("select * from holdfast.notes")
+    kept = (note["job_id"], note["task_index"], note["attempt"], note["kind"], note["payload"])
+    assert kept == (*second.task_id, 1, "progress", '{"done":1}')
+    assert note["expires_at"] - note["ts"] == TIME_TO_LIVE == timedelta(days=7)
+
+
+async def test_notes_write_no_event(ledger: Ledger, world: World) -> None:
+    await world.submit()
+    [mine] = await world.claim()
+    before = await world.count("events")
+    async with ledger.database.transaction() as tx:
+        await add_notes(tx, [(mine.task_id, mine.attempt, Note("a")) for _ in range(3)])
+    assert (await world.count("notes"), await world.count("events")) == (3, before)
+
+
+async def test_no_notes_is_no_statement(ledger: Ledger, world: World) -> None:
+    async with ledger.database.transaction() as tx:
+        await add_notes(tx, [])
+    assert await world.count("notes") == 0
+
+
+def test_a_note_that_cannot_be_stored_is_refused() -> None:
+    limits = Limits(text_length_max=5, input_bytes_max=5)
+    check_note(Note("fine", "12345"), limits)
+    for field, note in (
+        ("events.kind", Note("\x00")),
+        ("events.payload", Note("a", "{")),
+        ("events.payload", Note("a", '"\\u0000"')),
+    ):
+        with pytest.raises(Invalid) as refused:
+            check_note(note, Limits())
+        assert refused.value.field == field
+    for note in (Note("longer"), Note("a", "123456")):
+        with pytest.raises(TooLarge):
+            check_note(note, limits)

@@ -1,0 +1,163 @@
+"""Partitions: there before an id needs one, gone when everything in them is old and settled."""
+
+import asyncio
+from datetime import timedelta
+
+from holdfast.model.ids import TaskId
+from holdfast.operations.cancel import cancel_job
+from holdfast.operations.dead_letters import discard
+from holdfast.operations.follow_up import follow_up_all
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.partitions import (
+    add_partitions,
+    ensure_partitions,
+    keep_partitions_ahead,
+    prune_partition,
+)
+from holdfast.store.database import Database
+from tests.world import World
+
+DAY = 86_400.0
+MONTH = timedelta(days=30)
+
+
+async def ranges(world: World) -> list[tuple[int, int]]:
+    """Read the ranges of job ids that have partitions."""
+    rows = await world.clock.fetch(
+        "select first_job_id, end_job_id from holdfast.partitions order by 1"
+    )
+    return [tuple(row) for row in rows]
+
+
+async def use_up_first_partition(world: World) -> None:
+    """Let the job ids run on into the second partition."""
+    [first, *_] = await ranges(world)
+    await world.clock.fetch("select setval('holdfast.job_ids', $1)", first[1])
+    await world.submit()
+
+
+async def test_a_partition_is_there_before_the_first_job(ledger: Ledger, world: World) -> None:
+    assert await ranges(world) == [(1, 10_001)]
+    await world.submit()
+    first, second = await ranges(world)
+    assert first[1] == second[0]
+    assert ledger.partitions_end == second[1]
+
+
+async def test_an_id_far_ahead_gets_its_partition_at_once(ledger: Ledger, world: World) -> None:
+    await ensure_partitions(ledger, 100_000)
+    known = await ranges(world)
+    assert all(end == first for (_, end), (first, _) in zip(known, known[1:], strict=False))
+    assert known[-1][0] > 100_000
+    assert ledger.partitions_end == known[-1][1]
+    await ensure_partitions(ledger, 100_000)
+    assert await ranges(world) == known
+
+
+async def test_a_partition_is_added_once_ids_enter_the_newest(ledger: Ledger, world: World) -> None:
+    await world.submit()
+    assert await keep_partitions_ahead(ledger) == 0
+    await use_up_first_partition(world)
+    before = await ranges(world)
+    assert await keep_partitions_ahead(ledger) == 1
+    assert len(await ranges(world)) == len(before) + 1
+    assert await keep_partitions_ahead(ledger) == 0
+
+
+async def test_two_makers_of_partitions_do_not_get_into_each_others_way(
+    ledger: Ledger, world: World, database_url: str
+) -> None:
+    async with Database(database_url) as other:
+        added = await asyncio.gather(
+            add_partitions(ledger, 20_000), add_partitions(Ledger(other), 20_000)
+        )
+    assert sorted(added)[0] == 0
+    known = await ranges(world)
+    assert len(known) == 1 + sum(added)
+
+
+async def test_jobs_on_both_sides_of_a_border_live_on(world: World) -> None:
+    first = await world.submit()
+    await use_up_first_partition(world)
+    claims = await world.claim(5)
+    assert len(claims) == 2
+    for mine in claims:
+        assert (await world.succeed(mine)).accepted
+    assert claims[0].task_id == TaskId(first, 0)
+
+
+async def test_an_old_and_settled_range_is_dropped_with_everything_in_it(
+    ledger: Ledger, world: World
+) -> None:
+    old = await world.submit(inputs=[1, 2])
+    done, dead = await world.claim(2)
+    await world.succeed(done)
+    await world.fail(dead)
+    await discard(ledger, [dead.task_id], actor="ann")
+    await use_up_first_partition(world)
+    await world.clock.advance(29 * DAY)
+    assert await prune_partition(ledger, MONTH) == 0
+    await world.clock.advance(2 * DAY)
+    assert await prune_partition(ledger, MONTH) == 1
+    for table in ("jobs", "tasks", "attempts", "events", "dead_letters", "ready"):
+        rows = await world.clock.fetch(f"select from holdfast.{table} where job_id = $1", old)
+        assert rows == []
+    assert (await ranges(world))[0][0] == 10_001
+    assert len(await world.claim()) == 1
+    assert await prune_partition(ledger, MONTH) == 0
+
+
+async def test_a_range_stays_while_its_ids_are_not_used_up(ledger: Ledger, world: World) -> None:
+    await world.submit()
+    await world.succeed((await world.claim())[0])
+    await world.clock.advance(90 * DAY)
+    assert await prune_partition(ledger, MONTH) == 0
+
+
+async def test_a_range_stays_while_a_job_of_it_lives(ledger: Ledger, world: World) -> None:
+    live = await world.submit()
+    await use_up_first_partition(world)
+    await world.clock.advance(90 * DAY)
+    assert await prune_partition(ledger, MONTH) == 0
+    await world.cancel_job(live)
+    assert await prune_partition(ledger, MONTH) == 0
+    await world.clock.advance(31 * DAY)
+    assert await prune_partition(ledger, MONTH) == 1
+
+
+async def test_a_range_stays_while_a_dead_letter_waits_for_a_decision(
+    ledger: Ledger, world: World
+) -> None:
+    await world.submit()
+    [dead] = await world.claim()
+    await world.fail(dead)
+    await use_up_first_partition(world)
+    await world.clock.advance(90 * DAY)
+    assert await prune_partition(ledger, MONTH) == 0
+    await discard(ledger, [dead.task_id], actor="ann")
+    assert await prune_partition(ledger, MONTH) == 1
+
+
+async def test_a_range_stays_while_a_lease_of_it_is_ending(ledger: Ledger, world: World) -> None:
+    job_id = await world.submit()
+    [mine] = await world.claim()
+    await world.cancel_job(job_id)
+    await use_up_first_partition(world)
+    await world.clock.advance(90 * DAY)
+    assert await prune_partition(ledger, MONTH) == 0
+    await world.complete(mine, "killed")
+    assert await prune_partition(ledger, MONTH) == 1
+
+
+async def test_a_range_stays_while_something_of_it_waits_in_the_outbox(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit(replicas=2, on_exhausted="fail")
+    [mine] = await world.claim()
+    await world.fail(mine)
+    await use_up_first_partition(world)
+    await world.clock.advance(90 * DAY)
+    assert await prune_partition(ledger, MONTH) == 0
+    await follow_up_all(ledger)
+    assert not await cancel_job(ledger, job_id, "hard", actor="ann")
+    assert await prune_partition(ledger, MONTH) == 1

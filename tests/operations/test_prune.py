@@ -1,0 +1,88 @@
+"""Retention: what is old and settled goes, and nothing else."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast.model.spec import Submission
+from holdfast.operations.claim import ClaimRequest, claim
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.notes import Note
+from holdfast.operations.prune import Retention, prune
+from holdfast.operations.submit import submit_one
+from holdfast.rules.submission import parse_spec
+from tests.world import World
+
+DAY = 86_400.0
+SPEC = {"entrypoint": {"function": "app:work"}, "queue": "q", "replicas": 25_000}
+
+
+async def test_nothing_to_prune_prunes_nothing(ledger: Ledger, world: World) -> None:
+    await world.submit()
+    await world.claim()
+    before = await world.dump()
+    assert await prune(ledger, Retention()) == 0
+    assert await world.dump() == before
+
+
+async def test_a_submission_that_never_arrived_whole_goes_after_an_hour(
+    ledger: Ledger, world: World
+) -> None:
+    visible = await world.submit()
+    arriving = asyncio.create_task(submit_one(ledger, Submission(parse_spec(SPEC))))
+    while await world.count("tasks") < 2:
+        pass
+    arriving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await arriving
+    await world.clock.advance(3_000)
+    assert await prune(ledger, Retention()) == 0
+    await world.clock.advance(700)
+    assert await prune(ledger, Retention()) == 1
+    rows = await world.clock.fetch("select job_id from holdfast.jobs")
+    assert [row[0] for row in rows] == [visible]
+    assert await world.count("tasks") == 1
+
+
+async def test_notes_go_when_their_time_is_over(ledger: Ledger, world: World) -> None:
+    await world.submit()
+    [mine] = await world.claim()
+    await world.complete(mine, "succeeded", events=(Note("a"), Note("b")))
+    await world.clock.advance(6 * DAY)
+    assert await prune(ledger, Retention()) == 0
+    await world.clock.advance(2 * DAY)
+    assert await prune(ledger, Retention()) == 2
+    assert await world.count("notes") == 0
+
+
+async def test_the_keys_of_old_claims_go_and_the_claims_stay(ledger: Ledger, world: World) -> None:
+    await world.submit()
+    request = ClaimRequest("w1", ("q",), idempotency_key="k")
+    [answer] = await claim(ledger, [request])
+    assert isinstance(answer, list)
+    await world.clock.advance(6 * DAY)
+    assert await prune(ledger, Retention()) == 0
+    await world.clock.advance(2 * DAY)
+    assert await prune(ledger, Retention()) == 1
+    assert await world.count("idempotency_keys") == 0
+    assert await world.count("leases") == 1
+
+
+async def test_a_step_is_bounded_and_the_next_goes_on(ledger: Ledger, world: World) -> None:
+    await world.submit()
+    [mine] = await world.claim()
+    notes = tuple(Note(f"n{i}") for i in range(1_500))
+    await world.complete(mine, "succeeded", events=notes)
+    await world.clock.advance(8 * DAY)
+    assert [await prune(ledger, Retention()) for _ in range(3)] == [1_000, 500, 0]
+
+
+async def test_an_old_range_goes_by_its_own_retention(ledger: Ledger, world: World) -> None:
+    await world.submit()
+    await world.succeed((await world.claim())[0])
+    await world.clock.fetch("select setval('holdfast.job_ids', 10001)")
+    await world.clock.advance(2 * DAY)
+    assert await prune(ledger, Retention()) == 0
+    assert await prune(ledger, Retention(jobs=timedelta(days=1))) == 1
+    assert await world.count("jobs") == 0

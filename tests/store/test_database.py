@@ -1,0 +1,180 @@
+"""Transactions: whole or not at all, with errors that say whether to try again."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from holdfast.embedded import EmbeddedPostgres
+from holdfast.errors import Unavailable
+from holdfast.model.states import TaskState
+from holdfast.store.database import LOCK_TIMEOUT_MS, Database, LockTimeout, Transaction
+from tests.clock import Clock
+from tests.store.raw import Raw
+
+INSERT = "insert into holdfast.queues values ('q', now(), 'me')"
+
+
+async def count_queues(lasting: Raw) -> int:
+    count: int = await lasting.value("select count(*) from holdfast.queues")
+    return count
+
+
+async def backend_of(tx: Transaction) -> int:
+    number: int = await tx.connection.fetchval("select pg_backend_pid()")
+    return number
+
+
+async def test_a_transaction_commits_at_its_end(database: Database, lasting: Raw) -> None:
+    async with database.transaction() as tx:
+        await tx.connection.execute(INSERT)
+        assert await count_queues(lasting) == 0
+    assert await count_queues(lasting) == 1
+
+
+async def test_an_error_takes_everything_back(database: Database, lasting: Raw) -> None:
+    async def work() -> None:
+        async with database.transaction() as tx:
+            await tx.connection.execute(INSERT)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await work()
+    assert await count_queues(lasting) == 0
+
+
+async def test_a_refusal_at_commit_takes_everything_back(database: Database, lasting: Raw) -> None:
+    async def work() -> None:
+        async with database.transaction() as tx:
+            await tx.connection.execute(INSERT)
+            await Raw(tx.connection).bring_to(TaskState.FAILED)
+
+    with pytest.raises(asyncpg.IntegrityConstraintViolationError):
+        await work()
+    assert await count_queues(lasting) == 0
+    async with database.transaction() as tx:
+        await tx.connection.execute(INSERT)
+
+
+async def test_a_cancelled_call_takes_everything_back(database: Database, lasting: Raw) -> None:
+    reached = asyncio.Event()
+
+    async def work() -> None:
+        async with database.transaction() as tx:
+            await tx.connection.execute(INSERT)
+            reached.set()
+            await tx.connection.execute("select pg_sleep(60)")
+
+    task = asyncio.create_task(work())
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await count_queues(lasting) == 0
+    async with database.transaction() as tx:
+        await tx.connection.execute(INSERT)
+    assert await count_queues(lasting) == 1
+
+
+async def test_a_row_that_is_held_raises_lock_timeout(database: Database, lasting: Raw) -> None:
+    job_id = await lasting.insert_job()
+    query = f"select from holdfast.jobs where job_id = {job_id} for update"
+    async with lasting.rolled_back():
+        await lasting.run(query)
+        with pytest.raises(LockTimeout, match="held by another transaction"):
+            async with database.transaction() as tx:
+                await tx.connection.execute(query)
+    async with database.transaction() as tx:
+        await tx.connection.execute(query)
+
+
+async def test_settings_end_with_the_transaction(database_url: str) -> None:
+    async with Database(database_url, connections_max=1) as database:
+        async with database.transaction() as tx:
+            assert await tx.connection.fetchval("show lock_timeout") == f"{LOCK_TIMEOUT_MS}ms"
+        async with database.connection() as connection:
+            assert await connection.fetchval("show lock_timeout") == "0"
+
+
+async def test_a_wrong_statement_stays_the_error_it_is(database: Database) -> None:
+    with pytest.raises(asyncpg.UndefinedTableError):
+        async with database.transaction() as tx:
+            await tx.connection.execute("select * from holdfast.nonsense")
+
+
+async def test_a_lost_connection_is_unavailable_and_the_next_one_works(
+    database: Database, lasting: Raw
+) -> None:
+    async def work() -> None:
+        async with database.transaction() as tx:
+            await tx.connection.execute(INSERT)
+            await lasting.run("select pg_terminate_backend($1, 5000)", await backend_of(tx))
+            await tx.connection.execute("select 1")
+
+    with pytest.raises(Unavailable):
+        await work()
+    assert await count_queues(lasting) == 0
+    async with database.transaction() as tx:
+        await tx.connection.execute(INSERT)
+    assert await count_queues(lasting) == 1
+
+
+async def test_at_most_one_call_notices_that_an_idle_connection_was_cut(
+    database_url: str, lasting: Raw
+) -> None:
+    async with Database(database_url, connections_max=1) as database:
+        async with database.transaction() as tx:
+            number = await backend_of(tx)
+        await lasting.run("select pg_terminate_backend($1, 5000)", number)
+        try:
+            async with database.transaction() as tx:
+                assert await backend_of(tx) != number
+        except Unavailable:
+            async with database.transaction() as tx:
+                assert await backend_of(tx) != number
+
+
+async def test_a_postgres_that_is_gone_is_unavailable(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("gone") / "cluster"
+    with EmbeddedPostgres(folder, settings={"fsync": "off"}) as postgres:
+        url = postgres.url("postgres")
+        database = await Database(url).open()
+    with pytest.raises(Unavailable):
+        async with database.transaction() as tx:
+            await tx.connection.execute("select 1")
+    await database.close()
+    with pytest.raises(Unavailable, match="cannot connect to Postgres"):
+        await Database(url).open()
+
+
+async def test_a_snapshot_sees_one_moment_and_writes_nothing(
+    database: Database, lasting: Raw
+) -> None:
+    async with database.snapshot() as tx:
+        before = await tx.connection.fetchval("select count(*) from holdfast.queues")
+        await lasting.run(INSERT)
+        assert await tx.connection.fetchval("select count(*) from holdfast.queues") == before
+    async with database.snapshot() as tx:
+        assert await tx.connection.fetchval("select count(*) from holdfast.queues") == before + 1
+    with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+        async with database.snapshot() as tx:
+            await tx.connection.execute(INSERT)
+
+
+async def test_a_transaction_sees_what_others_commit_meanwhile(
+    database: Database, lasting: Raw
+) -> None:
+    async with database.transaction() as tx:
+        assert await tx.connection.fetchval("select count(*) from holdfast.queues") == 0
+        await lasting.run(INSERT)
+        assert await tx.connection.fetchval("select count(*) from holdfast.queues") == 1
+
+
+async def test_the_time_is_the_databases(database: Database, clock: Clock) -> None:
+    async with database.transaction() as tx:
+        before = await tx.now()
+    await clock.advance(3600)
+    async with database.transaction() as tx:
+        assert 3600 <= (await tx.now() - before).total_seconds() < 7200

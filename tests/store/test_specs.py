@@ -1,0 +1,63 @@
+"""Specs at hand: read once, decoded, and forgotten oldest first."""
+
+import msgspec
+import pytest
+
+from holdfast.model.spec import JobSpec, Limits, Submission
+from holdfast.rules.submission import complete_submission, parse_spec, policy_of
+from holdfast.store.database import Database
+from holdfast.store.specs import SpecCache
+from tests.store.raw import Raw
+
+
+def a_complete_spec(name: str) -> JobSpec:
+    fields = {"entrypoint": {"function": "a:b"}, "name": name, "queue": "q", "timeout": 5}
+    return complete_submission(Submission(parse_spec(fields)), Limits()).spec
+
+
+async def insert_job(lasting: Raw, name: str = "n") -> int:
+    text = msgspec.json.encode(a_complete_spec(name)).decode()
+    return await lasting.insert_job(
+        spec=f"'{text}'", name=f"'{name}'", correlation_id="'c1'", trace_id="'t1'"
+    )
+
+
+async def test_a_spec_comes_with_its_policy_and_names(database: Database, lasting: Raw) -> None:
+    job_id = await insert_job(lasting)
+    async with database.transaction() as tx:
+        stored = (await SpecCache().load(tx, [job_id]))[job_id]
+    assert stored.spec == a_complete_spec("n")
+    assert stored.policy == policy_of(stored.spec)
+    assert (stored.name, stored.num_tasks) == ("n", 1)
+    assert (stored.correlation_id, stored.trace_id) == ("c1", "t1")
+
+
+async def test_a_job_that_does_not_exist_is_left_out(database: Database, lasting: Raw) -> None:
+    job_id = await insert_job(lasting)
+    async with database.transaction() as tx:
+        assert set(await SpecCache().load(tx, [job_id, 999, job_id])) == {job_id}
+        assert await SpecCache().load(tx, []) == {}
+
+
+@pytest.mark.parametrize(("jobs_max", "kept"), [(3, [0, 1, 2]), (2, [1, 2]), (1, [2])])
+async def test_the_oldest_spec_is_forgotten_first(
+    database: Database, lasting: Raw, jobs_max: int, kept: list[int]
+) -> None:
+    job_ids = [await insert_job(lasting, f"n{number}") for number in range(3)]
+    cache = SpecCache(jobs_max)
+    for job_id in job_ids:
+        async with database.transaction() as tx:
+            await cache.load(tx, [job_id])
+    # What is still known after the rows are gone was kept in memory.
+    await lasting.run("delete from holdfast.jobs")
+    async with database.transaction() as tx:
+        found = await cache.load(tx, job_ids)
+    assert {job_id: stored.name for job_id, stored in found.items()} == {
+        job_ids[number]: f"n{number}" for number in kept
+    }
+
+
+async def test_more_jobs_than_fit_are_all_returned(database: Database, lasting: Raw) -> None:
+    job_ids = [await insert_job(lasting, f"n{number}") for number in range(5)]
+    async with database.transaction() as tx:
+        assert set(await SpecCache(2).load(tx, job_ids)) == set(job_ids)
