@@ -36,12 +36,12 @@ byte claimed_with_key[WORKERS] = NOBODY;    /* the database: what the worker's k
 mtype:claim claim_request[WORKERS] = NO_CLAIM;
 byte claim_age[WORKERS] = 0;
 byte claim_grant[WORKERS] = 0;
-bool renew_request[ATTEMPTS] = false;
-byte renew_age[ATTEMPTS] = 0;
-byte renew_grant[ATTEMPTS] = 0;
-mtype:order renew_order[ATTEMPTS] = CONTINUE;
-mtype:outcome complete_request[ATTEMPTS] = NONE;
-mtype:answer complete_answer[ATTEMPTS] = NO_ANSWER;
+bool renew_request[ROOM] = false;
+byte renew_age[ROOM] = 0;
+byte renew_grant[ROOM] = 0;
+mtype:order renew_order[ROOM] = CONTINUE;
+mtype:outcome complete_request[ROOM] = NONE;
+mtype:answer complete_answer[ROOM] = NO_ANSWER;
 
 inline forget_traffic(a)
 {
@@ -189,8 +189,10 @@ end:
         d_step { tell("completion of attempt %d arrives\n", a); complete_transaction(a) }
         consume(complete_request[a], NONE);
         d_step { check_properties() } }
+#ifndef NO_REAPER
     :: d_step { unreleased(a) && lease_left[a] == 0 ->
         tell("reaper ends the lease of attempt %d\n", a); end_and_release(a); check_properties() }
+#endif
     :: d_step { unreleased(a) && incarnation_gone[a] ->
         tell("the holder of attempt %d is replaced\n", a); end_and_release(a);
         check_properties() }
@@ -292,7 +294,7 @@ inline take_answer(w)
 
 inline crash(w)
 {
-    for (each : 0 .. ATTEMPTS - 1) {
+    for (each : 0 .. ROOM - 1) {
         incarnation_gone[each] = incarnation_gone[each] ||
                                  (unreleased(each) && lease_worker[each] == w)
     }

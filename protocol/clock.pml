@@ -14,7 +14,11 @@
 #endif
 
 #ifdef LIVENESS
+#ifdef NO_REAPER
+#define overdue(a) false
+#else
 #define overdue(a) (unreleased(a) && lease_left[a] == 0)
+#endif
 #define anybody_can_act (worker_can_act(0) || worker_can_act(1) || traffic(0) || traffic(1) \
                          || traffic(2) || overdue(0) || overdue(1) || overdue(2))
 #else
@@ -23,7 +27,7 @@
 
 inline pass_time()
 {
-    for (each : 0 .. ATTEMPTS - 1) {
+    for (each : 0 .. ROOM - 1) {
         count_down(lease_left[each]);
         age_attempt(each)
     }

@@ -21,8 +21,11 @@
  */
 
 #define WORKERS 2
+#ifndef ATTEMPTS
 #define ATTEMPTS 3      /* all budgets in one: a task tried so often is finished */
-#define NOBODY ATTEMPTS
+#endif
+#define ROOM 3          /* for so many attempts, at most */
+#define NOBODY ROOM
 #define LEASE 4
 #define KILL_TIME 1     /* a killed process may live on for so long */
 #define WORK_MAX 4      /* LIVENESS: user code ends by itself, but needs a renewal */
@@ -39,12 +42,12 @@ mtype:outcome = { NONE, SUCCEEDED, FAILED, KILLED };    /* FAILED: any end that 
 mtype:task task_state = PENDING;
 bool soft_cancel = false;
 byte attempts_made = 0;
-mtype:lease lease[ATTEMPTS] = NO_LEASE;
-byte lease_left[ATTEMPTS] = 0;
-byte lease_worker[ATTEMPTS] = 0;
-mtype:outcome outcome[ATTEMPTS] = NONE;
-bool ended_by_worker[ATTEMPTS] = false;
-bool incarnation_gone[ATTEMPTS] = false;    /* the incarnation that held this lease has died */
+mtype:lease lease[ROOM] = NO_LEASE;
+byte lease_left[ROOM] = 0;
+byte lease_worker[ROOM] = 0;
+mtype:outcome outcome[ROOM] = NONE;
+bool ended_by_worker[ROOM] = false;
+bool incarnation_gone[ROOM] = false;    /* the incarnation that held this lease has died */
 
 /* The workers: which attempt each holds, and how long by its own clock the lease surely lives. */
 byte held[WORKERS] = NOBODY;
@@ -71,7 +74,11 @@ byte work_left[WORKERS] = 0;
 #define process_alive(w) (process_running(w) || process_stopping(w))
 #define unreleased(a) (lease[a] == LIVE || lease[a] == ENDING)
 #define any_unreleased (unreleased(0) || unreleased(1) || unreleased(2))
+#ifdef CLAIM_WHILE_ENDING
+#define claimable (task_state == PENDING)
+#else
 #define claimable (task_state == PENDING && !any_unreleased)
+#endif
 #define finished (task_state != PENDING && task_state != ASSIGNED)
 #define listened_to(a) (held[0] == a || held[1] == a)
 #define positive_difference(x, y) ((x) > (y) -> (x) - (y) : 0)

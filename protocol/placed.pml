@@ -39,7 +39,7 @@ typedef Request {
 bool dead[WORKERS] = false;                 /* this incarnation, for ever */
 bool answer_stored[WORKERS] = false;        /* at least one, of this incarnation */
 byte answer_transit[WORKERS] = 0;           /* ticks between its sending and its storing */
-bool reported[ATTEMPTS] = false;            /* the worker has acknowledged the attempt */
+bool reported[ROOM] = false;            /* the worker has acknowledged the attempt */
 byte completion_stored[WORKERS] = NOBODY;
 
 /* The network. */
@@ -56,16 +56,11 @@ mtype:process process[WORKERS] = NO_PROCESS;
 mtype:outcome finished_as[WORKERS] = NONE;  /* kept until acknowledged */
 byte known[WORKERS] = NOBODY;               /* started here; kept while requests name it */
 #ifdef CHECK_START
-bool started[ATTEMPTS] = false;             /* seen by the property alone */
+bool started[ROOM] = false;             /* seen by the property alone */
 #endif
 #ifdef LIVENESS
 bool called[WORKERS] = false;               /* one call a tick */
 #endif
-
-#define belongs(a, w) (unreleased(a) && lease_worker[a] == w && !incarnation_gone[a])
-#define bound(w) (belongs(2, w) -> 2 : (belongs(1, w) -> 1 : (belongs(0, w) -> 0 : NOBODY)))
-/* The workers are alike: whichever comes first is called 0. */
-#define can_take(w) (answer_stored[w] && !dead[w] && (attempts_made > 0 || w == 0))
 
 inline forget_traffic(a)
 {
@@ -83,189 +78,7 @@ inline clear_request(r)
     r.acknowledged = NOBODY
 }
 
-/* ---- the leader's transactions ---- */
-
-inline write_request(r, w)
-{
-    clear_request(r);
-    r.named = bound(w);
-    r.acknowledged = completion_stored[w];
-    if
-    :: r.named != NOBODY ->
-        r.wanted = (lease[r.named] == LIVE);
-        if
-        :: r.wanted && answer_stored[w] ->
-#ifdef ANY_ANSWER_RENEWS
-            r.good_for = positive_difference(LEASE, answer_transit[w])
-#else
-#ifdef DEADLINE_FROM_RECEIPT
-            r.good_for = lease_left[r.named]
-#else
-            r.good_for = positive_difference(lease_left[r.named], answer_transit[w])
-#endif
-#endif
-        :: else
-        fi
-    :: else
-    fi
-}
-
-inline store_completion(a, w)
-{
-    if
-    :: a != NOBODY && belongs(a, w) && lease[a] == LIVE ->
-        after_attempt(a, finished_as[w]);
-        ended_by_worker[a] = true;
-        release(a)
-    :: a != NOBODY && belongs(a, w) && lease[a] == ENDING -> release(a)
-    :: else
-    fi;
-    completion_stored[w] = a    /* a refused completion is acknowledged too */
-}
-
-/* The answer lacks what its own request named: it does not run, and never will. */
-inline reconcile(a, w)
-{
-    if
-    :: a != NOBODY && a != answer_runs[w] && a != answer_finished[w] && belongs(a, w) ->
-        if
-        :: request[w].wanted && reported[a] -> end_and_release(a)
-        :: !request[w].wanted && lease[a] == ENDING -> release(a)
-        :: else
-        fi
-    :: else
-    fi
-}
-
-inline store_answer(w)
-{
-    answer_stored[w] = true;
-    answer_transit[w] = answer_age[w];
-    target = answer_runs[w];
-    if
-    :: target != NOBODY && belongs(target, w) -> lease_left[target] = LEASE; reported[target] = true
-    :: else
-    fi;
-    store_completion(answer_finished[w], w);
-    reconcile(request[w].named, w);
-    target = 0
-}
-
-inline end_for_dead_worker(a)
-{
-    after_attempt(a, FAILED);
-#ifdef TAKEOVER_AT_THREE
-    release(a)
-#else
-    lease[a] = ENDING
-#endif
-}
-
-inline declare_dead(w)
-{
-    dead[w] = true;
-    target = bound(w);
-    if
-    :: target != NOBODY && lease[target] == LIVE -> end_for_dead_worker(target)
-    :: else
-    fi;
-    target = 0
-}
-
-inline forget_late(w)
-{
-    late[w] = false;
-    clear_request(late_request[w])
-}
-
-inline end_call(w)
-{
-    call[w] = NO_CALL;
-    answer_runs[w] = NOBODY;
-    answer_finished[w] = NOBODY;
-    answer_age[w] = 0;
-    clear_request(request[w])
-}
-
-/* A request that wants nothing can only kill, which processes do without it: it is not followed. */
-inline leave_late(w)
-{
-    tell("the request to worker %d will be late, or comes twice\n", w);
-    late[w] = true;
-    late_request[w].named = request[w].named;
-    late_request[w].wanted = request[w].wanted;
-    late_request[w].good_for = request[w].good_for;
-    late_request[w].acknowledged =
-        (request[w].acknowledged == held[w] -> request[w].acknowledged : NOBODY)
-}
-
-#ifdef STALE_DESIRED_SET
-#define refused_when_late(w) false
-#else
-#define refused_when_late(w) (call[w] == ANSWERED)      /* it has been seen */
-#endif
-#define worth_following(w) (request[w].wanted && request[w].good_for > MARGIN && !refused_when_late(w))
-
-#define nothing_to_say(w) (finished && !any_unreleased && held[w] == NOBODY)
-
-proctype CallsTo(byte w)
-{
-end:
-    do
-#ifdef LIVENESS
-    :: d_step { call[w] == NO_CALL && !dead[w] && !called[w] -> called[w] = true;
-#else
-    :: d_step { call[w] == NO_CALL && !dead[w] && !nothing_to_say(w) ->
-#endif
-        tell("leader calls worker %d\n", w); call[w] = REQUESTED; write_request(request[w], w) }
-    :: atomic { call[w] != NO_CALL ->
-        if
-        :: fault_allowed && worth_following(w) -> spend_fault(); leave_late(w)
-        :: true
-        fi;
-        if
-        :: d_step { call[w] == ANSWERED ->
-            tell("answer of worker %d is stored\n", w); store_answer(w) }
-        :: d_step { fault_allowed ->
-            tell("call to worker %d fails, or its leader is deposed\n", w); spend_fault() }
-        :: d_step { fault_allowed ->
-            tell("call to worker %d fails for the third time: dead\n", w); spend_fault();
-            declare_dead(w) }
-        fi;
-        d_step { end_call(w); check_properties() } }
-#ifdef DEPOSED_LEADER_READS
-    :: d_step { call[w] != ANSWERED && !late[w] && fault_allowed ->
-        tell("a deposed leader reads what to send to worker %d\n", w); spend_fault();
-        write_request(late_request[w], w); late[w] = late_request[w].good_for > MARGIN;
-        if
-        :: !late[w] -> forget_late(w)
-        :: else
-        fi }
-#endif
-    :: d_step { claimable && can_take(w) ->
-        tell("the task is placed on worker %d\n", w); open_lease(w); check_properties() }
-    od
-}
-
-proctype LeaseOf(byte a)
-{
-end:
-    do
-    :: d_step { unreleased(a) && lease_left[a] == 0 ->
-        tell("reaper ends the lease of attempt %d\n", a); end_and_release(a); check_properties() }
-    :: d_step { lease[a] == LIVE ->
-        tell("hard cancel of attempt %d\n", a); end_attempt(a, KILLED); check_properties() }
-    :: d_step { lease[a] == LIVE ->
-        tell("run timeout of attempt %d, may be retried\n", a); end_attempt(a, FAILED);
-        check_properties() }
-    :: d_step { lease[a] == LIVE && incarnation_gone[a] ->
-        tell("the old incarnation holding attempt %d is dead\n", a); end_for_dead_worker(a);
-        check_properties() }
-    :: d_step { unreleased(a) && incarnation_gone[a] && !listened_to(a) ->
-        tell("the new incarnation knows attempt %d gone and replaces\n", a); end_and_release(a);
-        check_properties() }
-    od
-}
+#include "leader.pml"
 
 /* ---- the workers ---- */
 
@@ -346,7 +159,7 @@ inline answer(w)
  */
 inline restart(w)
 {
-    for (each : 0 .. ATTEMPTS - 1) {
+    for (each : 0 .. ROOM - 1) {
         incarnation_gone[each] = incarnation_gone[each] ||
                                  (unreleased(each) && lease_worker[each] == w)
     }
@@ -390,20 +203,20 @@ end:
     :: d_step { process[w] == RUNNING && fault_allowed ->
         tell("worker %d loses its process without a trace\n", w); spend_fault();
         process_gone(w, FAILED); let_go(w) }
-    :: d_step { dead[w] || fault_allowed ->
-        tell("worker %d begins a new incarnation\n", w);
+    :: atomic { dead[w] || fault_allowed ->
+        d_step {
+            tell("worker %d begins a new incarnation\n", w);
+            if
+            :: !dead[w] -> spend_fault()
+            :: else
+            fi;
+            restart(w) }
         if
-        :: !dead[w] -> spend_fault()
-        :: else
-        fi;
-        restart(w) }
-    :: d_step { (dead[w] || fault_allowed) && process[w] == RUNNING && lease[held[w]] == LIVE ->
-        tell("worker %d begins a new incarnation and adopts\n", w);
-        if
-        :: !dead[w] -> spend_fault()
-        :: else
-        fi;
-        restart(w); incarnation_gone[held[w]] = false; reported[held[w]] = true }
+        :: d_step { process[w] == RUNNING && lease[held[w]] == LIVE ->
+            tell("  and adopts attempt %d\n", held[w]);
+            incarnation_gone[held[w]] = false; reported[held[w]] = true }
+        :: true
+        fi }
     od
 }
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
@@ -43,11 +44,11 @@ def ask(
 @contextmanager
 def open_target(database_url: str | None) -> Iterator[str]:
     """Yield the URL of the database that is meant; our own Postgres runs as long as the block."""
-    if database_url == "":
-        raise Invalid("--database-url", "is empty; give a URL or leave it out")
-    chosen = database_url or os.environ.get(VARIABLE)
-    if chosen:
-        yield chosen
+    if database_url is not None:
+        yield check_url(database_url, "--database-url")
+        return
+    if os.environ.get(VARIABLE):
+        yield check_url(os.environ[VARIABLE], VARIABLE)
         return
     from holdfast.embedded import EmbeddedPostgres, default_folder
 
@@ -64,3 +65,15 @@ def open_target(database_url: str | None) -> Iterator[str]:
     finally:
         with undisturbed():
             postgres.stop()
+
+
+def check_url(url: str, source: str) -> str:
+    """Refuse what the driver would stumble over; the URL may hold a password and is not repeated."""
+    try:
+        places = urlsplit(url).netloc.rpartition("@")[2].split(",")
+        is_sound = bool(url) and all(urlsplit(f"//{place}").port != 0 for place in places)
+    except ValueError:
+        is_sound = False
+    if not is_sound:
+        raise Invalid(source, "is not a URL like postgresql://user@host:5432/database")
+    return url

@@ -3,16 +3,17 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
-from holdfast.model.ids import TaskId, check_task_id
-from holdfast.model.outcomes import Killed
+from holdfast.model.ids import TaskId, check_job_id, check_task_id
+from holdfast.model.outcomes import STAGES, Killed, ReasonCode
 from holdfast.model.spec import Submission
 from holdfast.model.states import OPEN_STATES, TaskState
 from holdfast.operations.endings import (
+    Burial,
     Ending,
     apply_endings,
     bury_tasks,
@@ -31,6 +32,7 @@ from holdfast.store.statements import load_statements
 _DEAD = load_statements("dead_letters")
 _JOBS = load_statements("jobs")
 IDS_MAX = 10_000
+PAGE_MAX = 1000
 _FIRST = TaskId(0, -1)
 
 
@@ -50,6 +52,7 @@ async def list_dead_letters(
     ledger: Ledger, wanted: DeadLetterFilter, *, after: TaskId = _FIRST, count_max: int = 100
 ) -> list[dict[str, Any]]:
     """List dead letters in the order of their ids, a page at a time."""
+    _check_filter(wanted, count_max)
     async with ledger.database.transaction() as tx:
         rows = await tx.fetch(
             _DEAD["list_dead_letters"],
@@ -92,7 +95,7 @@ async def _dead_letter(
         ending = Ending(task, Killed(reason), verdict, actor, reported=False, released=False)
         await apply_endings(tx, moves, [ending])
     elif task.state == TaskState.PENDING:
-        await bury_tasks(tx, [task_id], [verdict.reason_code], actor=actor)
+        await bury_tasks(tx, [Burial(task_id, verdict.reason_code, actor, reason)])
         moves.add(task_id.job_id, TaskState.PENDING, TaskState.DEAD_LETTERED)
     else:
         raise IllegalMove(f"task {task_id}", TaskState(task.state).name, "dead-letter")
@@ -201,6 +204,19 @@ async def _lock_open(
             state = f"replayed as job {row['replayed_as']}"
             raise IllegalMove(f"dead letter {task_id}", state, request)
     return {task_id: row["input"] for task_id, row in found.items()}
+
+
+def _check_filter(wanted: DeadLetterFilter, count_max: int) -> None:
+    for field, known in (("reason_code", get_args(ReasonCode)), ("stage", STAGES)):
+        value = getattr(wanted, field)
+        if value is not None and value not in known:
+            raise Invalid(field, f"{value!r} is unknown; use one of {', '.join(known)}")
+    for field in ("type", "queue"):
+        check_text(field, getattr(wanted, field) or "", 256)
+    if wanted.job_id is not None:
+        check_job_id(wanted.job_id)
+    if type(count_max) is not int or not 1 <= count_max <= PAGE_MAX:
+        raise Invalid("count_max", f"{count_max!r} is not a whole number from 1 to {PAGE_MAX}")
 
 
 def _check_ids(task_ids: Sequence[TaskId]) -> None:

@@ -10,6 +10,7 @@ from holdfast.model.outcomes import (
     Failed,
     Killed,
     Outcome,
+    ReasonCode,
     Succeeded,
     TaskDeadLettered,
     TaskRetried,
@@ -39,6 +40,16 @@ class Ending:
     actor: str
     reported: bool
     released: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Burial:
+    """One task's way to the dead letters, and whose doing it is."""
+
+    task_id: TaskId
+    reason_code: ReasonCode
+    actor: str
+    cause: str
 
 
 def decide_ending(
@@ -152,25 +163,31 @@ async def _retry(tx: Transaction, endings: Sequence[Ending]) -> None:
 
 
 async def _bury(tx: Transaction, endings: Sequence[Ending]) -> None:
-    reasons = [
-        ending.verdict.reason_code
+    burials = [
+        Burial(
+            ending.task.id,
+            ending.verdict.reason_code,
+            # An operator killed it to bury it; a budget that ran out is the server's to notice.
+            ending.actor if isinstance(ending.outcome, Killed) else "server",
+            ending.outcome.cause
+            if isinstance(ending.outcome, Killed)
+            else ending.verdict.reason_code,
+        )
         for ending in endings
         if isinstance(ending.verdict, TaskDeadLettered)
     ]
-    await bury_tasks(tx, [ending.task.id for ending in endings], list(reasons), actor="server")
+    await bury_tasks(tx, burials)
 
 
-async def bury_tasks(
-    tx: Transaction, task_ids: Sequence[TaskId], reasons: Sequence[str], *, actor: str
-) -> None:
+async def bury_tasks(tx: Transaction, burials: Sequence[Burial]) -> None:
     """Move tasks to the dead letters."""
-    if task_ids:
+    if burials:
         await tx.fetch(
             _TASKS["dead_letter_tasks"],
-            **id_columns(task_ids),
-            reason_codes=list(reasons),
-            actors=[actor] * len(task_ids),
-            causes=list(reasons),
+            **id_columns([burial.task_id for burial in burials]),
+            reason_codes=[burial.reason_code for burial in burials],
+            actors=[burial.actor for burial in burials],
+            causes=[burial.cause for burial in burials],
         )
 
 

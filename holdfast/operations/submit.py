@@ -148,6 +148,8 @@ async def store_arrivals(tx: Transaction, arrivals: list[Arrival]) -> list[Answe
     new = [arrival for arrival in welcome if arrival.job_id in inserted]
     await _insert_tasks(tx, new, now)
     await _line_up(tx, new, now)
+    large = [a.job_id for a in new if a.submission.num_tasks > CHUNK_TASKS_MAX]
+    await add_follow_ups(tx, [("feed", job_id) for job_id in large], next_index=CHUNK_TASKS_MAX)
     answers |= {arrival.job_id: Submitted(arrival.job_id, is_new=True) for arrival in new}
     known = [arrival for arrival in welcome if arrival.job_id not in inserted]
     if known:

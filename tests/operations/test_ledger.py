@@ -65,7 +65,7 @@ async def test_an_error_in_a_change_undoes_it(ledger: Ledger, world: World) -> N
     assert await paused(world) == []
 
 
-def test_a_ledger_has_limits_of_its_own_or_the_usual_ones(database_url: str) -> None:
-    database = Database(database_url)
+def test_a_ledger_has_limits_of_its_own_or_the_usual_ones() -> None:
+    database = Database("postgresql://nowhere")
     assert Ledger(database).limits == Limits()
     assert Ledger(database, Limits(tasks_max=5)).limits.tasks_max == 5

@@ -66,7 +66,7 @@ async def test_the_wait_for_a_worker_counts_anew_each_time_the_task_is_eligible(
     await world.fail(mine)
     await world.pass_time(20)
     assert (await world.task(mine.task_id)).state == TaskState.PENDING
-    await world.pass_time(14)
+    await world.pass_time(20)
     assert (await world.task(TaskId(job_id, 0))).state == TaskState.UNSCHEDULABLE
 
 

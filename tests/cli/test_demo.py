@@ -1,0 +1,81 @@
+"""`holdfast demo`: what it shows, that it tells the truth, and that it leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from holdfast.cli.demo import play
+from tests.cli.program import finish, run, start
+from tests.cli.test_target import processes_of
+from tests.conftest import run_sql
+from tests.world import World
+
+
+def left_behind(folder: Path) -> list[object]:
+    """List what the demo has left in its temporary folder, and who still runs for it."""
+    return [*folder.iterdir(), *processes_of(folder)]
+
+
+def test_the_demo_shows_its_jobs_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    temporary, own = tmp_path / "t", tmp_path / "own"
+    temporary.mkdir()
+    ended = run("demo", TMPDIR=str(temporary), HOLDFAST_DATA_DIR=str(own))
+    assert (ended.code, ended.err) == (0, "")
+    for word in ("succeeded", "dead_lettered", "killed", "worker_failed", "validation_failed"):
+        assert word in ended.out
+    assert "Audit  sound" in ended.out
+    assert max(len(line.rstrip()) for line in ended.out.splitlines()) <= 80
+    assert left_behind(temporary) == []
+    assert not own.exists()
+
+
+def await_line(process: subprocess.Popen[str], text: str) -> None:
+    """Read what a program writes up to a line."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"the program ended before it wrote {text!r}")
+
+
+@pytest.mark.parametrize("moment", ["Starting a Postgres", "A flaky task", "Dead letters"])
+def test_after_ctrl_c_nothing_is_left_either(tmp_path: Path, moment: str) -> None:
+    process = start("demo", TMPDIR=str(tmp_path))
+    await_line(process, moment)
+    os.killpg(process.pid, signal.SIGINT)
+    ended = finish(process)
+    assert (ended.code, ended.err) == (130, "")
+    assert left_behind(tmp_path) == []
+
+
+def test_impatience_does_not_interrupt_the_cleanup(tmp_path: Path) -> None:
+    process = start("demo", TMPDIR=str(tmp_path))
+    await_line(process, "A flaky task")
+    while process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+    assert finish(process).code == 128 + signal.SIGTERM
+    assert left_behind(tmp_path) == []
+
+
+async def test_a_broken_ledger_makes_exit_code_1(world: World, database_url: str) -> None:
+    await world.submit([1])
+    damage = "update holdfast.tasks set state = 9"
+    await run_sql(database_url, "set session_replication_role = replica", damage)
+    paper = StringIO()
+    assert await play(database_url, Console(file=paper, width=80)) == 1
+    assert "broken invariants" in paper.getvalue()
+
+
+async def test_a_job_that_ends_otherwise_than_planned_makes_exit_code_1(
+    world: World, database_url: str
+) -> None:
+    await world.submit(queue="fetch-rates", priority=1)
+    paper = StringIO()
+    assert await play(database_url, Console(file=paper, width=120)) == 1
+    assert "NOT AS PLANNED" in paper.getvalue()
+    assert "Audit  sound" in paper.getvalue()

@@ -1,0 +1,109 @@
+"""One database and its model, for a machine that takes both through the same steps."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from hypothesis.stateful import RuleBasedStateMachine
+
+from holdfast.embedded import EmbeddedPostgres
+from holdfast.errors import IllegalMove, LeaseConflict
+from holdfast.operations.audit import audit
+from holdfast.operations.ledger import Ledger
+from holdfast.store.database import Database
+from tests.clock import Clock
+from tests.conftest import TEMPLATE, run_sql
+from tests.operations import model_tables as tables
+from tests.operations.ledger_model import CONFLICT, LedgerModel
+from tests.operations.model_state import ModelTask
+from tests.world import World
+
+Answer = TypeVar("Answer")
+START = datetime.fromisoformat("2030-01-01T00:00:00+00:00")
+
+
+class Machine(RuleBasedStateMachine):
+    """The ground that the rules of a machine stand on; its clock moves when told to only."""
+
+    def __init__(self, postgres: EmbeddedPostgres) -> None:
+        super().__init__()
+        self.postgres = postgres
+        self.name = f"machine_{uuid4().hex}"
+        self.model = LedgerModel(START)
+        self.is_sound = True
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self._run(self._open())
+
+    def ask(self, question: Coroutine[Any, Any, Answer]) -> Answer:
+        """Ask the ledger; that it cannot be is an answer like any other."""
+        return self._run(_answered(question))
+
+    def compare(self) -> None:
+        """See that the tables are as the model has them."""
+        self._run(self._compare())
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, for both."""
+        self._run(self.clock.advance(seconds))
+        self.model.now += timedelta(seconds=seconds)
+
+    def task(self, job_id: int, index: int) -> ModelTask:
+        """Pick one of a job's tasks; an index that is too large wraps around."""
+        tasks = self.model.jobs[job_id].tasks
+        return tasks[index % len(tasks)]
+
+    def teardown(self) -> None:
+        """Compare the whole history, ask the audit, and leave nothing behind."""
+        try:
+            if self.is_sound:
+                self._run(self._compare_history())
+        finally:
+            self.runner.run(self._close())
+            self.runner.close()
+
+    def _run(self, step: Coroutine[Any, Any, Answer]) -> Answer:
+        """Take a step; one that raises leaves nothing worth comparing any more."""
+        try:
+            return self.runner.run(step)
+        except BaseException:
+            self.is_sound = False
+            raise
+
+    async def _open(self) -> None:
+        admin = self.postgres.url("postgres")
+        await run_sql(admin, f"create database {self.name} template {TEMPLATE}")
+        url = self.postgres.url(self.name)
+        self.ledger = Ledger(await self.stack.enter_async_context(Database(url)))
+        self.clock = await self.stack.enter_async_context(Clock(url))
+        await self.clock.fetch(
+            "create or replace function holdfast.now() returns timestamptz language sql volatile "
+            f"as $$select timestamptz '{START}' + (select shift from public.test_clock)$$"
+        )
+        self.world = World(self.ledger, self.clock)
+        await self.world.watch()
+
+    async def _close(self) -> None:
+        await self.stack.aclose()
+        admin = self.postgres.url("postgres")
+        await run_sql(admin, f"drop database {self.name} with (force)")
+
+    async def _compare(self) -> None:
+        await tables.compare_tasks(self.clock, self.model)
+        await tables.compare_leases(self.clock, self.model)
+        await tables.compare_jobs(self.clock, self.model)
+        await tables.compare_line(self.clock, self.model)
+
+    async def _compare_history(self) -> None:
+        await tables.compare_history(self.clock, self.model)
+        assert [finding async for finding in audit(self.ledger.database)] == []
+
+
+async def _answered(question: Coroutine[Any, Any, Answer]) -> Answer:
+    try:
+        return await question
+    except (LeaseConflict, IllegalMove):
+        return CONFLICT  # type: ignore[return-value]

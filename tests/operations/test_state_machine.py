@@ -1,0 +1,316 @@
+"""Random sequences of everything that can happen, on a real Postgres, against the pure rules.
+
+The clock stands still between steps and moves when a step says so. Each answer is compared with the
+model's, and so are the tables after each step; at the end the whole history is, and the audit must
+be silent. A failure prints the shortest sequence of steps that shows it, and how to run it again.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+from holdfast.embedded import EmbeddedPostgres
+from holdfast.model.outcomes import CancelMode
+from holdfast.model.states import TaskState
+from holdfast.operations.cancel import cancel_job
+from holdfast.operations.claim import Claim, ClaimRequest, claim
+from holdfast.operations.dead_letters import dead_letter_task
+from holdfast.operations.follow_up import follow_up_all
+from holdfast.operations.queues import pause_queue, resume_queue
+from holdfast.operations.reap import reap
+from holdfast.operations.register import Registration, register
+from holdfast.operations.report import Fence
+from holdfast.operations.requeue import give_up_scheduling, requeue_due
+from holdfast.operations.submit import submit_one
+from holdfast.rules.submission import complete_submission
+from tests.operations import ledger_model as expected
+from tests.operations.ledger_model import CONFLICT
+from tests.operations.machine import START, Machine
+from tests.operations.model_state import ModelTask
+from tests.operations.test_submit import a_submission
+from tests.world import fence_of
+
+JOBS: Bundle[int] = Bundle("jobs")
+FENCES: Bundle[Fence] = Bundle("fences")
+WORKERS: Bundle[str] = Bundle("workers")
+
+QUEUES = ("a", "b")
+MODES = st.sampled_from(["soft", "hard"])
+INDEXES = st.integers(0, 2)
+FORGERIES = st.sampled_from(["none", "none", "none", "none", "token", "attempt", "task"])
+SPECS = st.fixed_dictionaries(
+    {
+        "queue": st.sampled_from(QUEUES),
+        "priority": st.integers(-1, 1),
+        "max_retries_failure": st.integers(0, 2),
+        "max_retries_preemption": st.integers(0, 2),
+        "on_exhausted": st.sampled_from(["fail", "dead_letter"]),
+        "on_timeout": st.sampled_from(["fail", "kill"]),
+        "backoff": st.sampled_from([{"base": 0.0}, {"base": 4.0}]),
+        "grace": st.sampled_from([0.0, 8.0, 60.0]),
+    },
+    optional={
+        "timeout": st.just(12.0),
+        "scheduling_timeout": st.just(20.0),
+        "max_task_failures": st.integers(0, 1),
+        "not_before": st.just(START.timestamp() + 20),
+    },
+)
+ENDS = st.sampled_from(
+    [
+        ("succeeded", "TransientError", "exec"),
+        ("succeeded", "TransientError", "exec"),
+        ("failed", "TransientError", "exec"),
+        ("failed", "TransientError", "fetch"),
+        ("failed", "DependencyUnavailable", "output"),
+        ("failed", "PermanentError", "exec"),
+        ("failed", "ValidationError", "input"),
+        ("killed", "TransientError", "exec"),
+        ("worker_failed", "TransientError", "exec"),
+        ("handed_back", "TransientError", "exec"),
+    ]
+)
+
+
+def forged(fence: Fence, forgery: str) -> Fence:
+    """Make one thing about a fence wrong, or none."""
+    match forgery:
+        case "token":
+            return fence._replace(lease_token=UUID(int=fence.lease_token.int ^ 1))
+        case "attempt":
+            return fence._replace(attempt=fence.attempt + 1)
+        case "task":
+            return fence._replace(task_id=fence.task_id._replace(task_index=9))
+        case _:
+            return fence
+
+
+class WorkerRules(Machine):
+    """What workers do: also late, twice, and with what is not theirs."""
+
+    @initialize(target=WORKERS)
+    def register_workers(self) -> Any:
+        """Let three workers come up."""
+        names = ["w1", "w2", "w3"]
+        for name in names:
+            self.ask(register(self.ledger, Registration(name, name, "host")))
+        return multiple(*names)
+
+    @rule(target=FENCES, worker=WORKERS, queues=st.permutations(QUEUES), count=st.integers(1, 4))
+    def claim_from_queues(self, worker: str, queues: list[str], count: int) -> Any:
+        """Claim from queues: a beginning of what can be claimed, in its order."""
+        claimable = self.model.claimable(queues)
+        may_be_stale = self.model.may_be_stale()
+        [answer] = self.ask(claim(self.ledger, [ClaimRequest(worker, tuple(queues), count)]))
+        if worker in self.model.lost:
+            assert not isinstance(answer, list) or answer == []
+            return multiple()
+        assert isinstance(answer, list)
+        tasks = claimable[: len(answer)]
+        assert [mine.task_id for mine in answer] == [task.id for task in tasks]
+        least = min(1 if may_be_stale else count, len(claimable))
+        assert least <= len(answer) <= count
+        return multiple(*map(self._leased, tasks, answer, [worker] * len(tasks)))
+
+    @rule(target=FENCES, worker=WORKERS, job_id=JOBS, index=INDEXES)
+    def claim_by_id(self, worker: str, job_id: int, index: int) -> Any:
+        """Claim one task: it is leased if it can be, or refused."""
+        task = self.task(job_id, index)
+        queue = self.model.jobs[job_id].policy.queue
+        can_be = self.model.is_claimable(task) and queue not in self.model.paused
+        answer: Any = self.ask(self.world.claim_by_id(task.id, worker))
+        if not can_be or worker in self.model.lost:
+            assert answer == CONFLICT
+            return multiple()
+        assert answer.task_id == task.id
+        return self._leased(task, answer, worker)
+
+    def _leased(self, task: ModelTask, mine: Claim, worker: str) -> Fence:
+        seen = (mine.attempt, mine.failure_count, mine.preemption_count)
+        assert seen == (task.attempt, *task.counters[:2])
+        self.model.claim(task, worker, mine.lease_token)
+        return fence_of(mine)
+
+    @rule(
+        fence=FENCES,
+        forgery=FORGERIES,
+        state=st.sampled_from([TaskState.BUILDING, TaskState.RUNNING]),
+    )
+    def report(self, fence: Fence, forgery: str, state: TaskState) -> None:
+        """Report where an attempt stands."""
+        fence = forged(fence, forgery)
+        answer: Any = self.ask(self.world.report(fence, state))  # type: ignore[arg-type]
+        wanted = self.model.report(fence, state)
+        assert (CONFLICT if answer == CONFLICT else answer.is_news) == wanted
+
+    @rule(fence=FENCES, forgery=FORGERIES)
+    def renew(self, fence: Fence, forgery: str) -> None:
+        """Renew a lease."""
+        fence = forged(fence, forgery)
+        answer: Any = self.ask(self.world.renew(fence))  # type: ignore[arg-type]
+        wanted = self.model.renew(fence)
+        assert (CONFLICT if answer == CONFLICT else answer.cancel) == wanted
+
+    @rule(fence=FENCES, forgery=FORGERIES, end=ENDS)
+    def complete(self, fence: Fence, forgery: str, end: tuple[str, str, str]) -> None:
+        """End an attempt."""
+        fence = forged(fence, forgery)
+        status, error_class, stage = end
+        answer: Any = self.ask(
+            self.world.complete(fence, status, error_class=error_class, stage=stage)  # type: ignore[arg-type]
+        )
+        wanted = self.model.complete(
+            fence, expected.outcome_of(*end), has_run=expected.has_run(status, stage)
+        )
+        assert (CONFLICT if answer == CONFLICT else answer.accepted) == wanted
+
+    @rule(target=WORKERS, worker=WORKERS)
+    def replace(self, worker: str) -> Any:
+        """Let a new incarnation take over from one that is gone."""
+        if worker in self.model.lost:
+            return multiple()
+        successor = f"{worker}+"
+        registration = Registration(successor, worker, "host", replaces=worker)
+        self.ask(register(self.ledger, registration))
+        self.model.replace(worker)
+        return successor
+
+
+class PeopleRules(Machine):
+    """What people do: submit, cancel, dead-letter, pause."""
+
+    @rule(
+        target=JOBS,
+        fields=SPECS,
+        fan_out=st.booleans(),
+        count=st.integers(1, 3),
+        with_parent=st.booleans(),
+    )
+    def submit(self, fields: dict[str, Any], fan_out: bool, count: int, with_parent: bool) -> int:
+        """Submit a job, perhaps as the child of the last one that lives."""
+        live = [job.id for job in self.model.jobs.values() if job.is_live]
+        parent = live[-1] if with_parent and live else None
+        given = {"inputs": [0] * count} if fan_out else {"replicas": count}
+        submission = a_submission(**fields, **given, parent_job_id=parent)
+        job_id = self.ask(submit_one(self.ledger, submission)).job_id
+        spec = complete_submission(submission, self.ledger.limits).spec
+        self.model.submit(job_id, spec, count=count, fan_out=fan_out, parent=parent)
+        return job_id
+
+    @rule(job_id=JOBS, mode=MODES)
+    def cancel_job(self, job_id: int, mode: CancelMode) -> None:
+        """Flag a job for cancel; what follows from it comes later."""
+        answer = self.ask(cancel_job(self.ledger, job_id, mode, actor="ann"))
+        assert answer == self.model.cancel_job(self.model.jobs[job_id], mode)
+
+    @rule(job_id=JOBS, index=INDEXES, mode=MODES)
+    def cancel_task(self, job_id: int, index: int, mode: CancelMode) -> None:
+        """Cancel one task."""
+        task = self.task(job_id, index)
+        answer = self.ask(self.world.cancel_task(task.id, mode))
+        assert answer == self.model.cancel_task(task, mode)
+
+    @rule(job_id=JOBS, index=INDEXES)
+    def dead_letter(self, job_id: int, index: int) -> None:
+        """Send a task to the dead letters."""
+        task = self.task(job_id, index)
+        answer = self.ask(dead_letter_task(self.ledger, task.id, actor="ann"))
+        assert (answer != CONFLICT) == self.model.dead_letter(task)
+
+    @rule(queue=st.sampled_from(QUEUES))
+    def pause_or_resume(self, queue: str) -> None:
+        """Pause a queue, or let it go on."""
+        if queue in self.model.paused:
+            self.ask(resume_queue(self.ledger, queue))
+        else:
+            self.ask(pause_queue(self.ledger, queue, actor="ann"))
+        self.model.paused ^= {queue}
+
+
+class TimeRules(Machine):
+    """Time passes, with and without anybody at the chores."""
+
+    @rule()
+    def follow_up(self) -> None:
+        """Do what follows downward."""
+        self.ask(follow_up_all(self.ledger))
+        expected.follow_up(self.model)
+
+    @rule(seconds=st.sampled_from([1.0, 6.0, 9.0, 13.0, 31.0]))
+    def pass_unwatched(self, seconds: float) -> None:
+        """Let time pass while every server is away."""
+        self.advance(seconds)
+
+    @rule(rounds=st.integers(1, 7))
+    def pass_watched(self, rounds: int) -> None:
+        """Let time pass while the chores are done."""
+        for _ in range(rounds):
+            self.advance(5.0)
+            self.reap()
+            self.compare()
+            self.requeue()
+            self.follow_up()
+            self.ask(give_up_scheduling(self.ledger))
+            expected.give_up(self.model)
+            self.compare()
+
+    @rule()
+    def reap(self) -> None:
+        """End what has run out of time."""
+        self.ask(reap(self.ledger))
+        expected.reap(self.model)
+
+    @rule()
+    def requeue(self) -> None:
+        """Make ready what is due."""
+        self.ask(requeue_due(self.ledger))
+        expected.requeue(self.model)
+
+
+class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
+    """Everything that can happen to a ledger."""
+
+    @invariant()
+    def tables_follow_the_rules(self) -> None:
+        """See after each step that the tables hold what the rules say."""
+        self.compare()
+
+
+BOUNDED = settings(
+    max_examples=25,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def machine_on(postgres: EmbeddedPostgres) -> type[LedgerMachine]:
+    """Make a machine whose databases live on this Postgres."""
+
+    class MachineOnPostgres(LedgerMachine):
+        def __init__(self) -> None:
+            super().__init__(postgres)
+
+    return MachineOnPostgres
+
+
+def test_random_sequences_follow_the_rules(postgres: EmbeddedPostgres) -> None:
+    run_state_machine_as_test(machine_on(postgres), settings=BOUNDED)
+
+
+@pytest.mark.nightly
+def test_many_long_random_sequences_follow_the_rules(postgres: EmbeddedPostgres) -> None:
+    thorough = settings(BOUNDED, max_examples=1_000, stateful_step_count=80)
+    run_state_machine_as_test(machine_on(postgres), settings=thorough)

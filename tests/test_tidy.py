@@ -1,0 +1,254 @@
+"""The numbers of the house style, kept by counting."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import tidy
+from tests.tidy import ROOT, list_files
+
+TEXT_KINDS = (".py", ".sql", ".md", ".toml", ".lock", ".pml", ".sh", ".yml", ".yaml", "")
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def collect(paths: list[Path], check: Callable[[Path], list[str]]) -> list[str]:
+    """Run a check over files; each problem carries the name of its file."""
+    assert paths, "a check that looks at nothing finds nothing"
+    return [f"{path.relative_to(ROOT)}: {problem}" for path in paths for problem in check(path)]
+
+
+def parse(path: Path) -> ast.AST:
+    return ast.parse(read(path))
+
+
+PYTHON = list_files(".py")
+PACKAGE = list_files(".py", under="holdfast")
+CODE = list_files(".py", ".sql")
+MODULES = [path for path in PACKAGE if path.name != "__init__.py"]
+
+
+def test_lines_fit_the_screen() -> None:
+    assert collect(CODE, lambda path: tidy.find_long_lines(read(path), path.suffix)) == []
+
+
+def test_files_are_short() -> None:
+    assert collect(CODE, lambda path: tidy.find_long_file(read(path))) == []
+
+
+def test_functions_are_short() -> None:
+    assert collect(PYTHON, lambda path: tidy.find_long_functions(parse(path))) == []
+
+
+def test_comments_are_short() -> None:
+    assert collect(CODE, lambda path: tidy.find_long_comments(read(path), path.suffix)) == []
+
+
+def test_classes_are_small() -> None:
+    assert collect(PACKAGE, lambda path: tidy.find_large_classes(parse(path))) == []
+
+
+def test_more_than_three_arguments_are_given_by_name() -> None:
+    assert collect(PACKAGE, lambda path: tidy.find_long_signatures(parse(path))) == []
+
+
+def test_names_say_something() -> None:
+    assert collect(PYTHON, lambda path: tidy.find_banned_names(parse(path))) == []
+
+
+def test_file_names_say_something() -> None:
+    assert collect(list_files(), tidy.find_banned_file_name) == []
+
+
+def test_every_module_has_its_test_file() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)} has no {wanted}"
+        for path in MODULES
+        if not (ROOT / (wanted := tidy.test_file_of(path.relative_to(ROOT)))).exists()
+    ]
+    assert missing == []
+
+
+def test_every_statement_has_a_caller() -> None:
+    sources = [read(path) for path in PACKAGE]
+    files = list_files(".sql", under="holdfast/store/sql")
+    assert collect(files, lambda path: tidy.find_unused_statements(read(path), sources)) == []
+
+
+def test_every_file_of_statements_is_read() -> None:
+    sources = "".join(read(path) for path in PACKAGE)
+    files = list_files(".sql", under="holdfast/store/sql")
+    assert [path.name for path in files if f'load_statements("{path.stem}")' not in sources] == []
+
+
+def test_every_module_has_an_importer() -> None:
+    """A test alone does not make a module needed; other modules, benchmarks or entry points do."""
+    needed = set()
+    for path in PYTHON:
+        if path.relative_to(ROOT).parts[0] != "tests":
+            needed |= {(name, path) for name in tidy.imported_modules(parse(path))}
+    scripts = read(ROOT / "pyproject.toml")
+    unneeded = []
+    for path in MODULES:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        is_imported = any(found == name and by != path for found, by in needed)
+        if not is_imported and f'"{name}:' not in scripts:
+            unneeded.append(name)
+    assert unneeded == []
+
+
+def test_every_aid_of_the_tests_is_used() -> None:
+    needed = set()
+    for path in list_files(".py", under="tests"):
+        needed |= tidy.imported_modules(parse(path))
+    aids = [
+        path
+        for path in list_files(".py", under="tests")
+        if not path.name.startswith("test_") and path.name not in ("__init__.py", "conftest.py")
+    ]
+    text = "".join(read(path) for path in list_files(".py", under="tests"))
+    unused = [
+        str(path.relative_to(ROOT))
+        for path in aids
+        if ".".join(path.relative_to(ROOT).with_suffix("").parts) not in needed
+        and f"from .{path.stem} import" not in text
+        and f'"{path.name}"' not in text
+    ]
+    assert unused == []
+
+
+def test_notes_to_oneself_have_an_issue() -> None:
+    assert collect(list_files(*TEXT_KINDS), lambda path: tidy.find_to_dos(read(path))) == []
+
+
+def test_no_file_knows_a_machine_or_a_registry() -> None:
+    assert collect(list_files(*TEXT_KINDS), lambda path: tidy.find_places(read(path))) == []
+
+
+def test_the_lock_file_works_with_any_registry() -> None:
+    assert "://" not in read(ROOT / "requirements.lock")
+    assert not (ROOT / "uv.lock").exists()
+
+
+# The checks themselves: each finds what it is for, and nothing in what is in order.
+
+GOOD = '''
+class Small:
+    """A class."""
+
+    def one(self, first, second, third, *, fourth): ...
+    @staticmethod
+    def two(first, second, third): ...
+
+# A comment,
+# and another line.
+def load_metadata(database, basement): ...
+'''
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        tidy.find_long_functions,
+        tidy.find_large_classes,
+        tidy.find_long_signatures,
+        tidy.find_banned_names,
+    ],
+)
+def test_what_is_in_order_is_left_alone(check: Callable[[ast.AST], list[str]]) -> None:
+    assert check(ast.parse(GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("check", "source"),
+    [
+        (tidy.find_long_functions, "def long():\n" + "    x = 1\n" * 60),
+        (tidy.find_long_functions, "async def long():\n" + "    x = 1\n" * 60),
+        (tidy.find_long_functions, "class C:\n  def long(self):\n" + "    x = 1\n" * 60),
+        (
+            tidy.find_large_classes,
+            "class C:\n" + "".join(f"    def m{n}(self): ...\n" for n in range(13)),
+        ),
+        (tidy.find_long_signatures, "def f(a, b, c, d): ..."),
+        (tidy.find_long_signatures, "def f(a, b, /, c, d=1): ..."),
+        (tidy.find_long_signatures, "class C:\n    def f(self, a, b, c, d): ..."),
+        (tidy.find_long_signatures, "class C:\n    @staticmethod\n    def f(a, b, c, d): ..."),
+        (tidy.find_long_signatures, "def f():\n    async def g(a, b, c, d): ..."),
+        (tidy.find_banned_names, "class JobManager: ..."),
+        (tidy.find_banned_names, "class BaseStore: ..."),
+        (tidy.find_banned_names, "def load_data(): ..."),
+        (tidy.find_banned_names, "def load(job_info): ..."),
+        (tidy.find_banned_names, "some_data = 1"),
+        (tidy.find_banned_names, "self.data = 1"),
+        (tidy.find_banned_names, "import json as json_helper"),
+        (tidy.find_banned_names, "for data in []: ..."),
+        (tidy.find_banned_names, "def handle_request(): ..."),
+        (tidy.find_banned_names, "def _process(): ..."),
+        (tidy.find_banned_names, "def do(): ..."),
+        (tidy.find_banned_names, "async def manage_jobs(): ..."),
+    ],
+)
+def test_what_is_out_of_order_is_found(check: Callable[[ast.AST], list[str]], source: str) -> None:
+    assert len(check(ast.parse(source))) == 1
+
+
+def test_limits_themselves_are_still_in_order() -> None:
+    assert tidy.find_long_functions(ast.parse("def f():\n" + "    x = 1\n" * 59)) == []
+    methods = "".join(f"    def m{n}(self): ...\n" for n in range(12))
+    assert tidy.find_large_classes(ast.parse(f"class C:\n{methods}    def _n(self): ...")) == []
+    assert tidy.find_long_lines("x" * 100, ".py") == tidy.find_long_lines("x" * 120, ".sql") == []
+    assert tidy.find_long_file("x\n" * 400) == []
+    assert tidy.find_long_comments("# x\n" * 6 + "x\n" + "# x\n" * 6, ".py") == []
+
+
+def test_long_texts_are_found() -> None:
+    assert len(tidy.find_long_lines("short\n" + "x" * 101, ".py")) == 1
+    assert len(tidy.find_long_lines("x" * 121, ".sql")) == 1
+    assert len(tidy.find_long_file("x\n" * 401)) == 1
+    assert len(tidy.find_long_comments("    # x\n" * 7 + "x = 1", ".py")) == 1
+    assert len(tidy.find_long_comments("-- x\n" * 7, ".sql")) == 1
+
+
+@pytest.mark.parametrize("name", ["utils.py", "job_manager.py", "common.sql", "database_impl.py"])
+def test_an_empty_file_name_is_found(name: str) -> None:
+    assert tidy.find_banned_file_name(Path(name))
+    assert not tidy.find_banned_file_name(Path("database.py"))
+
+
+@pytest.mark.parametrize("word", ["TODO", "FIXME", "XXX"])
+def test_a_note_without_an_issue_is_found(word: str) -> None:
+    assert tidy.find_to_dos(f"x = 1  # {word}: later")
+    assert not tidy.find_to_dos(f"x = 1  # {word} #12: later")
+    assert not tidy.find_to_dos(f"x = 1  # {word} (issue 12): later")
+
+
+@pytest.mark.parametrize("folder", ["home", "work", "Users"])
+def test_a_folder_of_one_machine_is_found(folder: str) -> None:
+    assert tidy.find_places(f'path = "/{folder}/me/x"')
+    assert not tidy.find_places(f'url = "https://example.com/{folder}/me"')
+    assert not tidy.find_places(f'path = "/{folder}"')
+
+
+@pytest.mark.parametrize("host", ["files.pythonhosted.org/packages", "pypi.org/simple"])
+def test_an_address_of_a_registry_is_found(host: str) -> None:
+    assert tidy.find_places(f"x @ https://{host}/x.whl")
+
+
+def test_an_unused_statement_is_found() -> None:
+    sql = "-- name: one\nselect 1;\n-- name: two\nselect 2;\n"
+    assert tidy.find_unused_statements(sql, ['_JOBS["one"]']) == ["nobody calls two"]
+    assert tidy.find_unused_statements(sql, ['_JOBS["one"]', "_JOBS['two']"]) == []
+
+
+def test_imports_are_seen_in_every_form() -> None:
+    source = 'import a.b\nfrom c.d import e\nrun("-m", "f.g")'
+    assert {"a.b", "c.d", "c.d.e", "f.g"} <= tidy.imported_modules(ast.parse(source))
+
+
+def test_a_modules_tests_are_where_it_is() -> None:
+    assert tidy.test_file_of(Path("holdfast/rules/retry.py")) == Path("tests/rules/test_retry.py")
+    assert tidy.test_file_of(Path("holdfast/errors.py")) == Path("tests/test_errors.py")
