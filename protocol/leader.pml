@@ -128,7 +128,8 @@ inline leave_late(w)
 #else
 #define refused_when_late(w) (call[w] == ANSWERED)      /* it has been seen */
 #endif
-#define worth_following(w) (request[w].wanted && request[w].good_for > MARGIN && !refused_when_late(w))
+#define worth_following(w) (request[w].wanted && request[w].good_for > MARGIN \
+                            && !refused_when_late(w))
 
 #define nothing_to_say(w) (finished && !any_unreleased && held[w] == NOBODY)
 

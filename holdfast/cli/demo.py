@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -36,16 +36,20 @@ def demo() -> int:
 @contextmanager
 def temporary_postgres() -> Iterator[str]:
     """Run a Postgres that takes its folder with it when it goes."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
-    # Nothing here is meant to last, so nothing waits for the disk.
-    postgres = EmbeddedPostgres(folder, settings={"fsync": "off"})
-    try:
+    with ExitStack() as cleanup:
+        with undisturbed():
+            folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+            # Nothing here is meant to last, so nothing waits for the disk.
+            postgres = EmbeddedPostgres(folder, settings={"fsync": "off"})
+            cleanup.callback(_remove, postgres, folder)
         postgres.start()
         yield postgres.url()
-    finally:
-        with undisturbed():
-            postgres.stop()
-            shutil.rmtree(folder)
+
+
+def _remove(postgres: EmbeddedPostgres, folder: Path) -> None:
+    with undisturbed():
+        postgres.stop()
+        shutil.rmtree(folder)
 
 
 async def play(url: str, console: Console) -> int:

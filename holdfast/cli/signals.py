@@ -10,21 +10,27 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def end_on_signals() -> Iterator[Callable[[], int]]:
-    """Turn a request to terminate into a KeyboardInterrupt; yields which signal it was."""
+    """Turn the first request to terminate into a KeyboardInterrupt; yields which signal it was.
+
+    Repeating the request changes nothing: the command is ending.
+    """
     received: list[int] = []
+    chosen = [number for number in _ENDING[1:] if signal.getsignal(number) is signal.SIG_DFL]
 
     def interrupt(number: int, _: FrameType | None) -> None:
         received.append(number)
+        for later in chosen:
+            signal.signal(later, signal.SIG_IGN)
         signal.raise_signal(signal.SIGINT)  # asyncio has its own way with this one
 
-    chosen = [number for number in _ENDING[1:] if signal.getsignal(number) is signal.SIG_DFL]
     for number in chosen:
         signal.signal(number, interrupt)
     try:
         yield lambda: received[0] if received else int(signal.SIGINT)
     finally:
-        for number in chosen:
-            signal.signal(number, signal.SIG_DFL)
+        if not received:
+            for number in chosen:
+                signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def open_target(database_url: str | None) -> Iterator[str]:
 
 
 def check_url(url: str, source: str) -> str:
-    """Refuse what the driver would stumble over; the URL may hold a password and is not repeated."""
+    """Refuse what the driver would stumble over, without repeating it: it may hold a password."""
     try:
         places = urlsplit(url).netloc.rpartition("@")[2].split(",")
         is_sound = bool(url) and all(urlsplit(f"//{place}").port != 0 for place in places)

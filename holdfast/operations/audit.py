@@ -106,16 +106,7 @@ def _by_state(numbers: dict[TaskState, int]) -> list[int]:
 
 
 def _stream(tx: Transaction, statement: Statement, values: dict[str, Any]) -> AsyncIterator[Any]:
-    """Read rows through a cursor: however much is broken, only a little is in memory."""
-    cursor: AsyncIterator[Any] = aiter(
-        tx.connection.cursor(
-            statement.text,
-            *statement.arguments(values),
-            prefetch=ROWS_AHEAD_MAX,
-            timeout=PASS_SECONDS_MAX,
-        )
-    )
-    return cursor
+    return tx.stream(statement, rows_ahead=ROWS_AHEAD_MAX, seconds_max=PASS_SECONDS_MAX, **values)
 
 
 def _subject(*numbers: int | None) -> str:

@@ -7,6 +7,7 @@ from holdfast.rules.partitions import SPAN_MAX, next_span
 from holdfast.store.statements import load_statements
 
 _EVENTS = load_statements("events")
+DROP_LOCK_TIMEOUT_MS = 20
 
 
 async def ensure_partitions(ledger: Ledger, job_id: int) -> None:
@@ -48,6 +49,9 @@ async def keep_partitions_ahead(ledger: Ledger) -> int:
 async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:
     """Drop the oldest range of jobs that all ended long ago; returns how many ranges went."""
     async with ledger.database.transaction() as tx:
+        # Dropping needs the parents for itself: better to give way to a long reader, and come again
+        # later, than to queue behind it with every claim behind us.
+        await tx.fetch(_EVENTS["shorten_lock_timeout"], milliseconds=str(DROP_LOCK_TIMEOUT_MS))
         await tx.fetch(_EVENTS["lock_partitions"])
         row = await tx.fetch_one(_EVENTS["list_prunable_partitions"], older_than=older_than)
         if row is None:

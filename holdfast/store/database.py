@@ -13,6 +13,7 @@ from holdfast.store.statements import Statement, load_statements
 
 LOCK_TIMEOUT_MS = 250
 ROLLBACK_SECONDS_MAX = 5
+PLAN_SECONDS_MAX = 30
 _CLOCK = load_statements("clock")
 
 # Every hot statement joins a short list of ids with tables by their keys, in the order written. The
@@ -51,6 +52,20 @@ class Transaction:
         """Run a statement and return its first row, if any."""
         return await self.connection.fetchrow(statement.text, *statement.arguments(values))
 
+    def stream(
+        self, statement: Statement, *, rows_ahead: int, seconds_max: float, **values: Any
+    ) -> AsyncIterator[Any]:
+        """Run a statement and yield its rows through a cursor, a few in memory at a time."""
+        cursor: AsyncIterator[Any] = aiter(
+            self.connection.cursor(
+                statement.text,
+                *statement.arguments(values),
+                prefetch=rows_ahead,
+                timeout=seconds_max,
+            )
+        )
+        return cursor
+
     async def now(self) -> datetime:
         """Read the database's clock; call it after the locks are taken."""
         row = await self.fetch_one(_CLOCK["read_clock"])
@@ -77,6 +92,8 @@ class Database:
                 max_inactive_connection_lifetime=0,
                 reset=_keep_session,
                 command_timeout=60,
+                # A plan made while a table was tiny is not kept for long after it has grown.
+                max_cached_statement_lifetime=PLAN_SECONDS_MAX,
             )
             async with self._pool.acquire():
                 pass

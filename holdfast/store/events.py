@@ -2,7 +2,8 @@
 
 Ids are handed out in order but commit out of order, so a reader that remembers the highest id it
 has seen would miss a late commit. A cursor here is (transaction, id), and only transactions below
-the snapshot's oldest running one are read: nothing can be added behind a cursor any more.
+the snapshot's oldest running one are read: nothing can be added behind a cursor any more. Within
+one stream the order is that of `seq`: a transaction that began earlier may move a task later.
 """
 
 from datetime import datetime

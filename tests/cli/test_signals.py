@@ -1,10 +1,22 @@
 """Signals end a command the way Ctrl-C does, and do not disturb its cleanup."""
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from holdfast.cli.signals import end_on_signals, undisturbed
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Leave the test process's signals as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in before:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -13,7 +25,22 @@ def test_a_request_to_end_is_an_interrupt_that_knows_its_signal(number: signal.S
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
         assert ended_by() == number
-    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_a_repeated_request_to_end_changes_nothing() -> None:
+    with end_on_signals() as ended_by:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGTERM)
+    assert ended_by() == signal.SIGTERM
+
+
+def test_without_a_signal_everything_is_as_before() -> None:
+    with end_on_signals():
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_an_interrupt_is_an_interrupt() -> None:
@@ -24,12 +51,10 @@ def test_an_interrupt_is_an_interrupt() -> None:
 
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with end_on_signals():
-            signal.raise_signal(signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with end_on_signals():
+        signal.raise_signal(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_a_cleanup_is_interrupted_only_after_its_end() -> None:

@@ -11,8 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import IllegalMove, LeaseConflict
+from holdfast.model.ids import TaskId
 from holdfast.operations.audit import audit
 from holdfast.operations.ledger import Ledger
+from holdfast.operations.report import Fence
 from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.conftest import TEMPLATE, run_sql
@@ -33,6 +35,9 @@ class Machine(RuleBasedStateMachine):
         self.postgres = postgres
         self.name = f"machine_{uuid4().hex}"
         self.model = LedgerModel(START)
+        self.workers = ["w1", "w2", "w3"]
+        # One that nobody ever held is there from the start, so that there is always one to pick.
+        self.fences = [Fence(TaskId(1, 0), 0, uuid4())]
         self.is_sound = True
         self.runner = asyncio.Runner()
         self.stack = AsyncExitStack()
@@ -51,10 +56,10 @@ class Machine(RuleBasedStateMachine):
         self._run(self.clock.advance(seconds))
         self.model.now += timedelta(seconds=seconds)
 
-    def task(self, job_id: int, index: int) -> ModelTask:
-        """Pick one of a job's tasks; an index that is too large wraps around."""
-        tasks = self.model.jobs[job_id].tasks
-        return tasks[index % len(tasks)]
+    def task(self, pick: int) -> ModelTask:
+        """Pick a task, counted from the newest back and around."""
+        tasks = list(self.model.tasks())
+        return tasks[-1 - pick % len(tasks)]
 
     def teardown(self) -> None:
         """Compare the whole history, ask the audit, and leave nothing behind."""

@@ -5,17 +5,15 @@ model's, and so are the tables after each step; at the end the whole history is,
 be silent. A failure prints the shortest sequence of steps that shows it, and how to run it again.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    Bundle,
     initialize,
     invariant,
-    multiple,
     rule,
     run_state_machine_as_test,
 )
@@ -41,10 +39,10 @@ from tests.operations.model_state import ModelTask
 from tests.operations.test_submit import a_submission
 from tests.world import fence_of
 
-JOBS: Bundle[int] = Bundle("jobs")
-FENCES: Bundle[Fence] = Bundle("fences")
-WORKERS: Bundle[str] = Bundle("workers")
+Thing = TypeVar("Thing")
 
+# Picks count from the newest back, so that small numbers, which are drawn most, mean what is new.
+PICKS = st.integers(0, 15)
 QUEUES = ("a", "b")
 MODES = st.sampled_from(["soft", "hard"])
 INDEXES = st.integers(0, 2)
@@ -96,76 +94,75 @@ def forged(fence: Fence, forgery: str) -> Fence:
             return fence
 
 
+def picked(things: list[Thing], pick: int) -> Thing:
+    """Pick one of a list, counted from its end back and around."""
+    return things[-1 - pick % len(things)]
+
+
 class WorkerRules(Machine):
     """What workers do: also late, twice, and with what is not theirs."""
 
-    @initialize(target=WORKERS)
-    def register_workers(self) -> Any:
-        """Let three workers come up."""
-        names = ["w1", "w2", "w3"]
-        for name in names:
-            self.ask(register(self.ledger, Registration(name, name, "host")))
-        return multiple(*names)
-
-    @rule(target=FENCES, worker=WORKERS, queues=st.permutations(QUEUES), count=st.integers(1, 4))
-    def claim_from_queues(self, worker: str, queues: list[str], count: int) -> Any:
+    @rule(worker=PICKS, queues=st.permutations(QUEUES), count=st.integers(1, 4))
+    def claim_from_queues(self, worker: int, queues: list[str], count: int) -> None:
         """Claim from queues: a beginning of what can be claimed, in its order."""
+        name = picked(self.workers, worker)
         claimable = self.model.claimable(queues)
         may_be_stale = self.model.may_be_stale()
-        [answer] = self.ask(claim(self.ledger, [ClaimRequest(worker, tuple(queues), count)]))
-        if worker in self.model.lost:
+        [answer] = self.ask(claim(self.ledger, [ClaimRequest(name, tuple(queues), count)]))
+        if name in self.model.lost:
             assert not isinstance(answer, list) or answer == []
-            return multiple()
+            return
         assert isinstance(answer, list)
         tasks = claimable[: len(answer)]
         assert [mine.task_id for mine in answer] == [task.id for task in tasks]
         least = min(1 if may_be_stale else count, len(claimable))
         assert least <= len(answer) <= count
-        return multiple(*map(self._leased, tasks, answer, [worker] * len(tasks)))
+        for task, mine in zip(tasks, answer, strict=True):
+            self._take_over(task, mine, name)
 
-    @rule(target=FENCES, worker=WORKERS, job_id=JOBS, index=INDEXES)
-    def claim_by_id(self, worker: str, job_id: int, index: int) -> Any:
+    @rule(worker=PICKS, task=PICKS)
+    def claim_by_id(self, worker: int, task: int) -> None:
         """Claim one task: it is leased if it can be, or refused."""
-        task = self.task(job_id, index)
-        queue = self.model.jobs[job_id].policy.queue
-        can_be = self.model.is_claimable(task) and queue not in self.model.paused
-        answer: Any = self.ask(self.world.claim_by_id(task.id, worker))
-        if not can_be or worker in self.model.lost:
+        name, wanted = picked(self.workers, worker), self.task(task)
+        queue = self.model.job_of(wanted).policy.queue
+        can_be = self.model.is_claimable(wanted) and queue not in self.model.paused
+        answer: Any = self.ask(self.world.claim_by_id(wanted.id, name))
+        if not can_be or name in self.model.lost:
             assert answer == CONFLICT
-            return multiple()
-        assert answer.task_id == task.id
-        return self._leased(task, answer, worker)
+            return
+        assert answer.task_id == wanted.id
+        self._take_over(wanted, answer, name)
 
-    def _leased(self, task: ModelTask, mine: Claim, worker: str) -> Fence:
+    def _take_over(self, task: ModelTask, mine: Claim, worker: str) -> None:
         seen = (mine.attempt, mine.failure_count, mine.preemption_count)
         assert seen == (task.attempt, *task.counters[:2])
         self.model.claim(task, worker, mine.lease_token)
-        return fence_of(mine)
+        self.fences.append(fence_of(mine))
 
     @rule(
-        fence=FENCES,
+        pick=PICKS,
         forgery=FORGERIES,
         state=st.sampled_from([TaskState.BUILDING, TaskState.RUNNING]),
     )
-    def report(self, fence: Fence, forgery: str, state: TaskState) -> None:
+    def report(self, pick: int, forgery: str, state: TaskState) -> None:
         """Report where an attempt stands."""
-        fence = forged(fence, forgery)
+        fence = forged(picked(self.fences, pick), forgery)
         answer: Any = self.ask(self.world.report(fence, state))  # type: ignore[arg-type]
         wanted = self.model.report(fence, state)
         assert (CONFLICT if answer == CONFLICT else answer.is_news) == wanted
 
-    @rule(fence=FENCES, forgery=FORGERIES)
-    def renew(self, fence: Fence, forgery: str) -> None:
+    @rule(pick=PICKS, forgery=FORGERIES)
+    def renew(self, pick: int, forgery: str) -> None:
         """Renew a lease."""
-        fence = forged(fence, forgery)
+        fence = forged(picked(self.fences, pick), forgery)
         answer: Any = self.ask(self.world.renew(fence))  # type: ignore[arg-type]
         wanted = self.model.renew(fence)
         assert (CONFLICT if answer == CONFLICT else answer.cancel) == wanted
 
-    @rule(fence=FENCES, forgery=FORGERIES, end=ENDS)
-    def complete(self, fence: Fence, forgery: str, end: tuple[str, str, str]) -> None:
+    @rule(pick=PICKS, forgery=FORGERIES, end=ENDS)
+    def complete(self, pick: int, forgery: str, end: tuple[str, str, str]) -> None:
         """End an attempt."""
-        fence = forged(fence, forgery)
+        fence = forged(picked(self.fences, pick), forgery)
         status, error_class, stage = end
         answer: Any = self.ask(
             self.world.complete(fence, status, error_class=error_class, stage=stage)  # type: ignore[arg-type]
@@ -175,56 +172,50 @@ class WorkerRules(Machine):
         )
         assert (CONFLICT if answer == CONFLICT else answer.accepted) == wanted
 
-    @rule(target=WORKERS, worker=WORKERS)
-    def replace(self, worker: str) -> Any:
+    @rule(worker=PICKS)
+    def replace(self, worker: int) -> None:
         """Let a new incarnation take over from one that is gone."""
-        if worker in self.model.lost:
-            return multiple()
-        successor = f"{worker}+"
-        registration = Registration(successor, worker, "host", replaces=worker)
+        name = picked(self.workers, worker)
+        if name in self.model.lost:
+            return
+        registration = Registration(f"{name}x", name, "host", replaces=name)
         self.ask(register(self.ledger, registration))
-        self.model.replace(worker)
-        return successor
+        self.model.replace(name)
+        self.workers.append(registration.worker_id)
 
 
 class PeopleRules(Machine):
     """What people do: submit, cancel, dead-letter, pause."""
 
-    @rule(
-        target=JOBS,
-        fields=SPECS,
-        fan_out=st.booleans(),
-        count=st.integers(1, 3),
-        with_parent=st.booleans(),
-    )
-    def submit(self, fields: dict[str, Any], fan_out: bool, count: int, with_parent: bool) -> int:
+    @rule(fields=SPECS, count=st.integers(1, 3), fan_out=st.booleans(), has_parent=st.booleans())
+    def submit(self, fields: dict[str, Any], count: int, fan_out: bool, has_parent: bool) -> None:
         """Submit a job, perhaps as the child of the last one that lives."""
         live = [job.id for job in self.model.jobs.values() if job.is_live]
-        parent = live[-1] if with_parent and live else None
+        parent = live[-1] if has_parent and live else None
         given = {"inputs": [0] * count} if fan_out else {"replicas": count}
         submission = a_submission(**fields, **given, parent_job_id=parent)
         job_id = self.ask(submit_one(self.ledger, submission)).job_id
         spec = complete_submission(submission, self.ledger.limits).spec
         self.model.submit(job_id, spec, count=count, fan_out=fan_out, parent=parent)
-        return job_id
 
-    @rule(job_id=JOBS, mode=MODES)
-    def cancel_job(self, job_id: int, mode: CancelMode) -> None:
+    @rule(pick=PICKS, mode=MODES)
+    def cancel_job(self, pick: int, mode: CancelMode) -> None:
         """Flag a job for cancel; what follows from it comes later."""
-        answer = self.ask(cancel_job(self.ledger, job_id, mode, actor="ann"))
-        assert answer == self.model.cancel_job(self.model.jobs[job_id], mode)
+        job = picked(list(self.model.jobs.values()), pick)
+        answer = self.ask(cancel_job(self.ledger, job.id, mode, actor="ann"))
+        assert answer == self.model.cancel_job(job, mode)
 
-    @rule(job_id=JOBS, index=INDEXES, mode=MODES)
-    def cancel_task(self, job_id: int, index: int, mode: CancelMode) -> None:
+    @rule(pick=PICKS, mode=MODES)
+    def cancel_task(self, pick: int, mode: CancelMode) -> None:
         """Cancel one task."""
-        task = self.task(job_id, index)
+        task = self.task(pick)
         answer = self.ask(self.world.cancel_task(task.id, mode))
         assert answer == self.model.cancel_task(task, mode)
 
-    @rule(job_id=JOBS, index=INDEXES)
-    def dead_letter(self, job_id: int, index: int) -> None:
+    @rule(pick=PICKS)
+    def dead_letter(self, pick: int) -> None:
         """Send a task to the dead letters."""
-        task = self.task(job_id, index)
+        task = self.task(pick)
         answer = self.ask(dead_letter_task(self.ledger, task.id, actor="ann"))
         assert (answer != CONFLICT) == self.model.dead_letter(task)
 
@@ -280,6 +271,15 @@ class TimeRules(Machine):
 
 class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
     """Everything that can happen to a ledger."""
+
+    @initialize(specs=st.lists(st.tuples(SPECS, st.booleans()), min_size=2, max_size=4))
+    def begin(self, specs: list[tuple[dict[str, Any], bool]]) -> None:
+        """Let workers come up, jobs come in, and the first tasks be claimed."""
+        for name in self.workers:
+            self.ask(register(self.ledger, Registration(name, name, "host")))
+        for fields, fan_out in specs:
+            self.submit(fields, count=3, fan_out=fan_out, has_parent=False)
+        self.claim_from_queues(0, list(QUEUES), 4)
 
     @invariant()
     def tables_follow_the_rules(self) -> None:

@@ -38,6 +38,9 @@ select first_job_id, end_job_id from holdfast.partitions order by first_job_id;
 -- One maker of partitions at a time; the row locks of others are not in the way.
 lock table holdfast.partitions in share row exclusive mode;
 
+-- name: shorten_lock_timeout
+select set_config('lock_timeout', $milliseconds, true);
+
 -- name: add_partition
 select holdfast.add_partition($first_job_id, $end_job_id);
 
