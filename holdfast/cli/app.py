@@ -13,6 +13,21 @@ from holdfast.cli.signals import end_on_signals
 from holdfast.errors import HoldfastError
 
 EXIT_UNAVAILABLE = 2
+COMMANDS = (
+    (
+        "demo",
+        "holdfast.cli.demo",
+        "demo",
+        "Show Holdfast at work on a database of its own, and leave nothing behind.",
+    ),
+    (
+        "audit",
+        "holdfast.cli.audit",
+        "audit_ledger",
+        "Replay every event against the tables and report each broken invariant.",
+    ),
+    ("db", "holdfast.cli.db", "app", "Create, upgrade and check the schema."),
+)
 
 
 def read_version() -> str:
@@ -34,17 +49,8 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
-app.command(
-    "holdfast.cli.demo:demo",
-    name="demo",
-    help="Show Holdfast at work on a database of its own, and leave nothing behind.",
-)
-app.command(
-    "holdfast.cli.audit:audit_ledger",
-    name="audit",
-    help="Replay every event against the tables and report each broken invariant.",
-)
-app.command("holdfast.cli.db:app", name="db", help="Create, upgrade and check the schema.")
+for command, module, function, purpose in COMMANDS:
+    app.command(f"{module}:{function}", name=command, help=purpose)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -71,23 +71,25 @@ select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure
    for update of tasks;
 
 -- name: explain_unclaimable
--- Why a claim by id got nothing; read after the fact, it only words the refusal.
+-- Why a claim by id got nothing; read after the fact, it only words the refusal. A row that is still
+-- ready is in the hands of another claim.
 select mine.job_id, mine.task_index,
        case when tasks.state is null or jobs.submitted_at is null then 'not_found'
             when tasks.finished_at is not null then 'finished'
             when jobs.cancel_mode is not null or jobs.finished_at is not null then 'cancelled'
             when tasks.state <> 1 then 'already_running'
-            when exists (select from holdfast.queues where queues.queue = jobs.queue) then 'paused'
+            when queues.queue is not null then 'paused'
             when jobs.queue is null then 'not_claimable'
-            when exists (select from holdfast.ready
-                          where ready.queue = jobs.queue and ready.urgency = -jobs.priority
-                            and ready.eligible_at = tasks.eligible_at
-                            and ready.job_id = mine.job_id and ready.task_index = mine.task_index)
-            then 'already_running'
+            when ready.job_id is not null then 'already_running'
             else 'not_eligible' end as reason
   from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
   left join holdfast.tasks using (job_id, task_index)
-  left join holdfast.jobs using (job_id);
+  left join holdfast.jobs using (job_id)
+  left join holdfast.queues on queues.queue = jobs.queue
+  left join holdfast.ready
+    on ready.queue = jobs.queue and ready.urgency = -jobs.priority
+   and ready.eligible_at = tasks.eligible_at
+   and ready.job_id = mine.job_id and ready.task_index = mine.task_index;
 
 -- name: insert_ready
 insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)

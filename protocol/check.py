@@ -1,0 +1,335 @@
+"""Check the protocol models with spin: the sound ones hold, each broken one is caught.
+
+    python protocol/check.py [--json] [--story]
+
+A sound model must be searched exhaustively without an error; a broken variant, one macro away,
+must violate the very property it is there for. Exit code 0: all as expected, 1: not, 2: spin or a
+C compiler is missing. `docs/decisions/0002-protocol-model.md` says what is modelled and why.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+MODELS = Path(__file__).parent
+SECONDS_MAX = 270  # for one run; the longest takes a fifth of it on two idle cores
+MEMORY_MB_MAX = 2000  # for one run; two run at a time
+RUNS_AT_ONCE = 2
+DEPTH_MAX = 100_000
+
+PROPERTIES = {
+    "PROCESSES": "never two processes of one task",
+    "LEASES": "never two live leases",
+    "RELEASE": "released means gone",
+    "ACKNOWLEDGED": "no acknowledged completion lost",
+    "START": "an attempt starts at most once",
+    "ENDS": "every task ends if faults stop",
+}
+LEDGER = ("LEASES", "ACKNOWLEDGED")
+SAFETY = ("PROCESSES", "RELEASE", *LEDGER)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One run of spin: a model, the properties switched on, and at most one rule broken."""
+
+    model: str
+    properties: tuple[str, ...]
+    variant: str = ""
+    settings: tuple[str, ...] = ()
+
+    @property
+    def is_liveness(self) -> bool:
+        return self.properties == ("ENDS",)
+
+    @property
+    def macros(self) -> list[str]:
+        switches = ["LIVENESS"] if self.is_liveness else [f"CHECK_{p}" for p in self.properties]
+        return [f"-D{name}" for name in (*switches, *self.settings, self.variant) if name]
+
+
+# The longest first, so that two cores end together.
+SOUND = (
+    Check("placed", (*SAFETY, "START")),
+    Check("placed", LEDGER, settings=("FROZEN_MACHINE", "ATTEMPTS=2")),
+    Check("placed", ("ENDS",), settings=("FAULTS=3", "ATTEMPTS=2")),
+    Check("claimed", LEDGER, settings=("FROZEN_MACHINE",)),
+    Check("claimed", SAFETY),
+    Check("claimed", ("ENDS",), settings=("FAULTS=3",)),
+)
+BROKEN = (
+    Check("claimed", ("PROCESSES",), "NO_FENCE"),
+    Check("claimed", ("ACKNOWLEDGED",), "NO_FENCE"),
+    Check("claimed", ("PROCESSES",), "RELEASE_AT_ONCE"),
+    Check("claimed", ("RELEASE",), "RELEASE_AT_ONCE"),
+    Check("claimed", ("LEASES",), "CLAIM_WHILE_ENDING"),
+    Check("claimed", ("PROCESSES",), "DEADLINE_FROM_RECEIPT"),
+    Check("claimed", ("PROCESSES",), "NO_MARGIN"),
+    Check("claimed", ("ENDS",), "NO_REAPER", ("FAULTS=1",)),
+    Check("placed", ("PROCESSES",), "TAKEOVER_AT_THREE", ("ATTEMPTS=2",)),
+    Check("placed", ("PROCESSES",), "RELEASE_AT_ONCE", ("ATTEMPTS=2",)),
+    Check("placed", ("LEASES",), "CLAIM_WHILE_ENDING", ("ATTEMPTS=2",)),
+    Check("placed", ("PROCESSES",), "DEADLINE_FROM_RECEIPT", ("ATTEMPTS=2",)),
+    Check("placed", ("PROCESSES",), "STALE_DESIRED_SET", ("ATTEMPTS=2",)),
+    Check("placed", ("PROCESSES",), "ANY_ANSWER_RENEWS", ("ATTEMPTS=2",)),
+    Check("placed", ("PROCESSES",), "NO_MARGIN", ("ATTEMPTS=2",)),
+    Check("placed", ("START",), "START_AGAIN", ("ATTEMPTS=2",)),
+    Check("placed", ("START",), "DEPOSED_LEADER_READS", ("ATTEMPTS=2",)),
+    Check("placed", ("ENDS",), "NO_REAPER", ("FAULTS=1", "ATTEMPTS=2")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a verifier's output says."""
+
+    states: int
+    depth: int
+    errors: int
+    violation: str  # the first line of the first error
+    truncation: str  # why the search was not exhaustive, if it was not
+    unreached: int  # steps of the model that no run takes
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    check: Check
+    reading: Reading
+    seconds: float
+    problem: str
+    story: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        if self.problem:
+            return f"UNEXPECTED: {self.problem}"
+        return "counterexample, as expected" if self.check.variant else "holds"
+
+
+class ToolMissing(Exception):
+    """Spin or a C compiler cannot be found."""
+
+
+class RunFailed(Exception):
+    """A tool stopped before there was anything to read."""
+
+
+TRUNCATIONS = ("max search depth too small", "reached -DMEMLIM bound", "out of memory", "hash full")
+VIOLATIONS = ("assertion violated", "acceptance cycle", "invalid end state")
+
+
+def parse_output(output: str) -> Reading:
+    """Read a verifier's output; anything but a full and finished search is a truncation."""
+    summary = re.search(r"depth reached (\d+),(?: \S+)* errors: (\d+)", output)
+    stored = re.search(r"^\s*(\S+) states, stored", output, re.MULTILINE)
+    lines = output.splitlines()
+    violation = next(
+        (x for x in lines if any(sign in x for sign in VIOLATIONS) and "pan:" in x), ""
+    )
+    errors = int(summary[2]) if summary else 0
+    truncation = next((sign for sign in TRUNCATIONS if sign in output), "")
+    if not truncation and (not summary or not stored):
+        truncation = "no summary"
+    elif not truncation and "Full statespace search" not in output:
+        truncation = "not a full search"
+    elif not truncation and "Search not completed" in output and not errors:
+        truncation = "search not completed"
+    steps = re.findall(r"^\t\S+:\d+, state \d+, \"(.*)\"$", output, re.MULTILINE)
+    return Reading(
+        states=int(float(stored[1])) if stored else 0,
+        depth=int(summary[1]) if summary else 0,
+        errors=errors,
+        violation=violation,
+        truncation=truncation,
+        unreached=sum(step != "-end-" for step in steps),
+    )
+
+
+def find_problem(check: Check, reading: Reading) -> str:
+    """Say what is not as expected; empty if all is."""
+    if reading.truncation and not reading.errors:
+        return reading.truncation
+    if not check.variant:
+        if reading.errors:
+            return reading.violation or "an error"
+        if reading.unreached and not check.is_liveness:
+            return f"{reading.unreached} steps of the model are never taken"
+        return ""
+    wanted = "acceptance cycle" if check.is_liveness else "assertion violated"
+    if not reading.errors:
+        return "no counterexample"
+    return "" if wanted in reading.violation else f"the wrong error: {reading.violation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    spin: str
+    compiler: str
+
+
+def find_tools() -> Tools:
+    """Find spin and a C compiler; on Debian, as root, install what is missing."""
+    if not find_any("spin") or not find_any("gcc", "cc"):
+        install_on_debian()
+    spin, compiler = find_any("spin"), find_any("gcc", "cc")
+    missing = [name for name, found in (("spin", spin), ("gcc", compiler)) if not found]
+    if not spin or not compiler:
+        raise ToolMissing(
+            f"{' and '.join(missing)} not found. On Debian: apt-get install {' '.join(missing)}."
+            " Elsewhere: your system's package, or build spin from its source."
+        )
+    return Tools(spin, compiler)
+
+
+def find_any(*names: str) -> str | None:
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def install_on_debian() -> None:
+    """Install spin and gcc where that is ours to do; otherwise leave it to the message."""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    wanted = [name for name in ("spin", "gcc") if not shutil.which(name)]
+    print(f"installing {' '.join(wanted)}", file=sys.stderr)
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update"], ["apt-get", "install", "-y", *wanted]):
+        done = subprocess.run(
+            command, env=quiet, capture_output=True, text=True, timeout=600, check=False
+        )
+        if done.returncode:
+            print(f"{' '.join(command)}: {done.stderr.strip()}", file=sys.stderr)
+
+
+def run_tool(command: Sequence[str], folder: Path, seconds: float = SECONDS_MAX) -> str:
+    """Run a tool to its end and return what it printed."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise RunFailed(f"{command[0]} took more than {seconds:.0f} s") from late
+    if done.returncode:
+        raise RunFailed(f"{command[0]}: {(done.stderr or done.stdout).strip()[:300]}")
+    return done.stdout + done.stderr
+
+
+def verify(check: Check, tools: Tools, folder: Path) -> Reading:
+    """Make a verifier of the model and let it search."""
+    for model in MODELS.glob("*.pml"):
+        shutil.copy(model, folder)
+    run_tool([tools.spin, "-a", *check.macros, f"{check.model}.pml"], folder)
+    options = ["-O2", "-w", f"-DMEMLIM={MEMORY_MB_MAX}", "-DNOREDUCE"]
+    if not check.is_liveness:
+        options.append("-DSAFETY")
+        if check.variant:
+            options.append("-DBFS")  # breadth first finds the shortest counterexample
+    run_tool([tools.compiler, *options, "-o", "pan", "pan.c"], folder)
+    search = ["./pan", f"-m{DEPTH_MAX}", "-w24", *(["-a"] if check.is_liveness else [])]
+    return parse_output(run_tool(search, folder))
+
+
+def tell_story(check: Check, tools: Tools, folder: Path) -> tuple[str, ...]:
+    """Replay the counterexample: the steps that lead to it, in words."""
+    if not (folder / f"{check.model}.pml.trail").exists():
+        return ()
+    replay = [tools.spin, "-t", "-T", *check.macros, f"{check.model}.pml"]
+    lines = run_tool(replay, folder).splitlines()
+    end = next((at for at, line in enumerate(lines) if line.startswith("spin: ")), len(lines))
+    return tuple(x for x in lines[:end] if x.strip() and not x.startswith(("ltl ", "Never claim")))
+
+
+def run_check(check: Check, tools: Tools) -> Result:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="holdfast-model-") as name:
+        folder = Path(name)
+        try:
+            reading = verify(check, tools, folder)
+            story = tell_story(check, tools, folder)
+        except RunFailed as failure:
+            nothing = Reading(0, 0, 0, "", str(failure), 0)
+            return Result(check, nothing, time.monotonic() - started, str(failure))
+    seconds = time.monotonic() - started
+    return Result(check, reading, seconds, find_problem(check, reading), story)
+
+
+def run_checks(checks: Sequence[Check], tools: Tools) -> Iterator[Result]:
+    """Yield results in the order of the checks."""
+    with ThreadPoolExecutor(RUNS_AT_ONCE) as pool:
+        yield from pool.map(lambda check: run_check(check, tools), checks)
+
+
+def describe(check: Check) -> str:
+    switches = " ".join((check.variant or "sound", *check.settings))
+    wanted = "; ".join(PROPERTIES[name] for name in check.properties)
+    return f"{check.model:8} {switches:38} {wanted}"
+
+
+def print_result(result: Result, with_story: bool) -> None:
+    reading = result.reading
+    print(describe(result.check))
+    print(
+        f"    {reading.states:>10} states  depth {reading.depth:>5}  {result.seconds:6.1f} s  "
+        f"{result.verdict}",
+        flush=True,
+    )
+    if with_story or (result.problem and result.story):
+        print("".join(f"        {line}\n" for line in result.story), end="")
+
+
+def as_record(result: Result) -> dict[str, object]:
+    return {
+        "model": result.check.model,
+        "properties": result.check.properties,
+        "variant": result.check.variant or None,
+        "settings": result.check.settings,
+        "states": result.reading.states,
+        "depth": result.reading.depth,
+        "seconds": round(result.seconds, 2),
+        "as_expected": not result.problem,
+        "verdict": result.verdict,
+        "story": result.story,
+    }
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object for programs")
+    parser.add_argument("--story", action="store_true", help="tell each counterexample in words")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    try:
+        tools = find_tools()
+    except ToolMissing as missing:
+        print(f"check: {missing}", file=sys.stderr)
+        return 2
+    started = time.monotonic()
+    results = []
+    for result in run_checks((*SOUND, *BROKEN), tools):
+        results.append(result)
+        if not arguments.json:
+            print_result(result, arguments.story)
+    wrong = sum(bool(result.problem) for result in results)
+    seconds = time.monotonic() - started
+    if arguments.json:
+        records = [as_record(result) for result in results]
+        print(json.dumps({"checks": records, "unexpected": wrong, "seconds": round(seconds, 1)}))
+    else:
+        print(f"{len(results)} checks, {wrong} not as expected, {seconds:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
