@@ -15,7 +15,8 @@
  * late or never. ledger.pml says what leases are and how time passes.
  *
  * Properties: CHECK_PROCESSES, CHECK_LEASES, CHECK_RELEASE, CHECK_ACKNOWLEDGED, and with LIVENESS
- * every_task_ends. Broken: NO_FENCE, RELEASE_AT_ONCE, DEADLINE_FROM_RECEIPT, NO_MARGIN.
+ * every_task_ends. Broken: NO_FENCE, RELEASE_AT_ONCE, CLAIM_WHILE_ENDING, DEADLINE_FROM_RECEIPT,
+ * NO_MARGIN, NO_REAPER.
  */
 
 #define process_running(w) (activity[w] == RUNNING)
@@ -87,9 +88,11 @@ inline renew_transaction(a)
     if
     :: listened_to(a) && activity[(held[0] == a -> 0 : 1)] == RUNNING ->
 #ifdef DEADLINE_FROM_RECEIPT
-        renew_grant[a] = lease_left[a];
+        renew_grant[a] = larger(renew_grant[a], lease_left[a]);
 #else
-        renew_grant[a] = positive_difference(lease_left[a], renew_age[a]);
+        target = positive_difference(lease_left[a], renew_age[a]);
+        renew_grant[a] = larger(renew_grant[a], target);
+        target = 0;
 #endif
         renew_order[a] = (lease[a] == LIVE -> (soft_cancel -> STOP_SOFT : CONTINUE) : STOP_HARD)
     :: else

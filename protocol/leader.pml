@@ -75,22 +75,17 @@ inline store_answer(w)
     target = 0
 }
 
-inline end_for_dead_worker(a)
-{
-    after_attempt(a, FAILED);
-#ifdef TAKEOVER_AT_THREE
-    release(a)
-#else
-    lease[a] = ENDING
-#endif
-}
-
 inline declare_dead(w)
 {
     dead[w] = true;
     target = bound(w);
     if
-    :: target != NOBODY && lease[target] == LIVE -> end_for_dead_worker(target)
+    :: target != NOBODY && lease[target] == LIVE ->
+#ifdef TAKEOVER_AT_THREE
+        end_and_release(target)
+#else
+        end_attempt(target, FAILED)
+#endif
     :: else
     fi;
     target = 0
@@ -186,7 +181,7 @@ end:
         tell("run timeout of attempt %d, may be retried\n", a); end_attempt(a, FAILED);
         check_properties() }
     :: d_step { lease[a] == LIVE && incarnation_gone[a] ->
-        tell("the old incarnation holding attempt %d is dead\n", a); end_for_dead_worker(a);
+        tell("the old incarnation holding attempt %d is dead\n", a); end_attempt(a, FAILED);
         check_properties() }
     :: d_step { unreleased(a) && incarnation_gone[a] && !listened_to(a) ->
         tell("the new incarnation knows attempt %d gone and replaces\n", a); end_and_release(a);

@@ -47,7 +47,7 @@ byte lease_left[ROOM] = 0;
 byte lease_worker[ROOM] = 0;
 mtype:outcome outcome[ROOM] = NONE;
 bool ended_by_worker[ROOM] = false;
-bool incarnation_gone[ROOM] = false;    /* the incarnation that held this lease has died */
+bool incarnation_gone[ROOM] = false;        /* the incarnation that held this lease has died */
 
 /* The workers: which attempt each holds, and how long by its own clock the lease surely lives. */
 byte held[WORKERS] = NOBODY;

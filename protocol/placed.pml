@@ -11,13 +11,15 @@
  *     asked to stop and does not run. No answer in time: a failure; three of them: dead for ever,
  *     its attempts end at once, their leases run out.
  *
- * A worker gets one call at a time. When the call is over its request may still be under way, and
- * may arrive at any later time or again and again (`late`): from this leader or from one deposed.
- * Numbers are kept as their order: a call is newer than what is late, and what is late is either
- * lower than something the worker has seen (overtaken) or not. ledger.pml says what leases are.
+ * A worker gets one call at a time. When the call has failed or its leader is deposed, the request
+ * may still be under way (`late`, one of them is followed) and arrive whenever it likes. Numbers
+ * are kept as their order: what is late is lower than the call, and a worker refuses what is lower
+ * than, or equal to, something it has seen. leader.pml is the server's side, ledger.pml says what
+ * leases are and how time passes.
  *
- * Properties as in claimed.pml. Broken: TAKEOVER_AT_THREE, RELEASE_AT_ONCE, DEADLINE_FROM_RECEIPT,
- * STALE_DESIRED_SET, ANY_ANSWER_RENEWS, START_AGAIN, NO_MARGIN.
+ * Properties: those of claimed.pml and CHECK_START. Broken: TAKEOVER_AT_THREE, RELEASE_AT_ONCE,
+ * CLAIM_WHILE_ENDING, DEADLINE_FROM_RECEIPT, STALE_DESIRED_SET, ANY_ANSWER_RENEWS, NO_MARGIN,
+ * START_AGAIN, DEPOSED_LEADER_READS, NO_REAPER.
  */
 
 #define process_running(w) (process[w] == RUNNING)
@@ -39,7 +41,7 @@ typedef Request {
 bool dead[WORKERS] = false;                 /* this incarnation, for ever */
 bool answer_stored[WORKERS] = false;        /* at least one, of this incarnation */
 byte answer_transit[WORKERS] = 0;           /* ticks between its sending and its storing */
-bool reported[ROOM] = false;            /* the worker has acknowledged the attempt */
+bool reported[ROOM] = false;                /* the worker has acknowledged the attempt */
 byte completion_stored[WORKERS] = NOBODY;
 
 /* The network. */
@@ -56,7 +58,7 @@ mtype:process process[WORKERS] = NO_PROCESS;
 mtype:outcome finished_as[WORKERS] = NONE;  /* kept until acknowledged */
 byte known[WORKERS] = NOBODY;               /* started here; kept while requests name it */
 #ifdef CHECK_START
-bool started[ROOM] = false;             /* seen by the property alone */
+bool started[ROOM] = false;                 /* seen by the property alone */
 #endif
 #ifdef LIVENESS
 bool called[WORKERS] = false;               /* one call a tick */

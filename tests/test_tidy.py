@@ -32,38 +32,48 @@ def parse(path: Path) -> ast.AST:
     return ast.parse(read(path))
 
 
-PYTHON = list_files(".py")
-PACKAGE = list_files(".py", under="holdfast")
-CODE = list_files(".py", ".sql")
-MODULES = [path for path in PACKAGE if path.name != "__init__.py"]
+def python() -> list[Path]:
+    return list_files(".py")
+
+
+def package() -> list[Path]:
+    return list_files(".py", under="holdfast")
+
+
+def modules() -> list[Path]:
+    return [path for path in package() if path.name != "__init__.py"]
+
+
+def code() -> list[Path]:
+    return list_files(".py", ".sql")
 
 
 def test_lines_fit_the_screen() -> None:
-    assert_tidy(CODE, lambda path: tidy.find_long_lines(read(path), path.suffix))
+    assert_tidy(code(), lambda path: tidy.find_long_lines(read(path), path.suffix))
 
 
 def test_files_are_short() -> None:
-    assert_tidy(CODE, lambda path: tidy.find_long_file(read(path)))
+    assert_tidy(code(), lambda path: tidy.find_long_file(read(path)))
 
 
 def test_functions_are_short() -> None:
-    assert_tidy(PYTHON, lambda path: tidy.find_long_functions(parse(path)))
+    assert_tidy(python(), lambda path: tidy.find_long_functions(parse(path)))
 
 
 def test_comments_are_short() -> None:
-    assert_tidy(CODE, lambda path: tidy.find_long_comments(read(path), path.suffix))
+    assert_tidy(code(), lambda path: tidy.find_long_comments(read(path), path.suffix))
 
 
 def test_classes_are_small() -> None:
-    assert_tidy(PACKAGE, lambda path: tidy.find_large_classes(parse(path)))
+    assert_tidy(package(), lambda path: tidy.find_large_classes(parse(path)))
 
 
 def test_more_than_three_arguments_are_given_by_name() -> None:
-    assert_tidy(PACKAGE, lambda path: tidy.find_long_signatures(parse(path)))
+    assert_tidy(package(), lambda path: tidy.find_long_signatures(parse(path)))
 
 
 def test_names_say_something() -> None:
-    assert_tidy(PYTHON, lambda path: tidy.find_banned_names(parse(path)))
+    assert_tidy(python(), lambda path: tidy.find_banned_names(parse(path)))
 
 
 def test_file_names_say_something() -> None:
@@ -73,20 +83,20 @@ def test_file_names_say_something() -> None:
 def test_every_module_has_its_test_file() -> None:
     missing = [
         f"{path.relative_to(ROOT)} has no {wanted}"
-        for path in MODULES
+        for path in modules()
         if not (ROOT / (wanted := tidy.test_file_of(path.relative_to(ROOT)))).exists()
     ]
     assert_none(missing)
 
 
 def test_every_statement_has_a_caller() -> None:
-    sources = [read(path) for path in PACKAGE]
+    sources = [read(path) for path in package()]
     files = list_files(".sql", under="holdfast/store/sql")
     assert_tidy(files, lambda path: tidy.find_unused_statements(read(path), sources))
 
 
 def test_every_file_of_statements_is_read() -> None:
-    sources = "".join(read(path) for path in PACKAGE)
+    sources = "".join(read(path) for path in package())
     files = list_files(".sql", under="holdfast/store/sql")
     assert_none([path.name for path in files if f'load_statements("{path.stem}")' not in sources])
 
@@ -94,12 +104,12 @@ def test_every_file_of_statements_is_read() -> None:
 def test_every_module_has_an_importer() -> None:
     """A test alone does not make a module needed; other modules, benchmarks or entry points do."""
     needed = set()
-    for path in PYTHON:
+    for path in python():
         if path.relative_to(ROOT).parts[0] != "tests":
             needed |= {(name, path) for name in tidy.imported_modules(parse(path))}
     scripts = read(ROOT / "pyproject.toml")
     unneeded = []
-    for path in MODULES:
+    for path in modules():
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         is_imported = any(found == name and by != path for found, by in needed)
         if not is_imported and f'"{name}:' not in scripts:

@@ -104,10 +104,10 @@ class World:
         while seconds > 0:
             step = min(seconds, 5.0)
             await self.clock.advance(step)
-            await self.do_chores()
+            await self.run_chores()
             seconds -= step
 
-    async def do_chores(self) -> None:
+    async def run_chores(self) -> None:
         """Run every chore once."""
         await reap(self.ledger)
         await requeue_due(self.ledger)

@@ -35,11 +35,11 @@ async def cancel_job(
     """Flag a job for cancel; False if it had ended, or was cancelled like this before."""
     check_job_id(job_id)
     _check_words(mode, actor, reason)
-    return await ledger.write(flag_job, job_id, mode, actor, reason)
+    return await ledger.write(flag_job, job_id, mode=mode, actor=actor, reason=reason)
 
 
 async def flag_job(
-    _: Ledger, tx: Transaction, job_id: int, mode: CancelMode, actor: str, reason: str
+    _: Ledger, tx: Transaction, job_id: int, *, mode: CancelMode, actor: str, reason: str
 ) -> bool:
     """Flag a job and leave its tasks to the sweep; False if there was nothing to flag."""
     row = await tx.fetch_one(_JOBS["lock_job"], job_id=job_id)
@@ -58,11 +58,11 @@ async def cancel_task(
     """Cancel one task; False if it had finished, or was cancelled like this before."""
     check_task_id(task_id)
     _check_words(mode, actor, reason)
-    return await ledger.write(_cancel_task, task_id, mode, actor, reason)
+    return await ledger.write(_cancel_task, task_id, mode=mode, actor=actor, reason=reason)
 
 
 async def _cancel_task(
-    ledger: Ledger, tx: Transaction, task_id: TaskId, mode: CancelMode, actor: str, reason: str
+    ledger: Ledger, tx: Transaction, task_id: TaskId, *, mode: CancelMode, actor: str, reason: str
 ) -> bool:
     tasks = await lock_tasks(tx, [task_id])
     jobs = await tx.fetch(_JOBS["read_job_flags"], job_ids=[task_id.job_id])
@@ -70,7 +70,7 @@ async def _cancel_task(
         raise NotFound("task", task_id)
     moves = Moves()
     stopped = await stop_tasks(
-        ledger, tx, moves, list(tasks.values()), mode=mode, actor=actor, reason=reason
+        ledger, tx, list(tasks.values()), moves=moves, mode=mode, actor=actor, reason=reason
     )
     await settle(tx, moves)
     return stopped > 0
@@ -79,9 +79,9 @@ async def _cancel_task(
 async def stop_tasks(
     ledger: Ledger,
     tx: Transaction,
-    moves: Moves,
     tasks: list[LockedTask],
     *,
+    moves: Moves,
     mode: CancelMode,
     actor: str,
     reason: str,
@@ -112,7 +112,7 @@ async def stop_tasks(
             task,
             leases[task_id],
             Killed(reason),
-            specs[task.job_id].policy,
+            policy=specs[task.job_id].policy,
             actor=actor,
             released=False,
         )

@@ -127,7 +127,7 @@ async def _claim_from_queues(
     open_places = list(range(len(requests)))
     for _ in range(ROUNDS_MAX):
         asked = [requests[place] for place in open_places]
-        found, stale = await ledger.write(_claim_round, queues, asked)
+        found, stale = await ledger.write(_claim_round, asked, queues=queues)
         for place, answer in zip(open_places, found, strict=True):
             answers[place] = answer
         # Stale rows were in the way; whoever got nothing because of them looks again.
@@ -144,7 +144,7 @@ async def _drop_stale(_: Ledger, tx: Transaction, queues: tuple[str, ...]) -> No
 
 
 async def _claim_round(
-    ledger: Ledger, tx: Transaction, queues: tuple[str, ...], requests: list[ClaimRequest]
+    ledger: Ledger, tx: Transaction, requests: list[ClaimRequest], *, queues: tuple[str, ...]
 ) -> tuple[list[Answer], bool]:
     answers = await _repeated(ledger, tx, requests)
     asking = [place for place, answer in enumerate(answers) if answer is None]

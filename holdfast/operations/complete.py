@@ -83,14 +83,14 @@ async def _complete(
     moves = Moves()
     # A completion without a reported start records the start first.
     unstarted = {item.fence for item in completions if _has_run(item)}
-    await start(tx, moves, tasks, unstarted, TaskState.RUNNING)
+    await start(tx, unstarted, TaskState.RUNNING, tasks=tasks, moves=moves)
     answers: dict[Fence, Answer] = {}
     succeeded = [item for item in completions if item.status == "succeeded"]
-    for fence in await _succeed(tx, moves, tasks, succeeded):
+    for fence in await _succeed(tx, succeeded, tasks=tasks, moves=moves):
         answers[fence] = Completed(fence.task_id, accepted=True)
     left = [item for item in completions if item.fence not in answers]
     if left:
-        answers |= await _end(ledger, tx, moves, tasks, left)
+        answers |= await _end(ledger, tx, left, tasks=tasks, moves=moves)
     await add_notes(
         tx,
         [
@@ -101,12 +101,11 @@ async def _complete(
         ],
     )
     await settle(tx, moves)
-    strangers = [item.fence for item in completions if item.fence not in answers]
-    return answers | await _recall(tx, strangers)
+    return answers | await _recall(tx, [item for item in completions if item.fence not in answers])
 
 
 async def _succeed(
-    tx: Transaction, moves: Moves, tasks: dict[TaskId, LockedTask], items: list[Completion]
+    tx: Transaction, items: list[Completion], *, tasks: dict[TaskId, LockedTask], moves: Moves
 ) -> list[Fence]:
     """End attempts whose lease is live and whose code succeeded: nothing is left to decide."""
     items = sorted(
@@ -136,9 +135,10 @@ async def _succeed(
 async def _end(
     ledger: Ledger,
     tx: Transaction,
-    moves: Moves,
-    tasks: dict[TaskId, LockedTask],
     items: list[Completion],
+    *,
+    tasks: dict[TaskId, LockedTask],
+    moves: Moves,
 ) -> dict[Fence, Answer]:
     """End live leases otherwise, and release ending ones; strangers are left unanswered."""
     leases = await lock_leases(tx, [item.fence.task_id for item in items])
@@ -158,24 +158,30 @@ async def _end(
             policy = specs[task.job_id].policy
             outcome = _outcome(item, lease)
             endings.append(
-                decide_ending(task, lease, outcome, policy, actor=lease.worker_id, reported=True)
+                decide_ending(
+                    task, lease, outcome, policy=policy, actor=lease.worker_id, reported=True
+                )
             )
     await apply_endings(tx, moves, endings)
     await release(tx, confirmed)
     return answers
 
 
-async def _recall(tx: Transaction, fences: list[Fence]) -> dict[Fence, Answer]:
-    """Answer a repeated report as the first time; anybody else's is a conflict."""
-    if not fences:
+async def _recall(tx: Transaction, items: list[Completion]) -> dict[Fence, Answer]:
+    """Answer a repeated report as the first time; another story, or a stranger's, is a conflict."""
+    if not items:
         return {}
-    rows = await tx.fetch(_LEASES["find_ended_attempts"], **fence_columns(fences))
-    repeats = {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows}
+    rows = await tx.fetch(
+        _LEASES["find_ended_attempts"], **fence_columns([item.fence for item in items])
+    )
+    told = {
+        Fence(TaskId(row[0], row[1]), row[2], row[3]): row[4] == TaskState.SUCCEEDED for row in rows
+    }
     return {
-        fence: Completed(fence.task_id, accepted=True)
-        if fence in repeats
-        else LeaseConflict(fence.task_id, "this attempt no longer holds the lease")
-        for fence in fences
+        item.fence: Completed(item.fence.task_id, accepted=True)
+        if told.get(item.fence) == (item.status == "succeeded")
+        else LeaseConflict(item.fence.task_id, "this attempt no longer holds the lease")
+        for item in items
     }
 
 

@@ -76,11 +76,11 @@ async def dead_letter_task(
     check_task_id(task_id)
     check_text("actor", actor, 256)
     check_text("reason", reason, 1024)
-    await ledger.write(_dead_letter, task_id, actor, reason)
+    await ledger.write(_dead_letter, task_id, actor=actor, reason=reason)
 
 
 async def _dead_letter(
-    _: Ledger, tx: Transaction, task_id: TaskId, actor: str, reason: str
+    _: Ledger, tx: Transaction, task_id: TaskId, *, actor: str, reason: str
 ) -> None:
     tasks = await lock_tasks(tx, [task_id])
     jobs = await tx.fetch(_JOBS["read_job_flags"], job_ids=[task_id.job_id])

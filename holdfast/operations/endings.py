@@ -56,8 +56,8 @@ def decide_ending(
     task: LockedTask,
     lease: LockedLease,
     outcome: Outcome,
-    policy: Policy,
     *,
+    policy: Policy,
     actor: str,
     reported: bool = False,
     released: bool = True,
@@ -119,11 +119,11 @@ async def apply_endings(tx: Transaction, moves: Moves, endings: Sequence[Ending]
     assert len(rows) == len(endings), "an attempt ended without a lease"
     await _retry(tx, [ending for ending in endings if isinstance(ending.verdict, TaskRetried)])
     await _bury(tx, [ending for ending in endings if isinstance(ending.verdict, TaskDeadLettered)])
-    for ending, (exit_code, error, _, _) in zip(endings, errors, strict=True):
-        _count(moves, ending, error, exit_code)
+    for ending in endings:
+        _count(moves, ending)
 
 
-def _count(moves: Moves, ending: Ending, error: str | None, exit_code: int | None) -> None:
+def _count(moves: Moves, ending: Ending) -> None:
     job_id, start = ending.task.job_id, ending.task.state
     match ending.verdict:
         case TaskRetried():
@@ -139,6 +139,7 @@ def _count(moves: Moves, ending: Ending, error: str | None, exit_code: int | Non
             moves.add_timeout(job_id)
             moves.add_error(job_id, ending.outcome.cause)
     else:
+        exit_code, error, _, _ = _error_columns(ending.outcome)
         moves.add_error(job_id, error, exit_code)
 
 

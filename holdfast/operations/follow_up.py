@@ -50,7 +50,7 @@ async def _step(ledger: Ledger, tx: Transaction, row_id: int) -> int:
         return 0
     _, kind, job_id, next_index = row
     step = {"sweep": _sweep, "feed": _feed, "job_ended": _end_children}[kind]
-    following = await step(ledger, tx, job_id, next_index)
+    following = await step(ledger, tx, job_id, next_index=next_index)
     if following is None:
         await tx.fetch(_JOBS["delete_outbox"], id=row_id)
     else:
@@ -58,7 +58,7 @@ async def _step(ledger: Ledger, tx: Transaction, row_id: int) -> int:
     return 1
 
 
-async def _sweep(ledger: Ledger, tx: Transaction, job_id: int, next_index: int) -> int | None:
+async def _sweep(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
     """Stop the next tasks of a job that was cancelled or has ended."""
     rows = await tx.fetch(
         _TASKS["lock_next_tasks"], job_id=job_id, next_index=next_index, batch_max=SWEEP_TASKS_MAX
@@ -73,8 +73,8 @@ async def _sweep(ledger: Ledger, tx: Transaction, job_id: int, next_index: int) 
     await stop_tasks(
         ledger,
         tx,
-        moves,
         tasks,
+        moves=moves,
         mode="soft" if soft else "hard",
         actor="server",
         reason=flags["cancel_reason"] or ended,
@@ -83,7 +83,7 @@ async def _sweep(ledger: Ledger, tx: Transaction, job_id: int, next_index: int) 
     return tasks[-1].task_index + 1
 
 
-async def _feed(_: Ledger, tx: Transaction, job_id: int, next_index: int) -> int | None:
+async def _feed(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
     """Line up the next tasks of a job too large to be lined up at once."""
     rows = await tx.fetch(
         _TASKS["lock_next_tasks"], job_id=job_id, next_index=next_index, batch_max=FEED_TASKS_MAX
@@ -97,7 +97,7 @@ async def _feed(_: Ledger, tx: Transaction, job_id: int, next_index: int) -> int
 
 
 async def _end_children(
-    ledger: Ledger, tx: Transaction, job_id: int, next_index: int
+    ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int
 ) -> int | None:
     """Cancel the live children of a job that ended in any state but SUCCEEDED."""
     flags = await tx.fetch_one(_JOBS["read_job_flags"], job_ids=[job_id])
@@ -108,6 +108,7 @@ async def _end_children(
         _JOBS["list_live_children"], job_id=job_id, mode=mode, batch_max=CHILDREN_MAX
     )
     for child in children:
-        await flag_job(ledger, tx, child[0], mode, "server", f"parent job {job_id} ended")
+        reason = f"parent job {job_id} ended"
+        await flag_job(ledger, tx, child[0], mode=mode, actor="server", reason=reason)
     full = len(children) == CHILDREN_MAX
     return next_index + 1 if full else None

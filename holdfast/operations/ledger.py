@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from holdfast.errors import Unavailable
 from holdfast.model.spec import Limits
 from holdfast.operations.settle import JobChanged
-from holdfast.store.database import Database, Transaction
+from holdfast.store.database import Database
 from holdfast.store.specs import SpecCache
 
 Answer = TypeVar("Answer")
@@ -22,15 +22,14 @@ class Ledger:
         self.specs = SpecCache()
         self.partitions_end = 0
 
-    async def write(self, change: Callable[..., Awaitable[Answer]], *arguments: Any) -> Answer:
+    async def write(
+        self, change: Callable[..., Awaitable[Answer]], *arguments: Any, **named: Any
+    ) -> Answer:
         """Run a change in one transaction; again, if a job ended under it while it was deciding."""
         for _ in range(RUNS_MAX):
             try:
                 async with self.database.transaction() as tx:
-                    return await change(self, tx, *arguments)
+                    return await change(self, tx, *arguments, **named)
             except JobChanged:
                 continue
         raise Unavailable("jobs kept ending while their tasks were being moved; try again")
-
-
-Change = Callable[[Ledger, Transaction], Awaitable[Any]]

@@ -40,7 +40,7 @@ async def reap(ledger: Ledger, batch_max: int = BATCH_MAX) -> int:
             _LEASES["list_reapable"], waiting=is_waiting(watch, now), batch_max=batch_max
         )
     candidates = [TaskId(row[0], row[1]) for row in rows]
-    return await ledger.write(_end_overdue, candidates, watch) if candidates else 0
+    return await ledger.write(_end_overdue, candidates, watch=watch) if candidates else 0
 
 
 async def _take_note(_: Ledger, tx: Transaction) -> Watch | None:
@@ -59,7 +59,7 @@ async def _take_note(_: Ledger, tx: Transaction) -> Watch | None:
 
 
 async def _end_overdue(
-    ledger: Ledger, tx: Transaction, candidates: list[TaskId], watch: Watch
+    ledger: Ledger, tx: Transaction, candidates: list[TaskId], *, watch: Watch
 ) -> int:
     tasks = await lock_tasks(tx, candidates)
     leases = await lock_leases(tx, candidates)
@@ -76,11 +76,11 @@ async def _end_overdue(
                 run_out.append(task_id)
             continue
         policy = specs[task_id.job_id].policy
-        outcome = _overdue_outcome(lease, policy, now, watch if expired else None)
+        outcome = _overdue_outcome(lease, policy, now, watch=watch if expired else None)
         if outcome is not None:
             endings.append(
                 decide_ending(
-                    tasks[task_id], lease, outcome, policy, actor="server", released=expired
+                    tasks[task_id], lease, outcome, policy=policy, actor="server", released=expired
                 )
             )
     await apply_endings(tx, moves, endings)
@@ -90,7 +90,7 @@ async def _end_overdue(
 
 
 def _overdue_outcome(
-    lease: LockedLease, policy: Policy, now: datetime, watch: Watch | None
+    lease: LockedLease, policy: Policy, now: datetime, *, watch: Watch | None
 ) -> Outcome | None:
     """Say how an open attempt ends by its deadlines, if it does; `watch` once the lease ran out."""
     if watch is not None:

@@ -108,7 +108,7 @@ async def _end_leases_of(ledger: Ledger, tx: Transaction, worker_id: str) -> int
             continue
         policy = specs[task_id.job_id].policy
         loss = WorkerFailed("worker replaced after it was gone")
-        endings.append(decide_ending(tasks[task_id], lease, loss, policy, actor="server"))
+        endings.append(decide_ending(tasks[task_id], lease, loss, policy=policy, actor="server"))
     await apply_endings(tx, moves, endings)
     await release(tx, gone)
     await settle(tx, moves)

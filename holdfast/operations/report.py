@@ -62,7 +62,9 @@ async def _report(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Ans
     moved: set[tuple[Fence, TaskState]] = set()
     for state in (TaskState.BUILDING, TaskState.RUNNING):
         fences = {report.fence for report in reports if report.state == state}
-        moved |= {(fence, state) for fence in await start(tx, moves, tasks, fences, state)}
+        moved |= {
+            (fence, state) for fence in await start(tx, fences, state, tasks=tasks, moves=moves)
+        }
     known = await _find_leased(
         tx, [report.fence for report in reports if (report.fence, report.state) not in moved]
     )
@@ -83,10 +85,11 @@ async def _report(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Ans
 
 async def start(
     tx: Transaction,
-    moves: Moves,
-    tasks: dict[TaskId, LockedTask],
     fences: set[Fence],
     state: TaskState,
+    *,
+    tasks: dict[TaskId, LockedTask],
+    moves: Moves,
 ) -> set[Fence]:
     """Move open attempts forward; returns those that moved. `tasks` is kept up to date."""
     ahead = sorted(

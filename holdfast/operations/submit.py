@@ -211,7 +211,12 @@ async def _insert_jobs(
 
 
 async def _insert_tasks(
-    tx: Transaction, arrivals: list[Arrival], now: datetime, first: int = 0, end: int | None = None
+    tx: Transaction,
+    arrivals: list[Arrival],
+    now: datetime,
+    *,
+    first: int = 0,
+    end: int | None = None,
 ) -> None:
     """Store the tasks of jobs, or one stretch of a large job's tasks."""
     job_ids: list[int] = []
@@ -240,10 +245,8 @@ async def _insert_tasks(
         )
 
 
-async def _line_up(
-    tx: Transaction, arrivals: list[Arrival], now: datetime, tasks_max: int = CHUNK_TASKS_MAX
-) -> None:
-    """Put tasks where claims find them, or where they wait for their time."""
+async def _line_up(tx: Transaction, arrivals: list[Arrival], now: datetime) -> None:
+    """Put tasks where claims find them, or where they wait; of a large job, the first stretch."""
     ready = [arrival for arrival in arrivals if arrival.eligible_at(now) <= now]
     later = [arrival for arrival in arrivals if arrival.eligible_at(now) > now]
     if ready:
@@ -255,7 +258,7 @@ async def _line_up(
             eligible_at=[now] * len(ready),
             job_ids=[arrival.job_id for arrival in ready],
             first_indexes=[0] * len(ready),
-            end_indexes=[min(arrival.submission.num_tasks, tasks_max) for arrival in ready],
+            end_indexes=[min(arrival.submission.num_tasks, CHUNK_TASKS_MAX) for arrival in ready],
             scheduling_timeouts=[None if t is None else timedelta(seconds=t) for t in timeouts],
         )
     if later:
@@ -264,7 +267,7 @@ async def _line_up(
             eligible_at=[arrival.eligible_at(now) for arrival in later],
             job_ids=[arrival.job_id for arrival in later],
             first_indexes=[0] * len(later),
-            end_indexes=[min(arrival.submission.num_tasks, tasks_max) for arrival in later],
+            end_indexes=[min(arrival.submission.num_tasks, CHUNK_TASKS_MAX) for arrival in later],
         )
 
 
@@ -304,7 +307,7 @@ async def _submit_in_chunks(ledger: Ledger, submission: Submission) -> Answer:
         end = min(first + CHUNK_TASKS_MAX, submission.num_tasks)
         async with ledger.database.transaction() as tx:
             await _hold_hidden(tx, arrival)
-            await _insert_tasks(tx, [arrival], now, first, end)
+            await _insert_tasks(tx, [arrival], now, first=first, end=end)
     async with ledger.database.transaction() as tx:
         await _hold_hidden(tx, arrival)
         orphans = await _find_orphans(tx, [arrival])

@@ -94,10 +94,12 @@ def check_text(field: str, text: str, length_max: int) -> None:
     """Refuse text that Postgres cannot store, or that is too long."""
     if "\x00" in text:
         raise Invalid(field, "contains a NUL character; remove it")
-    if any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
-        raise Invalid(field, _HALF_SURROGATE)
     if len(text) > length_max:
         raise TooLarge(field, len(text), length_max, unit="characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(field, _HALF_SURROGATE) from error
 
 
 def check_json(field: str, text: str, bytes_max: int) -> None:

@@ -96,7 +96,7 @@ async def test_one_failure_beyond_the_tolerance_fails_the_job_and_kills_the_rest
     await world.start(first)
     await world.fail(first)
     assert await world.job_state(job_id) == FAILED
-    await world.do_chores()
+    await world.run_chores()
     states = [(await world.task(TaskId(job_id, index))).state for index in range(3)]
     assert states == [FAILED, TaskState.KILLED, TaskState.KILLED]
     answer = await world.succeed(second)

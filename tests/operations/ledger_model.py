@@ -3,7 +3,7 @@
 Answers are what an operation should answer; "conflict" stands for a refusal.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from holdfast.model.ids import TaskId
@@ -57,9 +57,11 @@ class LedgerModel(ModelState):
             for task in self.tasks()
             if self.is_claimable(task) and self.job_of(task).policy.queue in open_queues
         ]
-        return sorted(
-            found, key=lambda task: (-self.job_of(task).policy.priority, task.eligible_at, task.id)
-        )
+        return sorted(found, key=self.turn)
+
+    def turn(self, task: ModelTask) -> tuple[int, datetime]:
+        """Tell a task's place in line."""
+        return -self.job_of(task).policy.priority, task.eligible_at
 
     def claim(self, task: ModelTask, worker: str, token: object) -> None:
         """Lease a task."""
@@ -92,21 +94,21 @@ class LedgerModel(ModelState):
         lease.expires_at = max(lease.expires_at, self.now + duration)
         return "hard" if lease.ending else "soft" if lease.cancelled else None
 
-    def complete(
-        self, fence: Fence, outcome: Callable[[CancelMode | None], Outcome], *, has_run: bool
-    ) -> bool | str:
+    def complete(self, fence: Fence, status: str, error_class: str, stage: str) -> bool | str:
         """End an attempt by its worker's word; answers whether that was accepted."""
         task, lease = self.held(fence)
         if task is None or lease is None:
-            known = self.find(fence.task_id)
-            return True if known is not None and fence in known.reported else CONFLICT
+            told = {} if task is None else task.told
+            # A repeat is answered as the first time; another story than the first is not one.
+            return True if told.get(fence) == (status == "succeeded") else CONFLICT
         if lease.ending:
             self.release(task)
             return False
-        if has_run and is_ahead(TaskState.RUNNING, task.state):
+        if has_run(status, stage) and is_ahead(TaskState.RUNNING, task.state):
             task.move(TaskState.RUNNING)
-        task.reported.add(fence)
-        self.end(task, outcome(self.cancel_of(task)), released=True)
+        task.told[fence] = status == "succeeded"
+        outcome = outcome_of(status, error_class, stage, self.cancel_of(task))
+        self.end(task, outcome, released=True)
         self.settle(self.job_of(task))
         return True
 
@@ -216,15 +218,17 @@ def follow_up(model: LedgerModel) -> None:
                         model.cancel_job(child, mode)
 
 
-def outcome_of(status: str, error_class: str, stage: str) -> Callable[[CancelMode | None], Outcome]:
+def outcome_of(status: str, error_class: str, stage: str, cancel: CancelMode | None) -> Outcome:
     """Say what a worker's report means, given how the end was asked for."""
-    if status == "succeeded":
-        return lambda _: Succeeded()
-    if status == "failed":
-        return lambda _: Failed("boom", error_class, stage)  # type: ignore[arg-type]
-    if status == "killed":
-        return lambda cancel: Killed("cancelled") if cancel else WorkerFailed("unasked")
-    return lambda _: WorkerFailed(status, free=status == "handed_back")
+    match status:
+        case "succeeded":
+            return Succeeded()
+        case "failed":
+            return Failed("boom", error_class, stage)  # type: ignore[arg-type]
+        case "killed":
+            return Killed("cancelled") if cancel else WorkerFailed("unasked")
+        case _:
+            return WorkerFailed(status, free=status == "handed_back")
 
 
 def has_run(status: str, stage: str) -> bool:

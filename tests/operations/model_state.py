@@ -58,7 +58,7 @@ class ModelTask:
     delay: float = 0.0
     unschedulable_at: datetime | None = None
     attempts: list[TaskState] = field(default_factory=list)
-    reported: set[Fence] = field(default_factory=set)
+    told: dict[Fence, bool] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
 
     def move(self, state: TaskState) -> None:

@@ -48,7 +48,7 @@ async def play_scene(world: World) -> None:
     await replay(world.ledger, [TaskId(3, 0)], actor="operator")
     await world.submit()
     await world.start(await world.claim_by_id(TaskId(5, 0)))
-    await world.do_chores()
+    await world.run_chores()
     await world.cancel_job(5, "soft")
 
 

@@ -148,7 +148,7 @@ async def test_a_repeat_leaves_out_attempts_that_have_ended(ledger: Ledger, worl
     await world.submit(replicas=3, max_retries_failure=3, backoff={"base": 0.0})
     ended, open_claim = await ask(ledger, KEYED)
     await world.fail(ended)
-    await world.do_chores()
+    await world.run_chores()
     await world.claim_by_id(ended.task_id, worker="w1")
     assert [fence_of(mine) for mine in await ask(ledger, KEYED)] == [fence_of(open_claim)]
 

@@ -91,7 +91,7 @@ async def test_a_late_repeat_does_not_touch_the_next_attempt(world: World) -> No
     await world.submit(max_retries_failure=1, backoff={"base": 0.0})
     [old] = await world.claim()
     await world.fail(old)
-    await world.do_chores()
+    await world.run_chores()
     [new] = await world.claim(worker="w2")
     before = await world.dump()
     assert (await world.fail(old)).accepted

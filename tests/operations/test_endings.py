@@ -26,7 +26,7 @@ async def test_failures_are_retried_while_the_budget_lasts(world: World) -> None
         [mine] = await world.claim()
         assert (mine.attempt, mine.failure_count) == (attempt, attempt)
         await world.fail(mine)
-        await world.do_chores()
+        await world.run_chores()
     task = await world.task(TaskId(job_id, 0))
     assert (task.state, task.attempt, task.failure_count, task.finished) == (FAILED, 2, 3, True)
     assert [attempt["state"] for attempt in task.attempts] == [FAILED] * 3
@@ -39,7 +39,7 @@ async def test_each_budget_is_its_own(world: World) -> None:
     for status, counts in (("failed", (1, 0)), ("worker_failed", (1, 1)), ("failed", (2, 1))):
         [mine] = await world.claim()
         await world.complete(mine, status)
-        await world.do_chores()
+        await world.run_chores()
         task = await world.task(mine.task_id)
         assert (task.failure_count, task.preemption_count) == counts
     assert task.state == DEAD
@@ -107,7 +107,7 @@ async def test_a_dead_letter_keeps_what_one_needs_to_understand_it(
     for error in ("first", "second"):
         [mine] = await world.claim(worker="w7")
         await world.complete(mine, "failed", error=error, error_class="ValueError", stage="output")
-        await world.do_chores()
+        await world.run_chores()
     [letter] = await list_dead_letters(ledger, DeadLetterFilter(job_id=job_id))
     kept = [
         letter[field]
@@ -123,7 +123,7 @@ async def test_attempts_are_never_reset_by_a_retry(world: World) -> None:
     [first] = await world.claim(worker="w1")
     await world.fail(first)
     before = (await world.task(first.task_id)).attempts[0]
-    await world.do_chores()
+    await world.run_chores()
     [second] = await world.claim(worker="w2")
     await world.succeed(second)
     assert (await world.task(first.task_id)).attempts[0] == before

@@ -15,7 +15,7 @@ async def test_a_note_belongs_to_its_attempt_and_has_a_time_to_live(world: World
     await world.submit(max_retries_failure=1, backoff={"base": 0.0})
     [first] = await world.claim()
     await world.fail(first)
-    await world.do_chores()
+    await world.run_chores()
     [second] = await world.claim()
     await world.complete(second, "succeeded", events=(Note("progress", '{"done":1}'),))
     [note] = await world.clock.fetch("select * from holdfast.notes")

@@ -67,7 +67,7 @@ async def test_an_old_attempt_cannot_start_the_new_one(world: World) -> None:
     await world.submit(max_retries_failure=1, backoff={"base": 0.0})
     [old] = await world.claim()
     await world.fail(old)
-    await world.do_chores()
+    await world.run_chores()
     [new] = await world.claim(worker="w2")
     assert new.attempt == 1
     with pytest.raises(LeaseConflict):

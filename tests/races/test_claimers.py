@@ -19,7 +19,7 @@ from tests.audits import assert_audit_is_silent
 
 CLAIMERS = 64
 TASKS = 10_000
-BATCH = 25
+BATCH = 100
 
 ClaimAll = Callable[[int], Awaitable[list[TaskId]]]
 

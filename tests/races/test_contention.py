@@ -104,7 +104,7 @@ class Load:
             await cancel_job(self.ledger, job_id, self.random.choice(MODES), actor="test")
             await self.submit()
 
-    async def do_chores(self) -> None:
+    async def run_chores(self) -> None:
         await reap(self.ledger)
         await requeue_due(self.ledger)
         await follow_up(self.ledger)
@@ -139,7 +139,7 @@ async def test_claims_completions_renewals_cancels_and_expiries_never_deadlock(
         actions: list[Callable[[], Awaitable[None]]] = []
         for load in servers:
             actions += [load.work] * 4
-            actions += [load.renew, load.cancel_tasks, load.cancel_jobs, load.do_chores]
+            actions += [load.renew, load.cancel_tasks, load.cancel_jobs, load.run_chores]
         await asyncio.gather(*(_repeat(action) for action in actions))
         await assert_audit_is_silent(database)
     # A backend reports its deadlocks at the latest when it leaves, so they are read afterwards.

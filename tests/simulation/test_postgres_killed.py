@@ -83,7 +83,7 @@ class Fleet:
             if answer == Completed(fence.task_id, accepted=True) and result:
                 self.succeeded[fence.task_id] = result
 
-    async def do_chores(self) -> None:
+    async def run_chores(self) -> None:
         await reap(self.ledger)
         await requeue_due(self.ledger)
         await follow_up(self.ledger)
@@ -91,7 +91,7 @@ class Fleet:
     async def run(self) -> None:
         """Keep everybody busy until told to close, through every outage."""
         turns = [self._keep(lambda n=n: self.work(f"w{n}")) for n in range(WORKERS)]
-        await asyncio.gather(self._keep(self.submit), self._keep(self.do_chores), *turns)
+        await asyncio.gather(self._keep(self.submit), self._keep(self.run_chores), *turns)
 
     async def _keep(self, action: Any) -> None:
         while not self.is_closing:
@@ -111,7 +111,7 @@ class Fleet:
                 )
             if not live:
                 return
-            await self.do_chores()
+            await self.run_chores()
             await asyncio.gather(*(self.work(f"w{n}") for n in range(WORKERS)))
             await asyncio.sleep(0.01)
         raise AssertionError("some job never ended")

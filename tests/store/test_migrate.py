@@ -90,6 +90,13 @@ async def test_a_failing_migration_leaves_nothing_behind(empty_url: str) -> None
     assert await migrate(empty_url, (ONE, TWO)) == [TWO]
 
 
+async def test_a_migration_that_cannot_be_recorded_leaves_nothing_behind(empty_url: str) -> None:
+    twin = Migration(1, "twin", TWO.text)
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await migrate(empty_url, (ONE, twin))
+    assert await tables_of(empty_url) == {"schema_versions", "one"}
+
+
 async def test_an_older_program_refuses_a_newer_schema_and_says_what_to_do(empty_url: str) -> None:
     await migrate(empty_url, (ONE, TWO))
     before = await tables_of(empty_url)

@@ -7,9 +7,9 @@ insert into holdfast.jobs (
     trace_id, idempotency_key, spec_digest, created_at, submitted_at, fan_out, max_task_failures,
     num_tasks, pending, seq, event_type, event_at, event_actor)
 select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, parent_job_id, replay_of,
-       correlation_id, trace_id, idempotency_key, spec_digest, $now::timestamptz, case when shown then $now::timestamptz end,
+       correlation_id, trace_id, idempotency_key, spec_digest, clock.now, case when shown then clock.now end,
        fan_out, max_task_failures, num_tasks, num_tasks, shown::int,
-       case when shown then 'submitted'::holdfast.event_type end, case when shown then $now::timestamptz end,
+       case when shown then 'submitted'::holdfast.event_type end, case when shown then clock.now end,
        case when shown then owner end
   from unnest($job_ids::bigint[], $names::text[], $types::text[], $owners::text[], $queues::text[],
               $priorities::int[], $specs::text[], $labels::text[], $parent_job_ids::bigint[],
@@ -18,7 +18,8 @@ select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, p
               $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[])
          as new(job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of,
                 correlation_id, trace_id, idempotency_key, spec_digest, shown, fan_out,
-                max_task_failures, num_tasks)
+                max_task_failures, num_tasks),
+       (select $now::timestamptz as now) as clock
 on conflict (owner, idempotency_key) where idempotency_key is not null do nothing
 returning job_id;
 
@@ -30,7 +31,8 @@ select owner, idempotency_key, job_id, spec_digest, submitted_at is not null as 
 
 -- name: show_job
 update holdfast.jobs
-   set submitted_at = $now::timestamptz, seq = 1, event_type = 'submitted', event_at = $now::timestamptz, event_actor = owner
+   set submitted_at = $now::timestamptz, seq = 1, event_type = 'submitted',
+       event_at = $now::timestamptz, event_actor = owner
  where job_id = $job_id and submitted_at is null
 returning job_id;
 

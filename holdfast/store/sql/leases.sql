@@ -62,7 +62,7 @@ select job_id, task_index from holdfast.leases
  limit $batch_max;
 
 -- name: find_ended_attempts
-select attempts.job_id, attempts.task_index, attempts.attempt, attempts.lease_token
+select attempts.job_id, attempts.task_index, attempts.attempt, attempts.lease_token, attempts.state
   from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
          as mine(job_id, task_index, attempt, lease_token)
   join holdfast.attempts using (job_id, task_index, attempt, lease_token)

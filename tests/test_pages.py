@@ -1,0 +1,49 @@
+"""What the docs promise can be looked up: tests, constraints and queries that they name exist."""
+
+import re
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+OPERATING = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+QUERIES = re.findall(r"^```sql\n(.*?)^```$", OPERATING, re.MULTILINE | re.DOTALL)
+
+
+def rows_of_guarantees() -> list[list[str]]:
+    """List the cells of each guarantee."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    return [row for row in rows if "---" not in row[0] and row[0].strip() != "guarantee"]
+
+
+def names_in(text: str) -> list[str]:
+    """List the single words that a text writes as code."""
+    return re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", text)
+
+
+@pytest.mark.parametrize("row", rows_of_guarantees(), ids=lambda row: row[0].strip())
+def test_a_guarantee_names_what_keeps_it_and_a_test_that_exists(row: list[str]) -> None:
+    schema = "".join(file.read_text() for file in (ROOT / "holdfast/store/migrations").iterdir())
+    tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    _, keeper, shown_by = row
+    for name in names_in(keeper):
+        assert re.search(rf"\b(constraint|trigger|index) {name}\b", schema), name
+    assert names_in(shown_by)
+    for name in names_in(shown_by):
+        assert f"def {name}(" in tests, name
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.splitlines()[0])
+async def test_a_query_for_the_paged_runs(query: str, database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute(query)
+    finally:
+        await connection.close()
+
+
+def test_there_are_guarantees_and_queries_to_check() -> None:
+    assert len(rows_of_guarantees()) > 20
+    assert len(QUERIES) > 5
