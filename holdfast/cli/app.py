@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the answer is no (something was found, something does not 
 be asked (usage, no database), 130 interrupted.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -64,9 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except HoldfastError as error:
             return _complain(str(error))
         except BrokenPipeError:
-            # Whoever read our output has seen enough; what is left in the buffer goes nowhere.
-            sys.stdout = None
+            _discard_output()  # whoever read it has seen enough
             return EXIT_UNAVAILABLE
+        except OSError as error:
+            _discard_output()
+            return _complain(str(error))
         except KeyboardInterrupt:
             return 128 + ended_by()
     return answer if isinstance(answer, int) else 0
@@ -79,3 +82,8 @@ def _complain(text: str) -> int:
     if mark:
         sys.stderr.write(f"{said.rstrip()}\n")
     return EXIT_UNAVAILABLE
+
+
+def _discard_output() -> None:
+    """Let what is still in the buffer go nowhere: it cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -51,7 +51,7 @@ def is_running(folder: Folder) -> bool:
 
 
 def launch_server(
-    folder: Folder, binaries: Path, settings: Mapping[str, str], deadline: float
+    folder: Folder, binaries: Path, settings: Mapping[str, str], *, deadline: float
 ) -> None:
     """Launch a server, without waiting until it is ready."""
     _refuse_foreign_server(folder)

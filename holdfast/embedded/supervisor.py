@@ -177,7 +177,7 @@ class EmbeddedPostgres:
     def _launch(self, programs: Path, deadline: float) -> None:
         folder, logged = self._folder, self._folder.log_size()
         fixed = {"port": "5432", "unix_socket_directories": str(folder.socket_folder)}
-        postmaster.launch_server(folder, programs, self._settings | fixed, deadline)
+        postmaster.launch_server(folder, programs, self._settings | fixed, deadline=deadline)
         if not postmaster.await_ready(folder, deadline):
             problem = f"Postgres could not be started in {folder.path}."
             remedy = f"See below for its reason, and {folder.log} for the whole log."

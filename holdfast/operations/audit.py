@@ -102,7 +102,8 @@ def _passes() -> list[tuple[Statement, dict[str, Any]]]:
 
 def _by_state(numbers: dict[TaskState, int]) -> list[int]:
     """Put one number per state where SQL finds it: at the state's own number, from 0."""
-    return [numbers.get(state, 0) for state in range(max(TaskState) + 1)]  # type: ignore[call-overload]
+    known = {int(state): number for state, number in numbers.items()}
+    return [known.get(state, 0) for state in range(max(TaskState) + 1)]
 
 
 def _stream(tx: Transaction, statement: Statement, values: dict[str, Any]) -> AsyncIterator[Any]:

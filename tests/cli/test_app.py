@@ -55,15 +55,30 @@ def test_help_imports_nothing_that_only_a_command_needs() -> None:
     assert ended.returncode == 0
 
 
-def test_output_that_nobody_reads_is_no_error() -> None:
+@pytest.mark.parametrize("command", ["--help", "db status --json"])
+def test_output_that_nobody_reads_is_no_error(command: str, database_url: str) -> None:
     ended = subprocess.run(
-        ["/bin/sh", "-c", f"{PROGRAM} --help | true"],
-        env=environment(),
+        ["/bin/sh", "-c", f"{PROGRAM} {command} | true"],
+        env=environment(HOLDFAST_DATABASE_URL=database_url),
         capture_output=True,
         text=True,
         check=True,
     )
     assert ended.stderr == ""
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_2(database_url: str) -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f"{PROGRAM} db status --json >/dev/full"],
+        env=environment(HOLDFAST_DATABASE_URL=database_url),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("holdfast: ")
+    assert "No space left" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_main_returns_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

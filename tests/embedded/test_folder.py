@@ -10,10 +10,10 @@ from holdfast.embedded.folder import SOCKET_NAME, Folder
 
 
 def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("HOME", "/somewhere/somebody")
     monkeypatch.delenv("HOLDFAST_DATA_DIR", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    at_home = Path("/home/somebody/.local/share/holdfast/postgres")
+    at_home = Path("/somewhere/somebody/.local/share/holdfast/postgres")
     assert default_folder() == at_home
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     assert default_folder() == at_home

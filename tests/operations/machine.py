@@ -24,6 +24,7 @@ from tests.operations.model_state import ModelTask
 from tests.world import World
 
 Answer = TypeVar("Answer")
+OFTEN = 12
 START = datetime.fromisoformat("2030-01-01T00:00:00+00:00")
 
 
@@ -61,6 +62,13 @@ class Machine(RuleBasedStateMachine):
         """Pick a task, counted from the newest back and around."""
         tasks = list(self.model.tasks())
         return tasks[-1 - pick % len(tasks)]
+
+    def fence(self, pick: int) -> Fence:
+        """Pick a fence: mostly one whose lease is held, now and then any that ever was."""
+        held = {task.lease.token for task in self.model.tasks() if task.lease is not None}
+        current = [fence for fence in self.fences if fence.lease_token in held]
+        fences = current if current and pick < OFTEN else self.fences
+        return fences[-1 - pick % len(fences)]
 
     def teardown(self) -> None:
         """Compare the whole history, ask the audit, and leave nothing behind."""

@@ -75,7 +75,10 @@ async def test_an_empty_queue_gives_nothing(world: World) -> None:
 async def test_requests_in_one_batch_share_what_there_is(ledger: Ledger, world: World) -> None:
     await world.submit(replicas=3)
     answers = await claim(ledger, [ClaimRequest("w1", ("q",), 2), ClaimRequest("w2", ("q",), 2)])
-    shares = [[mine.task_id.task_index for mine in answer] for answer in answers]  # type: ignore[union-attr]
+    shares = [
+        [mine.task_id.task_index for mine in answer]  # type: ignore[union-attr]
+        for answer in answers
+    ]
     assert shares == [[0, 1], [2]]
 
 

@@ -1,6 +1,7 @@
 """Reports of where an attempt stands: forward only, and only from whoever holds the lease."""
 
-from uuid import uuid4
+from typing import cast
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -123,7 +124,7 @@ async def test_bad_reports_name_their_field_and_are_refused_alone(
         ("state", Report(good, TaskState.SUCCEEDED)),
         ("state", Report(good, TaskState.PENDING)),
         ("state", Report(good, 99)),  # type: ignore[arg-type]
-        ("lease_token", Report(good._replace(lease_token="abc"), RUNNING)),  # type: ignore[arg-type]
+        ("lease_token", Report(good._replace(lease_token=cast(UUID, "abc")), RUNNING)),
         ("attempt", Report(good._replace(attempt=-1), RUNNING)),
         ("attempt", Report(good._replace(attempt=2**31), RUNNING)),
         ("task_id", Report(good._replace(task_id=TaskId(-4, 0)), RUNNING)),

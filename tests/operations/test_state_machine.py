@@ -46,7 +46,7 @@ PICKS = st.integers(0, 15)
 QUEUES = ("a", "b")
 MODES = st.sampled_from(["soft", "hard"])
 INDEXES = st.integers(0, 2)
-FORGERIES = st.sampled_from(["none", "none", "none", "none", "token", "attempt", "task"])
+FORGERIES = st.sampled_from(["none"] * 12 + ["token", "attempt", "task"])
 SPECS = st.fixed_dictionaries(
     {
         "queue": st.sampled_from(QUEUES),
@@ -60,15 +60,15 @@ SPECS = st.fixed_dictionaries(
     },
     optional={
         "timeout": st.just(12.0),
-        "scheduling_timeout": st.just(20.0),
+        "scheduling_timeout": st.just(50.0),
         "max_task_failures": st.integers(0, 1),
         "not_before": st.just(START.timestamp() + 20),
     },
 )
 ENDS = st.sampled_from(
     [
-        ("succeeded", "TransientError", "exec"),
-        ("succeeded", "TransientError", "exec"),
+        *[("succeeded", "TransientError", "exec")] * 6,
+        *[("failed", "TransientError", "exec")] * 3,
         ("failed", "TransientError", "exec"),
         ("failed", "TransientError", "fetch"),
         ("failed", "DependencyUnavailable", "output"),
@@ -84,23 +84,23 @@ ENDS = st.sampled_from(
 # Every kind of step: how often it is drawn, and what it takes.
 STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
     "claim_from_queues": (
-        4,
+        8,
         {"worker": PICKS, "queues": st.permutations(QUEUES), "count": st.integers(1, 4)},
     ),
-    "claim_by_id": (2, {"worker": PICKS, "task": PICKS}),
+    "claim_by_id": (3, {"worker": PICKS, "task": PICKS}),
     "report": (
-        3,
+        6,
         {
             "pick": PICKS,
             "forgery": FORGERIES,
             "state": st.sampled_from([TaskState.BUILDING, TaskState.RUNNING]),
         },
     ),
-    "renew": (1, {"pick": PICKS, "forgery": FORGERIES}),
-    "complete": (7, {"pick": PICKS, "forgery": FORGERIES, "end": ENDS}),
+    "renew": (2, {"pick": PICKS, "forgery": FORGERIES}),
+    "complete": (16, {"pick": PICKS, "forgery": FORGERIES, "end": ENDS}),
     "replace": (1, {"worker": PICKS}),
     "submit": (
-        1,
+        3,
         {
             "fields": SPECS,
             "count": st.integers(1, 3),
@@ -109,12 +109,12 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
         },
     ),
     "cancel_job": (1, {"pick": PICKS, "mode": MODES}),
-    "cancel_task": (1, {"pick": PICKS, "mode": MODES}),
+    "cancel_task": (2, {"pick": PICKS, "mode": MODES}),
     "dead_letter": (1, {"pick": PICKS}),
     "pause_or_resume": (1, {"queue": st.sampled_from(QUEUES)}),
-    "follow_up": (1, {}),
+    "follow_up": (2, {}),
     "pass_unwatched": (1, {"seconds": st.sampled_from([1.0, 6.0, 9.0, 13.0, 31.0])}),
-    "pass_watched": (2, {"rounds": st.integers(1, 7)}),
+    "pass_watched": (4, {"rounds": st.integers(1, 7)}),
     "reap": (1, {}),
     "requeue": (1, {}),
 }
@@ -183,21 +183,21 @@ class WorkerRules(Machine):
 
     def report(self, pick: int, forgery: str, state: TaskState) -> None:
         """Report where an attempt stands."""
-        fence = forged(picked(self.fences, pick), forgery)
+        fence = forged(self.fence(pick), forgery)
         answer: Any = self.ask(self.world.report(fence, state))  # type: ignore[arg-type]
         wanted = self.model.report(fence, state)
         assert (CONFLICT if answer == CONFLICT else answer.is_news) == wanted
 
     def renew(self, pick: int, forgery: str) -> None:
         """Renew a lease."""
-        fence = forged(picked(self.fences, pick), forgery)
+        fence = forged(self.fence(pick), forgery)
         answer: Any = self.ask(self.world.renew(fence))  # type: ignore[arg-type]
         wanted = self.model.renew(fence)
         assert (CONFLICT if answer == CONFLICT else answer.cancel) == wanted
 
     def complete(self, pick: int, forgery: str, end: tuple[str, str, str]) -> None:
         """End an attempt."""
-        fence = forged(picked(self.fences, pick), forgery)
+        fence = forged(self.fence(pick), forgery)
         status, error_class, stage = end
         answer: Any = self.ask(
             self.world.complete(fence, status, error_class=error_class, stage=stage)  # type: ignore[arg-type]
@@ -294,7 +294,7 @@ class TimeRules(Machine):
 class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
     """Everything that can happen to a ledger."""
 
-    @initialize(specs=st.lists(st.tuples(SPECS, st.booleans()), min_size=2, max_size=4))
+    @initialize(specs=st.lists(st.tuples(SPECS, st.booleans()), min_size=4, max_size=6))
     def begin(self, specs: list[tuple[dict[str, Any], bool]]) -> None:
         """Let workers come up, jobs come in, and the first tasks be claimed."""
         for name in self.workers:
@@ -316,8 +316,8 @@ class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
 
 
 BOUNDED = settings(
-    max_examples=25,
-    stateful_step_count=30,
+    max_examples=20,
+    stateful_step_count=50,
     deadline=None,
     print_blob=True,
     report_multiple_bugs=False,
