@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODELS = Path(__file__).parent
-SECONDS_MAX = 270  # for one run; the longest takes about a minute on an idle core
+SECONDS_MAX = 600  # for one run; the longest takes about a minute on an idle core
 MEMORY_MB_MAX = 2000  # for one run; two run at a time
 RUNS_AT_ONCE = 2
 DEPTH_MAX = 100_000

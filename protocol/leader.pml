@@ -6,8 +6,6 @@
 
 #define belongs(a, w) (unreleased(a) && lease_worker[a] == w && !incarnation_gone[a])
 #define bound(w) (belongs(2, w) -> 2 : (belongs(1, w) -> 1 : (belongs(0, w) -> 0 : NOBODY)))
-/* With nothing here, to die or to begin anew is to be silent for a while, which any worker may be. */
-#define has_something(w) (bound(w) != NOBODY || held[w] != NOBODY || dead[w])
 /* The workers are alike: whichever comes first is called 0. */
 #define can_take(w) (answer_stored[w] && !dead[w] && (attempts_made > 0 || w == 0))
 
@@ -150,7 +148,7 @@ end:
             tell("answer of worker %d is stored\n", w); store_answer(w) }
         :: d_step { fault_allowed ->
             tell("call to worker %d fails, or its leader is deposed\n", w); spend_fault() }
-        :: d_step { fault_allowed && bound(w) != NOBODY ->
+        :: d_step { fault_allowed ->
             tell("call to worker %d fails for the third time: dead\n", w); spend_fault();
             declare_dead(w) }
         fi;

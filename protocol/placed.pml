@@ -205,7 +205,7 @@ end:
     :: d_step { process[w] == RUNNING && fault_allowed ->
         tell("worker %d loses its process without a trace\n", w); spend_fault();
         process_gone(w, FAILED); let_go(w) }
-    :: atomic { has_something(w) && (dead[w] || fault_allowed) ->
+    :: atomic { dead[w] || fault_allowed ->
         d_step {
             tell("worker %d begins a new incarnation\n", w);
             if

@@ -10,7 +10,7 @@ from holdfast.store.database import Database
 from holdfast.store.specs import SpecCache
 
 Answer = TypeVar("Answer")
-RUNS_MAX = 5
+RUNS_MAX = 20
 
 
 class Ledger:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import asyncpg
 
-from holdfast.errors import Unavailable
+from holdfast.errors import Invalid, Unavailable
 from holdfast.store.statements import Statement, load_statements
 
 LOCK_TIMEOUT_MS = 250
@@ -97,6 +97,10 @@ class Database:
             )
             async with self._pool.acquire():
                 pass
+        except (ValueError, asyncpg.InterfaceError) as error:
+            raise Invalid(
+                "database_url", f"{error}; write it like postgresql://host/name"
+            ) from error
         except (OSError, asyncpg.PostgresError) as error:
             raise Unavailable(f"cannot connect to Postgres: {error}") from error
         return self

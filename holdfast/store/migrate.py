@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.errors import SchemaMismatch, Unavailable
+from holdfast.errors import Invalid, SchemaMismatch, Unavailable
 
 # Any number will do, as long as nobody else takes advisory locks under it.
 _LOCK = 0x686F6C64
@@ -130,7 +130,9 @@ async def _applied(connection: Any) -> list[Applied]:
 async def _connect(url: str) -> Any:
     try:
         connection = await asyncpg.connect(url)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (ValueError, asyncpg.InterfaceError) as error:
+        raise Invalid("database_url", f"{error}; write it like postgresql://host/name") from error
+    except (OSError, asyncpg.PostgresError) as error:
         raise Unavailable(f"cannot connect to Postgres: {error}") from error
     major = connection.get_server_version().major
     if major < _SERVER_MIN:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import IllegalMove, LeaseConflict
 from holdfast.model.ids import TaskId
+from holdfast.model.states import OPEN_STATES
 from holdfast.operations.audit import audit
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence
@@ -62,6 +63,11 @@ class Machine(RuleBasedStateMachine):
         """Pick a task, counted from the newest back and around."""
         tasks = list(self.model.tasks())
         return tasks[-1 - pick % len(tasks)]
+
+    def open_task(self, pick: int) -> ModelTask:
+        """Pick a task: mostly one that has an open attempt, now and then any."""
+        tasks = [task for task in self.model.tasks() if task.state in OPEN_STATES]
+        return tasks[-1 - pick % len(tasks)] if tasks and pick < OFTEN else self.task(pick)
 
     def fence(self, pick: int) -> Fence:
         """Pick a fence: mostly one whose lease is held, now and then any that ever was."""

@@ -95,7 +95,6 @@ async def test_the_role_is_refused_what_anybody_is_refused(
         " for each row execute function holdfast.write_job_event()",
         "alter table holdfast.tasks detach partition holdfast.tasks_1",
         "drop table holdfast.events_1",
-        "select holdfast.drop_partition(1)",
     ],
 )
 async def test_the_role_cannot_switch_the_rules_off(plain: Raw, statement: str) -> None:
@@ -103,6 +102,16 @@ async def test_the_role_cannot_switch_the_rules_off(plain: Raw, statement: str) 
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         async with plain.connection.transaction():
             await plain.run(statement)
+
+
+async def test_the_role_cannot_drop_a_partition_with_live_jobs(plain: Raw) -> None:
+    await plain.bring_to(TaskState.RUNNING)
+    async with plain.refused("a_partition_with_live_jobs_stays"):
+        await plain.run("select holdfast.drop_partition(1)")
+
+
+async def test_the_role_can_add_a_partition(plain: Raw) -> None:
+    await plain.run("select holdfast.add_partition(1000001, 1000010)")
 
 
 async def test_the_rule_about_ended_tasks_holds_for_the_role_too(plain: Raw) -> None:

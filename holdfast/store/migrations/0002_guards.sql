@@ -159,9 +159,10 @@ end $$;
 create trigger a_job_goes_after_its_tasks before delete on holdfast.jobs for each row
     execute function holdfast.refuse_delete_of_live_job();
 
--- A statement that names a partition would pass the statement-level triggers of its parent by.
+-- A statement that names a partition would pass the statement-level triggers of its parent by. These two
+-- run with the rights of the schema's owner, so that the application's role needs none but to read and write.
 create function holdfast.add_partition(first_job_id bigint, end_job_id bigint) returns void
-    language plpgsql as $$
+    language plpgsql security definer set search_path = holdfast, pg_temp as $$
 declare
     parent text;
     options text;
@@ -184,10 +185,18 @@ begin
 end $$;
 
 create function holdfast.drop_partition(first bigint) returns void
-    language plpgsql as $$
+    language plpgsql security definer set search_path = holdfast, pg_temp as $$
 declare
     parent text;
 begin
+    if exists (select from holdfast.partitions join holdfast.jobs
+                   on job_id >= first_job_id and job_id < end_job_id
+                where first_job_id = first and finished_at is null) then
+        raise exception using
+            errcode = 'integrity_constraint_violation',
+            constraint = 'a_partition_with_live_jobs_stays',
+            message = format('partition %s holds jobs that have not ended', first);
+    end if;
     delete from holdfast.partitions where first_job_id = first;
     foreach parent in array array['tasks', 'attempts', 'events'] loop
         execute format('drop table holdfast.%I', parent || '_' || first);
