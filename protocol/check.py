@@ -270,18 +270,14 @@ def run_checks(checks: Sequence[Check], tools: Tools) -> Iterator[Result]:
 
 def describe(check: Check) -> str:
     switches = " ".join((check.variant or "sound", *check.settings))
-    wanted = "; ".join(PROPERTIES[name] for name in check.properties)
-    return f"{check.model:8} {switches:38} {wanted}"
+    properties = " ".join(check.properties).lower()
+    return f"{check.model:8}{switches:34}{properties:44}"
 
 
 def print_result(result: Result, with_story: bool) -> None:
     reading = result.reading
-    print(describe(result.check))
-    print(
-        f"    {reading.states:>10} states  depth {reading.depth:>5}  {result.seconds:6.1f} s  "
-        f"{result.verdict}",
-        flush=True,
-    )
+    figures = f"{reading.states:>9} states  depth {reading.depth:>4}  {result.seconds:5.1f} s"
+    print(f"{describe(result.check)}{figures}  {result.verdict}", flush=True)
     if with_story or (result.problem and result.story):
         print("".join(f"        {line}\n" for line in result.story), end="")
 
@@ -315,6 +311,8 @@ def main() -> int:
     except ToolMissing as missing:
         print(f"check: {missing}", file=sys.stderr)
         return 2
+    if not arguments.json:
+        print("".join(f"{name.lower():13} {what}\n" for name, what in PROPERTIES.items()))
     started = time.monotonic()
     results = []
     for result in run_checks((*SOUND, *BROKEN), tools):

@@ -83,7 +83,19 @@ async def test_a_repeat_is_answered_as_the_first_time_without_a_second_effect(
     before = await world.dump()
     assert len(before["notes"]) == 1
     assert await world.complete(mine, status, events=note) == first
-    assert await world.complete(mine, "failed", events=note) == first
+    assert await world.dump() == before
+
+
+@pytest.mark.parametrize(("first", "second"), [("succeeded", "failed"), ("failed", "succeeded")])
+async def test_another_story_than_the_first_is_a_conflict(
+    world: World, first: str, second: str
+) -> None:
+    await world.submit(max_retries_failure=1)
+    [mine] = await world.claim()
+    await world.complete(mine, first)
+    before = await world.dump()
+    with pytest.raises(LeaseConflict):
+        await world.complete(mine, second)
     assert await world.dump() == before
 
 
