@@ -3,9 +3,8 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from holdfast.errors import Invalid, LeaseConflict, Refused
@@ -30,8 +29,7 @@ ROUNDS_MAX = 10
 STALE_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimRequest(NamedTuple):
     """What a worker asks for: one task by id, or up to `max_tasks` from its queues."""
 
     worker_id: str
@@ -47,8 +45,7 @@ class ClaimRequest:
         return hashlib.sha256(text.encode()).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """One task leased to the worker that asked."""
 
     task_id: TaskId

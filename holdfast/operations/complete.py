@@ -1,8 +1,7 @@
 """Take a worker's word that an attempt has ended, once, from whoever holds the lease."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, Refused
 from holdfast.model.ids import TaskId
@@ -35,8 +34,7 @@ _BEFORE_USER_CODE = ("fetch", "input")
 _EXIT_CODE_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """A worker says how its attempt ended, and that its process is gone."""
 
     fence: Fence
@@ -49,8 +47,7 @@ class Completion:
     events: tuple[Note, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """Not accepted: the attempt had been ended before; the report only confirms that it is gone."""
 
     task_id: TaskId

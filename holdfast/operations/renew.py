@@ -1,8 +1,8 @@
 """Renew leases, and tell their holders what is asked of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from holdfast.errors import LeaseConflict, Refused
 from holdfast.model.ids import TaskId
@@ -16,8 +16,7 @@ _LEASES = load_statements("leases")
 _ROUNDS_MAX = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Renewed:
+class Renewed(NamedTuple):
     """The lease holds until then; `cancel` is a pending request to stop."""
 
     task_id: TaskId

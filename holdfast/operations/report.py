@@ -1,7 +1,6 @@
 """Take a worker's word that an attempt is building or running."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -29,16 +28,14 @@ class Fence(NamedTuple):
     lease_token: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """A worker says where its attempt stands."""
 
     fence: Fence
     state: TaskState
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """The report is in the ledger, or was nothing new."""
 
     task_id: TaskId

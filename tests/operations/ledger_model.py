@@ -43,11 +43,10 @@ class LedgerModel(ModelState):
         for task in tasks:
             self.promote(task)
 
-    def may_be_stale(self) -> bool:
-        """Tell whether rows that nobody can claim may stand in line."""
-        return self.went_stale > 0 or any(
-            task.ready and not self.job_of(task).is_live for task in self.tasks()
-        )
+    def count_stale(self) -> int:
+        """Count the rows that nobody can claim and that may still stand in line."""
+        left = sum(task.ready and not self.job_of(task).is_live for task in self.tasks())
+        return self.went_stale + left
 
     def claimable(self, queues: Iterable[str]) -> list[ModelTask]:
         """List what may be claimed, in the order in which it is."""

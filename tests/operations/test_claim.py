@@ -244,6 +244,13 @@ async def test_stale_ready_rows_are_dropped_by_the_claim_that_meets_them(world: 
     assert await world.count("ready") == 0
 
 
+async def test_a_claim_finds_the_one_live_task_behind_a_large_cancelled_job(world: World) -> None:
+    dead = await world.submit(replicas=3_000, priority=5)
+    await world.cancel_job(dead)
+    live = await world.submit()
+    assert [mine.task_id for mine in await world.claim(1)] == [TaskId(live, 0)]
+
+
 async def test_tasks_of_a_flagged_job_are_not_handed_out(ledger: Ledger, world: World) -> None:
     job_id = await world.submit(replicas=3)
     await cancel_job(ledger, job_id, "hard", actor="operator")
