@@ -262,6 +262,8 @@ async def _drain_some(bench: Bench, queue: str, tasks: int) -> tuple[int, float]
         while left > 0:
             left -= 10
             [claims] = await bench.claims.call([ClaimRequest(worker_id, (queue,), 10)])
+            if isinstance(claims, Exception):
+                raise claims
             fences = [fence_of(found) for found in claims]
             bench.seen.update((*fence.task_id, fence.attempt) for fence in fences)
             _check(await bench.reports.call([Report(f, TaskState.RUNNING) for f in fences]))

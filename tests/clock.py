@@ -19,9 +19,7 @@ class Clock:
             """create table if not exists public.test_clock (shift interval not null);
                insert into public.test_clock values ('0');
                create or replace function holdfast.now() returns timestamptz language sql volatile
-                   as 'select clock_timestamp() + (select shift from public.test_clock)';
-               -- The database was made from a template: nobody has been away.
-               update holdfast.reaper set last_pass_at = holdfast.now()"""
+                   as 'select clock_timestamp() + (select shift from public.test_clock)'"""
         )
         return self
 

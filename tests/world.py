@@ -1,6 +1,6 @@
 """The ledger told in domain words, for tests that read like a story."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import Refused
 from holdfast.model.ids import TaskId
@@ -23,6 +23,8 @@ DUMPED_TABLES = (
     "jobs", "tasks", "attempts", "events", "ready", "waiting", "leases", "workers", "queues",
     "dead_letters", "notes", "idempotency_keys", "outbox",
 )  # fmt: skip
+
+Answer = TypeVar("Answer")
 
 
 class TaskRow(NamedTuple):
@@ -190,7 +192,7 @@ def fence_of(claim: Claim) -> Fence:
     return Fence(claim.task_id, claim.attempt, claim.lease_token)
 
 
-def _raised(answer: Any) -> Any:
+def _raised(answer: Answer | Refused) -> Answer:
     if isinstance(answer, Refused):
         raise answer
     return answer

@@ -1,6 +1,5 @@
 """The tests that document 000 names, on a real ledger."""
 
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -143,7 +142,7 @@ async def test_a_failure_reported_again_after_the_retry_has_no_second_effect(wor
 async def test_every_part_of_the_fence_has_to_match(world: World, part: str) -> None:
     task_id = TaskId(await world.submit(), 0)
     [claim] = await world.claim()
-    wrong = replace(claim, attempt=1) if part == "attempt" else replace(claim, lease_token=uuid4())
+    wrong = claim._replace(attempt=1) if part == "attempt" else claim._replace(lease_token=uuid4())
     for call in (world.start, world.renew, world.succeed):
         with pytest.raises(LeaseConflict):
             await call(wrong)

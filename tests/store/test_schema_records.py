@@ -228,8 +228,12 @@ async def test_a_partition_is_written_through_its_parent(
 
 
 async def test_a_dropped_partition_takes_its_tasks_attempts_and_events_along(raw: Raw) -> None:
-    job_id = await raw.bring_to(TaskState.ASSIGNED)
+    job_id = await raw.bring_to(TaskState.SUCCEEDED)
     await raw.insert_attempt(job_id)
+    await raw.run(
+        "update holdfast.jobs set state = 4, finished_at = holdfast.now(), seq = seq + 1, "
+        "event_type = 'succeeded', event_at = holdfast.now()"
+    )
     await raw.run("select holdfast.drop_partition(1)")
     for table in ("tasks", "attempts", "events", "partitions"):
         assert await raw.value(f"select count(*) from holdfast.{table}") == 0
