@@ -1,8 +1,9 @@
 """Gather concurrent calls into one transaction; nobody waits for a timer.
 
-While a write is in flight, calls that arrive are gathered; the next write takes them all. Each call
-is answered after its commit, never before. Operations fold duplicates themselves, because only they
-know what a duplicate is.
+While writes are in flight, calls that arrive are gathered; the next write takes them all. Two
+writes may be in flight at once, so that the database works on one while the other is being put
+together. Each call is answered after its commit, never before. Operations fold duplicates
+themselves, because only they know what a duplicate is.
 
     call ─┐            ┌─ write (one transaction) ─┐
     call ─┼─ waiting ──┤                           ├─ answers
@@ -21,6 +22,8 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 LOCK_TIMEOUTS_MAX = 20
+WRITERS_MAX = 2
+HALVED_MIN = 200
 
 
 class _Call(Generic[Item, Answer]):
@@ -75,7 +78,7 @@ class Batcher(Generic[Item, Answer]):
         self._batch_max = batch_max
         self._waiting_max = waiting_max
         self._waiting: deque[_Entry[Item, Answer]] = deque()
-        self._writer: asyncio.Task[None] | None = None
+        self._writers: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
     async def call(self, items: Sequence[Item]) -> list[Answer | Exception]:
@@ -91,31 +94,38 @@ class Batcher(Generic[Item, Answer]):
             return []
         call: _Call[Item, Answer] = _Call(items, asyncio.get_running_loop().create_future())
         self._waiting.extend(_Entry(call, place) for place in range(len(items)))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write_all())
+        self._wake_writer()
         await call.done
         return [answer for answer in call.answers if answer is not None]
 
     async def stop(self) -> None:
         """Take no more calls, write what waits, and return when all of it is answered."""
         self._is_stopping = True
-        if self._writer is not None:
-            await self._writer
+        while self._writers:
+            await asyncio.wait(self._writers)
+
+    def _wake_writer(self) -> None:
+        if self._waiting and len(self._writers) < WRITERS_MAX:
+            writer = asyncio.create_task(self._write_all())
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
 
     async def _write_all(self) -> None:
-        """Write until nothing waits; there is one such task at a time."""
-        try:
-            while self._waiting:
-                async with self._slots:
-                    batch = self._take()
-                    if batch:
-                        await self._write_batch(batch)
-        finally:
-            self._writer = None
+        """Write until nothing waits."""
+        while self._waiting:
+            async with self._slots:
+                batch = self._take()
+                self._wake_writer()
+                if batch:
+                    await self._write_batch(batch)
 
     def _take(self) -> list[_Entry[Item, Answer]]:
+        """Take what waits; half of it, if a slot is free for a second write beside this one."""
+        share = len(self._waiting)
+        if not self._slots.locked() and share > HALVED_MIN:
+            share = -(-share // 2)
         batch: list[_Entry[Item, Answer]] = []
-        while self._waiting and len(batch) < self._batch_max:
+        while self._waiting and len(batch) < min(share, self._batch_max):
             entry = self._waiting.popleft()
             if not entry.call.done.done():  # else its caller has gone away meanwhile
                 batch.append(entry)

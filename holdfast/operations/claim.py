@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from holdfast.errors import Invalid, LeaseConflict, Refused
 from holdfast.model.ids import TaskId, check_task_id, check_worker_id
@@ -208,13 +208,11 @@ async def _assign(
     if not rows:
         return [[] for _ in shares]
     specs = await ledger.specs.load(tx, {row[0] for row, _ in rows})
-    tokens = {(row[0], row[1]): uuid4() for row, _ in rows}
     policies = [specs[row[0]].policy for row, _ in rows]
     leased = await tx.fetch(
         _TASKS["assign_tasks"],
         **id_columns([(row[0], row[1]) for row, _ in rows]),
         worker_ids=[request.worker_id for _, request in rows],
-        tokens=list(tokens.values()),
         durations=[timedelta(seconds=policy.lease) for policy in policies],
         run_timeouts=[
             None if policy.timeout is None else timedelta(seconds=policy.timeout)
@@ -232,14 +230,13 @@ async def _assign(
         moves.add(row[0], TaskState.PENDING, TaskState.ASSIGNED)
         moves.require_live(row[0])
     await settle(tx, moves)
-    expiry = {(job_id, task_index): expires_at for job_id, task_index, expires_at in leased}
+    leases = {(row[0], row[1]): (row[2], row[3]) for row in leased}
     return [
         [
             Claim(
                 TaskId(row[0], row[1]),
                 row[3],
-                tokens[row[0], row[1]],
-                expiry[row[0], row[1]],
+                *leases[row[0], row[1]],
                 timedelta(seconds=specs[row[0]].policy.lease),
                 specs[row[0]],
                 row[6],

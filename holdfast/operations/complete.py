@@ -7,7 +7,7 @@ from holdfast.errors import Invalid, LeaseConflict, Refused
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import STAGES, Failed, Killed, Outcome, Stage, WorkerFailed
 from holdfast.model.spec import Limits
-from holdfast.model.states import OPEN_STATES, TaskState
+from holdfast.model.states import TaskState
 from holdfast.operations.endings import (
     Ending,
     apply_endings,
@@ -22,7 +22,7 @@ from holdfast.operations.report import Fence, check_fence, fence_columns, start
 from holdfast.operations.settle import Moves, settle
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
-from holdfast.store.rows import LockedLease, LockedTask
+from holdfast.store.rows import LockedLease
 from holdfast.store.statements import load_statements
 
 _TASKS = load_statements("tasks")
@@ -76,18 +76,15 @@ async def complete(ledger: Ledger, completions: Sequence[Completion]) -> list[An
 async def _complete(
     ledger: Ledger, tx: Transaction, completions: list[Completion]
 ) -> dict[Fence, Answer]:
-    tasks = await lock_tasks(tx, [item.fence.task_id for item in completions])
     moves = Moves()
-    # A completion without a reported start records the start first.
-    unstarted = {item.fence for item in completions if _has_run(item)}
-    await start(tx, unstarted, TaskState.RUNNING, tasks=tasks, moves=moves)
-    answers: dict[Fence, Answer] = {}
     succeeded = [item for item in completions if item.status == "succeeded"]
-    for fence in await _succeed(tx, succeeded, tasks=tasks, moves=moves):
-        answers[fence] = Completed(fence.task_id, accepted=True)
+    if len(succeeded) < len(completions):
+        # More than one statement follows; tasks are locked once, all together and in order.
+        await lock_tasks(tx, [item.fence.task_id for item in completions])
+    answers: dict[Fence, Answer] = dict(await _succeed(tx, succeeded, moves))
     left = [item for item in completions if item.fence not in answers]
     if left:
-        answers |= await _end(ledger, tx, left, tasks=tasks, moves=moves)
+        answers |= await _end(ledger, tx, left, moves=moves)
     await add_notes(
         tx,
         [
@@ -102,31 +99,27 @@ async def _complete(
 
 
 async def _succeed(
-    tx: Transaction, items: list[Completion], *, tasks: dict[TaskId, LockedTask], moves: Moves
-) -> list[Fence]:
-    """End attempts whose lease is live and whose code succeeded: nothing is left to decide."""
-    items = sorted(
-        (
-            item
-            for item in items
-            if item.fence.task_id in tasks and tasks[item.fence.task_id].state in OPEN_STATES
-        ),
-        key=lambda item: item.fence,
-    )
+    tx: Transaction, items: list[Completion], moves: Moves
+) -> dict[Fence, Completed]:
+    """End attempts whose lease is live and whose code ran and succeeded: nothing to decide."""
     if not items:
-        return []
+        return {}
+    items = sorted(items, key=_task_id_of)
     rows = await tx.fetch(
         _TASKS["succeed_attempts"],
         **fence_columns([item.fence for item in items]),
         exit_codes=[item.exit_code or 0 for item in items],
         results=[item.result for item in items],
     )
-    tokens = {(job_id, task_index): token for job_id, task_index, token in rows}
-    for job_id, _ in tokens:
+    tokens = {}
+    for job_id, task_index, token in rows:
         moves.add(job_id, TaskState.RUNNING, TaskState.SUCCEEDED)
-    return [
-        item.fence for item in items if tokens.get(item.fence.task_id) == item.fence.lease_token
-    ]
+        tokens[job_id, task_index] = token
+    return {
+        item.fence: Completed(item.fence.task_id, accepted=True)
+        for item in items
+        if tokens.get(item.fence.task_id) == item.fence.lease_token
+    }
 
 
 async def _end(
@@ -134,13 +127,19 @@ async def _end(
     tx: Transaction,
     items: list[Completion],
     *,
-    tasks: dict[TaskId, LockedTask],
     moves: Moves,
 ) -> dict[Fence, Answer]:
     """End live leases otherwise, and release ending ones; strangers are left unanswered."""
+    # A completion without a reported start records the start first.
+    started = await start(
+        tx, {item.fence for item in items if _has_run(item)}, TaskState.RUNNING, moves=moves
+    )
+    late = [item for item in items if item.status == "succeeded" and item.fence in started]
+    answers: dict[Fence, Answer] = dict(await _succeed(tx, late, moves))
+    items = [item for item in items if item.fence not in answers]
+    tasks = await lock_tasks(tx, [item.fence.task_id for item in items])
     leases = await lock_leases(tx, [item.fence.task_id for item in items])
     specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
-    answers: dict[Fence, Answer] = {}
     endings: list[Ending] = []
     confirmed: list[TaskId] = []
     for item in items:
@@ -200,6 +199,10 @@ def _outcome(item: Completion, lease: LockedLease) -> Outcome:
                 item.stage or "exec",
                 item.exit_code,
             )
+
+
+def _task_id_of(item: Completion) -> TaskId:
+    return item.fence.task_id
 
 
 def _has_run(item: Completion) -> bool:

@@ -10,9 +10,7 @@ from holdfast.model.states import TaskState
 from holdfast.operations.endings import id_columns, lock_tasks
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
-from holdfast.rules.lifecycle import is_ahead
 from holdfast.store.database import Transaction
-from holdfast.store.rows import LockedTask
 from holdfast.store.statements import load_statements
 
 _TASKS = load_statements("tasks")
@@ -54,14 +52,16 @@ async def report(ledger: Ledger, reports: Sequence[Report]) -> list[Answer]:
 
 
 async def _report(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Answer]:
-    tasks = await lock_tasks(tx, [report.fence.task_id for report in reports])
     moves = Moves()
+    by_state = {
+        state: {report.fence for report in reports if report.state == state} for state in _STARTS
+    }
+    if all(by_state.values()):
+        # Two statements follow; tasks are locked once, all together and in order.
+        await lock_tasks(tx, [report.fence.task_id for report in reports])
     moved: set[tuple[Fence, TaskState]] = set()
-    for state in (TaskState.BUILDING, TaskState.RUNNING):
-        fences = {report.fence for report in reports if report.state == state}
-        moved |= {
-            (fence, state) for fence in await start(tx, fences, state, tasks=tasks, moves=moves)
-        }
+    for state, fences in by_state.items():
+        moved |= {(fence, state) for fence in await start(tx, fences, state, moves=moves)}
     known = await _find_leased(
         tx, [report.fence for report in reports if (report.fence, report.state) not in moved]
     )
@@ -81,29 +81,18 @@ async def _report(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Ans
 
 
 async def start(
-    tx: Transaction,
-    fences: set[Fence],
-    state: TaskState,
-    *,
-    tasks: dict[TaskId, LockedTask],
-    moves: Moves,
-) -> set[Fence]:
-    """Move open attempts forward; returns those that moved. `tasks` is kept up to date."""
-    ahead = sorted(
-        fence
-        for fence in fences
-        if fence.task_id in tasks and is_ahead(state, TaskState(tasks[fence.task_id].state))
-    )
-    if not ahead:
-        return set()
-    rows = await tx.fetch(_TASKS[_STARTS[state]], **fence_columns(ahead))
-    tokens = {TaskId(job_id, task_index): token for job_id, task_index, token in rows}
-    for task_id in tokens:
-        task = tasks[task_id]
-        moves.add(task.job_id, task.state, state)
-        tasks[task_id] = task._replace(state=state)
+    tx: Transaction, fences: set[Fence], state: TaskState, *, moves: Moves
+) -> list[Fence]:
+    """Lock tasks and move open attempts forward; returns those that this brought forward."""
+    if not fences:
+        return []
+    rows = await tx.fetch(_TASKS[_STARTS[state]], **fence_columns(sorted(fences)))
+    tokens = {}
+    for job_id, task_index, token, before in rows:
+        moves.add(job_id, before, state)
+        tokens[job_id, task_index] = token
     # Two tokens for one task in one batch: only the one that matches the lease has moved it.
-    return {fence for fence in ahead if tokens.get(fence.task_id) == fence.lease_token}
+    return [fence for fence in fences if tokens.get(fence.task_id) == fence.lease_token]
 
 
 async def _find_leased(tx: Transaction, fences: Sequence[Fence]) -> set[Fence]:

@@ -52,20 +52,8 @@ select job_id, spec::text, correlation_id, trace_id, name, num_tasks
   from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id);
 
 -- name: count_moves
--- Job rows are locked last and in the order of their ids. What is returned is the job as it stands
--- after the counts, before its own state follows.
-with moves as materialized (
-    select moves.*
-      from unnest($job_ids::bigint[], $pending::int[], $assigned::int[], $building::int[],
-                  $running::int[], $succeeded::int[], $failed::int[], $killed::int[],
-                  $worker_failed::int[], $unschedulable::int[], $dead_lettered::int[],
-                  $timed_out::int[], $errors::text[], $exit_codes::int[])
-             as moves(job_id, pending, assigned, building, running, succeeded, failed, killed,
-                      worker_failed, unschedulable, dead_lettered, timed_out, error, exit_code)
-      join holdfast.jobs using (job_id)
-     order by job_id
-       for update of jobs
-)
+-- Job rows are locked last, and in the order of their ids: the moves come sorted, and the plan looks
+-- each job up as it meets it. What is returned is the job after the counts, before its state follows.
 update holdfast.jobs
    set pending = jobs.pending + moves.pending,
        assigned = jobs.assigned + moves.assigned,
@@ -81,7 +69,12 @@ update holdfast.jobs
        error = coalesce(jobs.error, moves.error),
        exit_code = case when jobs.error is null then coalesce(moves.exit_code, jobs.exit_code)
                         else jobs.exit_code end
-  from moves
+  from unnest($job_ids::bigint[], $pending::int[], $assigned::int[], $building::int[], $running::int[],
+              $succeeded::int[], $failed::int[], $killed::int[], $worker_failed::int[],
+              $unschedulable::int[], $dead_lettered::int[], $timed_out::int[], $errors::text[],
+              $exit_codes::int[])
+         as moves(job_id, pending, assigned, building, running, succeeded, failed, killed,
+                  worker_failed, unschedulable, dead_lettered, timed_out, error, exit_code)
  where jobs.job_id = moves.job_id
 returning jobs.job_id, jobs.state, jobs.cancel_mode, jobs.fan_out, jobs.max_task_failures,
           jobs.started_at is not null as has_started,

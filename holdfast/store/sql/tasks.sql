@@ -30,9 +30,10 @@ delete from holdfast.tasks using holdfast.jobs
 -- name: assign_tasks
 with clock as materialized (select holdfast.now() as now),
 assigned as materialized (
-    select * from unnest($job_ids::bigint[], $task_indexes::int[], $worker_ids::text[], $tokens::uuid[],
-                         $durations::interval[], $run_timeouts::interval[], $claim_keys::text[])
-        as assigned(job_id, task_index, worker_id, lease_token, duration, run_timeout, claim_key)
+    select assigned.*, gen_random_uuid() as lease_token
+      from unnest($job_ids::bigint[], $task_indexes::int[], $worker_ids::text[], $durations::interval[],
+                  $run_timeouts::interval[], $claim_keys::text[])
+        as assigned(job_id, task_index, worker_id, duration, run_timeout, claim_key)
      -- An incarnation that has been replaced can never speak again.
      where not exists (select from holdfast.workers
                         where workers.worker_id = assigned.worker_id and workers.lost_at is not null)
@@ -50,16 +51,24 @@ moved as (
 insert into holdfast.leases (job_id, task_index, attempt, worker_id, lease_token, created_at, expires_at,
                              duration, run_timeout, claim_key)
 select * from moved
-returning job_id, task_index, expires_at;
+returning job_id, task_index, lease_token, expires_at;
 
 -- name: start_building
+-- Locked, fenced and moved in one statement. Whoever ends a lease changes its task's state or attempt
+-- under the same lock, so what was read of the lease before the wait for that lock cannot mislead.
 with clock as materialized (select holdfast.now() as now),
-fenced as materialized (
-    select leases.job_id, leases.task_index, leases.lease_token, leases.worker_id, leases.run_timeout
+mine as materialized (
+    select mine.*, tasks.state
       from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
         as mine(job_id, task_index, attempt, lease_token)
-      join holdfast.leases using (job_id, task_index, attempt, lease_token)
-     where not leases.ending
+      join holdfast.tasks using (job_id, task_index)
+     order by job_id, task_index
+       for update of tasks
+),
+fenced as materialized (
+    select mine.*, leases.worker_id, leases.run_timeout
+      from mine join holdfast.leases using (job_id, task_index, attempt, lease_token)
+     where mine.state in (9) and not leases.ending
 ),
 timed as (
     update holdfast.leases set run_deadline_at = clock.now + fenced.run_timeout
@@ -71,20 +80,27 @@ update holdfast.tasks
    set state = 2, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
        actor = fenced.worker_id, cause = null
   from fenced, clock
- where tasks.job_id = fenced.job_id and tasks.task_index = fenced.task_index and tasks.state = 9
-returning tasks.job_id, tasks.task_index, fenced.lease_token;
+ where tasks.job_id = fenced.job_id and tasks.task_index = fenced.task_index
+   and tasks.attempt = fenced.attempt and tasks.state in (9)
+returning tasks.job_id, tasks.task_index, fenced.lease_token, fenced.state;
 
 -- name: start_running
+-- The run is timed from BUILDING on, where there was any.
 with clock as materialized (select holdfast.now() as now),
-fenced as materialized (
-    select leases.job_id, leases.task_index, leases.lease_token, leases.worker_id, leases.run_timeout
+mine as materialized (
+    select mine.*, tasks.state
       from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
         as mine(job_id, task_index, attempt, lease_token)
-      join holdfast.leases using (job_id, task_index, attempt, lease_token)
-     where not leases.ending
+      join holdfast.tasks using (job_id, task_index)
+     order by job_id, task_index
+       for update of tasks
+),
+fenced as materialized (
+    select mine.*, leases.worker_id, leases.run_timeout
+      from mine join holdfast.leases using (job_id, task_index, attempt, lease_token)
+     where mine.state in (9, 2) and not leases.ending
 ),
 timed as (
-    -- The run is timed from BUILDING on, where there was any.
     update holdfast.leases set run_deadline_at = clock.now + fenced.run_timeout
       from fenced, clock
      where leases.job_id = fenced.job_id and leases.task_index = fenced.task_index
@@ -95,22 +111,26 @@ update holdfast.tasks
        started_at = greatest(clock.now, tasks.moved_at), actor = fenced.worker_id, cause = null
   from fenced, clock
  where tasks.job_id = fenced.job_id and tasks.task_index = fenced.task_index
-   and tasks.state in (9, 2)
-returning tasks.job_id, tasks.task_index, fenced.lease_token;
+   and tasks.attempt = fenced.attempt and tasks.state in (9, 2)
+returning tasks.job_id, tasks.task_index, fenced.lease_token, fenced.state;
 
 -- name: succeed_attempts
--- Success leaves nothing to decide, so the fence and the move are one statement.
+-- Success leaves nothing to decide, so lock, fence and move are one statement.
 with clock as materialized (select holdfast.now() as now),
 mine as materialized (
-    select * from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[],
-                         $exit_codes::int[], $results::text[])
+    select mine.*, tasks.state
+      from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[],
+                  $exit_codes::int[], $results::text[])
         as mine(job_id, task_index, attempt, lease_token, exit_code, result)
+      join holdfast.tasks using (job_id, task_index)
+     order by job_id, task_index
+       for update of tasks
 ),
 freed as (
     delete from holdfast.leases using mine
      where leases.job_id = mine.job_id and leases.task_index = mine.task_index
        and leases.attempt = mine.attempt and leases.lease_token = mine.lease_token
-       and not leases.ending
+       and not leases.ending and mine.state = 3
     returning leases.job_id, leases.task_index, leases.attempt, leases.worker_id, leases.lease_token,
               leases.created_at, leases.expires_at, mine.exit_code, mine.result
 ),
