@@ -93,7 +93,8 @@ class Batcher(Generic[Item, Answer]):
         if not items:
             return []
         call: _Call[Item, Answer] = _Call(items, asyncio.get_running_loop().create_future())
-        self._waiting.extend(_Entry(call, place) for place in range(len(items)))
+        for place in range(len(items)):
+            self._waiting.append(_Entry(call, place))
         self._wake_writer()
         await call.done
         return [answer for answer in call.answers if answer is not None]

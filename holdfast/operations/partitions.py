@@ -17,7 +17,7 @@ async def ensure_partitions(ledger: Ledger, job_id: int) -> None:
 
 
 async def add_partitions(ledger: Ledger, job_id: int, *, in_a_hurry: bool = False) -> int:
-    """Add partitions until one lies wholly ahead of an id; returns how many were added."""
+    """Add partitions until one has room for an id; returns how many were added."""
     added = 0
     async with ledger.database.transaction() as tx:
         await tx.fetch(_EVENTS["lock_partitions"])
@@ -25,7 +25,7 @@ async def add_partitions(ledger: Ledger, job_id: int, *, in_a_hurry: bool = Fals
         first, end = ranges[-1]
         pace = await tx.fetch_one(_EVENTS["read_job_id_pace"], span_max=SPAN_MAX)
         assert pace is not None
-        while job_id >= first:
+        while job_id >= end:
             span = next_span(pace[1], end - first, in_a_hurry=in_a_hurry)
             first, end = end, end + span
             await tx.fetch(_EVENTS["add_partition"], first_job_id=first, end_job_id=end)
@@ -35,15 +35,14 @@ async def add_partitions(ledger: Ledger, job_id: int, *, in_a_hurry: bool = Fals
 
 
 async def keep_partitions_ahead(ledger: Ledger) -> int:
-    """Add a partition once ids have entered the newest one."""
+    """Add a partition once ids are half way through the newest; one too many slows every plan."""
     async with ledger.database.transaction() as tx:
         pace = await tx.fetch_one(_EVENTS["read_job_id_pace"], span_max=SPAN_MAX)
         ranges = await tx.fetch(_EVENTS["read_partitions"])
     assert pace is not None
-    ledger.partitions_end = ranges[-1][1]
-    if pace[0] < ranges[-1][0]:
-        return 0
-    return await add_partitions(ledger, pace[0])
+    first, end = ranges[-1]
+    ledger.partitions_end = end
+    return await add_partitions(ledger, end) if pace[0] >= (first + end) // 2 else 0
 
 
 async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import Overloaded, Stopping, Unavailable
 from holdfast.model.states import TaskState
-from holdfast.operations.batcher import Batcher
+from holdfast.operations.batcher import HALVED_MIN, Batcher
 from holdfast.operations.complete import Completed, Completion, complete
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Recorded, Report, report
@@ -29,8 +29,8 @@ class Gate:
         return [item * 10 for item in items]
 
 
-def _slots() -> asyncio.Semaphore:
-    return asyncio.Semaphore(2)
+def _slots(writes: int = 1) -> asyncio.Semaphore:
+    return asyncio.Semaphore(writes)
 
 
 async def _settled() -> None:
@@ -52,6 +52,27 @@ async def test_calls_that_arrive_during_a_write_go_into_the_next_one() -> None:
     assert await first == [10]
     assert [await other for other in others] == [[20, 1020], [30, 1030]]
     assert gate.batches == [[1], [2, 102, 3, 103]]
+
+
+async def test_two_writes_share_what_waits_when_both_slots_are_free() -> None:
+    gate = Gate()
+    batcher: Batcher[int, int] = Batcher(gate.write, slots=_slots(2))
+    items = list(range(HALVED_MIN + 2))
+    call = asyncio.create_task(batcher.call(items))
+    await _settled()
+    assert [len(batch) for batch in gate.batches] == [len(items) // 2] * 2
+    gate.opened.set()
+    assert await call == [item * 10 for item in items]
+
+
+async def test_a_few_items_are_not_worth_two_writes() -> None:
+    gate = Gate()
+    batcher: Batcher[int, int] = Batcher(gate.write, slots=_slots(2))
+    call = asyncio.create_task(batcher.call(list(range(HALVED_MIN))))
+    await _settled()
+    assert [len(batch) for batch in gate.batches] == [HALVED_MIN]
+    gate.opened.set()
+    await call
 
 
 async def test_a_batch_is_no_larger_than_its_limit() -> None:

@@ -93,7 +93,7 @@ create table holdfast.partitions (
     constraint a_partition_holds_at_least_one_job check (end_job_id > first_job_id)
 );
 create sequence holdfast.job_ids;
-create sequence holdfast.event_ids cache 100;
+create sequence holdfast.event_ids;
 
 create table holdfast.tasks (
     job_id bigint not null,
@@ -117,8 +117,10 @@ create table holdfast.tasks (
     input json,
     result json,
     primary key (job_id, task_index),
-    -- States and counters begin as 0002_guards says and move as it allows: a CHECK of them would be
-    -- read anew by every statement and could refuse nothing more.
+    constraint a_task_has_a_state_it_can_have check (state between 1 and 10),
+    constraint a_task_index_is_not_negative check (task_index >= 0),
+    constraint counters_are_not_negative check (
+        least(attempt, seq, failure_count, preemption_count, free_loss_count) >= 0),
     constraint a_live_task_is_not_finished check (finished_at is null or state not in (1, 2, 3, 9)),
     constraint a_final_state_is_finished check (finished_at is not null or state not in (4, 8, 10))
 ) partition by range (job_id);

@@ -23,13 +23,12 @@ create trigger a_task_only_moves_forward before update on holdfast.tasks for eac
         and new.seq = old.seq + 1
         and new.failure_count >= old.failure_count
         and new.preemption_count >= old.preemption_count
-        and new.free_loss_count >= 0
         and new.moved_at >= old.moved_at
         and new.job_id = old.job_id and new.task_index = old.task_index))
     execute function holdfast.refuse();
 
 create trigger a_task_is_born_pending before insert on holdfast.tasks for each row
-    when (not (new.task_index >= 0 and new.state = 1 and new.attempt = 0 and new.seq = 0 and new.failure_count = 0
+    when (not (new.state = 1 and new.attempt = 0 and new.seq = 0 and new.failure_count = 0
                and new.preemption_count = 0 and new.free_loss_count = 0))
     execute function holdfast.refuse();
 

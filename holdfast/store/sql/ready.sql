@@ -17,11 +17,11 @@ with picked as materialized (
 ),
 taken as (
     delete from holdfast.ready where ctid = any (array(select place from picked))
-    returning queue, urgency, eligible_at, job_id, task_index
+    returning urgency, eligible_at, job_id, task_index
 )
 select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
        tasks.preemption_count, tasks.input, jobs.submitted_at is not null and jobs.finished_at is null
-       and jobs.cancel_mode is null as job_is_live, taken.urgency, taken.eligible_at, taken.queue
+       and jobs.cancel_mode is null as job_is_live, taken.urgency, taken.eligible_at
   from taken join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
  order by tasks.job_id, tasks.task_index
    for update of tasks;
@@ -61,11 +61,11 @@ with picked as materialized (
 ),
 taken as (
     delete from holdfast.ready where ctid = any (array(select place from picked))
-    returning queue, urgency, eligible_at, job_id, task_index
+    returning urgency, eligible_at, job_id, task_index
 )
 select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
        tasks.preemption_count, tasks.input, jobs.submitted_at is not null and jobs.finished_at is null
-       and jobs.cancel_mode is null as job_is_live, taken.urgency, taken.eligible_at, taken.queue
+       and jobs.cancel_mode is null as job_is_live, taken.urgency, taken.eligible_at
   from taken join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
  order by tasks.job_id, tasks.task_index
    for update of tasks;
