@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from holdfast.embedded import EmbeddedPostgres
+from holdfast.embedded import EmbeddedPostgres, PostgresUnavailable
 from holdfast.errors import LeaseConflict, Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
@@ -159,7 +159,8 @@ async def _live_through(folder: Path, kills: int, seed: int) -> None:
             running = asyncio.create_task(fleet.run())
             for _ in range(kills):
                 await asyncio.sleep(chance.uniform(0.2, 1.2))
-                _kill_all(postgres.pid)
+                with suppress(PostgresUnavailable):  # it is down already: start it all the same
+                    _kill_all(postgres.pid)
                 await asyncio.to_thread(postgres.start)
             fleet.is_closing = True
             await running
