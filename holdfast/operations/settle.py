@@ -57,11 +57,11 @@ class Moves:
             moves = self._jobs[job_id] = _JobMoves()
         return moves
 
-    def add(self, job_id: int, start: int, end: int, *, count: int = 1) -> None:
-        """Note that tasks of a job went from one state to another."""
+    def add(self, job_id: int, start: int, end: int) -> None:
+        """Note that a task of a job went from one state to another."""
         counts = self._of(job_id).counts
-        counts[_COLUMN[start]] -= count  # type: ignore[index]
-        counts[_COLUMN[end]] += count  # type: ignore[index]
+        counts[_COLUMN[start]] -= 1  # type: ignore[index]
+        counts[_COLUMN[end]] += 1  # type: ignore[index]
 
     def add_timeout(self, job_id: int) -> None:
         """Note that a task was killed by its timeout."""

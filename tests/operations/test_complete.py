@@ -295,3 +295,15 @@ async def test_a_result_over_the_limit_says_the_limit(database: Database, world:
     [answer] = await complete(small, [Completion(fence_of(mine), "succeeded", result="1234")])
     assert isinstance(answer, TooLarge)
     assert (answer.field, answer.size, answer.limit) == ("result", 4, 3)
+
+
+async def test_a_strangers_success_does_not_end_a_running_attempt(world: World) -> None:
+    job_id = await world.submit()
+    [mine] = await world.claim()
+    await world.start(mine)
+    before = await world.dump()
+    for wrong in (mine._replace(lease_token=uuid4()), mine._replace(attempt=1)):
+        with pytest.raises(LeaseConflict):
+            await world.succeed(wrong)
+    assert await world.dump() == before
+    assert await world.story(job_id) == ["claimed", "started"]
