@@ -8,10 +8,16 @@ HoldfastError
 │   ├── KeyReused      the idempotency key belongs to a different request
 │   ├── IllegalMove    the job or task stands where this cannot happen to it
 │   └── LeaseConflict  the caller does not hold the lease it speaks for, or cannot get one
-└── Unavailable        not now; the same request may go through later
-    ├── Overloaded     too much is waiting already
-    ├── Stopping       this process is shutting down
-    └── SchemaMismatch the database's schema does not fit this program
+├── Unavailable        not now; the same request may go through later
+│   ├── Overloaded     too much is waiting already
+│   ├── Stopping       this process is shutting down
+│   └── SchemaMismatch the database's schema does not fit this program
+├── TaskFailed         a task whose result was asked for has ended otherwise
+└── TaskError          what user code raises to say what should follow
+    ├── TransientError         try again: what any other exception means, too
+    │   └── DependencyUnavailable  ... because something else is away
+    └── PermanentError         do not try again
+        └── ValidationError        ... because the input is wrong
 """
 
 
@@ -95,3 +101,33 @@ class Stopping(Unavailable):
 
 class SchemaMismatch(Unavailable):
     """The database's schema is newer, older or other than this program's."""
+
+
+class TaskError(HoldfastError):
+    """User code says how its failure is to be taken."""
+
+
+class TransientError(TaskError):
+    """Trying again may help."""
+
+
+class DependencyUnavailable(TransientError):
+    """Something that the task needs is away; trying again may help."""
+
+
+class PermanentError(TaskError):
+    """Trying again cannot help."""
+
+
+class ValidationError(PermanentError):
+    """The input is wrong, and will be wrong the next time."""
+
+
+class TaskFailed(HoldfastError):
+    """The task whose result was asked for did not succeed."""
+
+    def __init__(self, task_id: str, state: str, error: str | None) -> None:
+        super().__init__(f"task {task_id} is {state}" + (f": {error}" if error else ""))
+        self.task_id = task_id
+        self.state = state
+        self.error = error

@@ -231,6 +231,9 @@ async def _assign(
         moves.require_live(row[0])
     await settle(tx, moves)
     leases = {(row[0], row[1]): (row[2], row[3]) for row in leased}
+    for row, _ in rows:
+        claimed_at = leases[row[0], row[1]][1] - timedelta(seconds=specs[row[0]].policy.lease)
+        tx.news.waits.append((row[0], (claimed_at - row[9]).total_seconds()))
     return [
         [
             Claim(

@@ -82,6 +82,7 @@ async def _complete(
         # More than one statement follows; tasks are locked once, all together and in order.
         await lock_tasks(tx, [item.fence.task_id for item in completions])
     answers: dict[Fence, Answer] = dict(await _succeed(tx, succeeded, moves))
+    await ledger.specs.load(tx, {item.fence.task_id.job_id for item in completions})
     left = [item for item in completions if item.fence not in answers]
     if left:
         answers |= await _end(ledger, tx, left, moves=moves)
@@ -112,8 +113,9 @@ async def _succeed(
         results=[item.result for item in items],
     )
     tokens = {}
-    for job_id, task_index, token in rows:
+    for job_id, task_index, token, ran in rows:
         moves.add(job_id, TaskState.RUNNING, TaskState.SUCCEEDED)
+        tx.news.runs.append((job_id, ran))
         tokens[job_id, task_index] = token
     return {
         item.fence: Completed(item.fence.task_id, accepted=True)

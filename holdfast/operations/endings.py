@@ -117,6 +117,7 @@ async def apply_endings(tx: Transaction, moves: Moves, endings: Sequence[Ending]
         released=[ending.released for ending in endings],
     )
     assert len(rows) == len(endings), "an attempt ended without a lease"
+    tx.news.runs += [(job_id, ran) for job_id, _, ran in rows if ran is not None]
     await _retry(tx, [ending for ending in endings if isinstance(ending.verdict, TaskRetried)])
     await _bury(tx, [ending for ending in endings if isinstance(ending.verdict, TaskDeadLettered)])
     for ending in endings:
@@ -127,11 +128,11 @@ def _count(moves: Moves, ending: Ending) -> None:
     job_id, start = ending.task.job_id, ending.task.state
     match ending.verdict:
         case TaskRetried():
-            moves.add(job_id, start, TaskState.PENDING)
+            moves.add(job_id, start, TaskState.PENDING, through=ending.verdict.state)
             moves.require_live(job_id)
             return
         case TaskDeadLettered():
-            moves.add(job_id, start, TaskState.DEAD_LETTERED)
+            moves.add(job_id, start, TaskState.DEAD_LETTERED, through=ending.verdict.state)
         case _:
             moves.add(job_id, start, ending.verdict.state)
     if isinstance(ending.outcome, Killed):
@@ -159,8 +160,17 @@ async def _retry(tx: Transaction, endings: Sequence[Ending]) -> None:
         for ending, verdict in zip(endings, verdicts, strict=True)
         if ending.released and verdict.delay == 0
     ]
-    if at_once:
-        await tx.fetch(_READY["promote_waiting"], **id_columns(at_once))
+    await promote(tx, at_once)
+
+
+async def promote(tx: Transaction, task_ids: Sequence[TaskId]) -> int:
+    """Make locked tasks claimable whose time has come and whose last lease is gone; counts them."""
+    if not task_ids:
+        return 0
+    rows = await tx.fetch(_READY["promote_waiting"], **id_columns(task_ids))
+    for job_id, task_index, queue in rows:
+        tx.news.add_ready(queue, TaskId(job_id, task_index))
+    return len(rows)
 
 
 async def _bury(tx: Transaction, endings: Sequence[Ending]) -> None:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import Unavailable
 from holdfast.model.spec import Limits
+from holdfast.operations.news import News
 from holdfast.operations.settle import JobChanged
 from holdfast.store.database import Database
 from holdfast.store.specs import SpecCache
@@ -21,6 +22,7 @@ class Ledger:
         self.limits = limits or Limits()
         self.specs = SpecCache()
         self.partitions_end = 0
+        self.tell: Callable[[News], None] = _ignore
 
     async def write(
         self, change: Callable[..., Awaitable[Answer]], *arguments: Any, **named: Any
@@ -29,7 +31,14 @@ class Ledger:
         for _ in range(RUNS_MAX):
             try:
                 async with self.database.transaction() as tx:
-                    return await change(self, tx, *arguments, **named)
+                    tx.news = News()
+                    answer = await change(self, tx, *arguments, **named)
             except JobChanged:
                 continue
+            self.tell(tx.news)
+            return answer
         raise Unavailable("jobs kept ending while their tasks were being moved; try again")
+
+
+def _ignore(_: News) -> None:
+    """Tell nobody: a ledger without a server around it."""

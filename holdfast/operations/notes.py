@@ -4,14 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+import msgspec
+
+from holdfast.errors import Invalid
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
 from holdfast.operations.endings import id_columns
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.report import Fence, fence_columns
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
 _EVENTS = load_statements("events")
+_LEASES = load_statements("leases")
 TIME_TO_LIVE = timedelta(days=7)
 
 
@@ -34,6 +40,33 @@ async def add_notes(tx: Transaction, notes: Sequence[tuple[TaskId, int, Note]]) 
             payloads=[note.payload for _, _, note in notes],
             time_to_live=TIME_TO_LIVE,
         )
+
+
+async def note_progress(
+    ledger: Ledger, progress: Sequence[tuple[Fence, float, str | None]]
+) -> None:
+    """Note how far attempts have got; whoever holds no lease is not listened to."""
+    for _, fraction, message in progress:
+        if not 0.0 <= fraction <= 1.0:
+            raise Invalid("progress.fraction", f"{fraction!r} is not from 0 to 1")
+        check_text("progress.message", message or "", ledger.limits.text_length_max)
+    fences = [fence for fence, _, _ in progress]
+    async with ledger.database.transaction() as tx:
+        rows = await tx.fetch(_LEASES["find_leases"], **fence_columns(fences))
+        held = {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows}
+        await add_notes(
+            tx,
+            [
+                (fence.task_id, fence.attempt, _progress_note(fraction, message))
+                for fence, fraction, message in progress
+                if fence in held
+            ],
+        )
+
+
+def _progress_note(fraction: float, message: str | None) -> Note:
+    said = {"fraction": fraction, "message": message}
+    return Note("progress", msgspec.json.encode(said).decode())
 
 
 def check_note(note: Note, limits: Limits) -> None:

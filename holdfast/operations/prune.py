@@ -19,7 +19,7 @@ class Retention:
     """How long things stay after they have ended."""
 
     jobs: timedelta = timedelta(days=30)
-    keys: timedelta = timedelta(days=7)
+    keys: timedelta = timedelta(hours=1)
     hidden_jobs: timedelta = timedelta(hours=1)
 
 

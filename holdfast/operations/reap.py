@@ -86,6 +86,7 @@ async def _end_overdue(
     await apply_endings(tx, moves, endings)
     await release(tx, run_out)
     await settle(tx, moves)
+    tx.news.expired += len(run_out) + sum(ending.released for ending in endings)
     return len(endings) + len(run_out)
 
 

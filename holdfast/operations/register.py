@@ -128,3 +128,12 @@ def _check(registration: Registration) -> None:
         check_worker_id(registration.replaces, "replaces")
         if registration.replaces == registration.worker_id:
             raise Invalid("replaces", "names the worker itself; use a new worker_id per start")
+
+
+async def drain(ledger: Ledger, worker_id: str, *, actor: str) -> bool:
+    """Ask a worker to take nothing more and leave; False if there is no such live worker."""
+    check_worker_id(worker_id)
+    check_text("actor", actor, 256)
+    async with ledger.database.transaction() as tx:
+        row = await tx.fetch_one(_WORKERS["drain_worker"], worker_id=worker_id, actor=actor)
+    return row is not None

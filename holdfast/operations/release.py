@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from holdfast.model.ids import TaskId
-from holdfast.operations.endings import id_columns
+from holdfast.operations.endings import id_columns, promote
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
 _LEASES = load_statements("leases")
-_READY = load_statements("ready")
 
 
 async def release(tx: Transaction, task_ids: Sequence[TaskId]) -> None:
@@ -18,4 +17,4 @@ async def release(tx: Transaction, task_ids: Sequence[TaskId]) -> None:
     ordered = id_columns(sorted(task_ids))
     rows = await tx.fetch(_LEASES["release_leases"], **ordered)
     assert len(rows) == len(task_ids), "a lease was released without an ended attempt"
-    await tx.fetch(_READY["promote_waiting"], **ordered)
+    await promote(tx, sorted(task_ids))

@@ -2,7 +2,7 @@
 
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.endings import id_columns, lock_tasks
+from holdfast.operations.endings import id_columns, lock_tasks, promote
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
 from holdfast.store.database import Transaction
@@ -23,7 +23,7 @@ async def requeue_due(ledger: Ledger, batch_max: int = BATCH_MAX) -> int:
 
 async def _promote(_: Ledger, tx: Transaction, task_ids: list[TaskId]) -> int:
     tasks = await lock_tasks(tx, task_ids)
-    return len(await tx.fetch(_READY["promote_waiting"], **id_columns(sorted(tasks))))
+    return await promote(tx, sorted(tasks))
 
 
 async def give_up_scheduling(ledger: Ledger, batch_max: int = BATCH_MAX) -> int:

@@ -4,6 +4,7 @@ Every operation that moves tasks collects its moves in `Moves` and ends with `se
 the job rows, last and in order, and lets each job's state follow from its counts.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 from holdfast.model.states import ENDED_STATES, JobState, TaskState
@@ -47,6 +48,7 @@ class Moves:
 
     def __init__(self) -> None:
         self._jobs: dict[int, _JobMoves] = {}
+        self.made: Counter[tuple[int, int]] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
@@ -57,8 +59,13 @@ class Moves:
             moves = self._jobs[job_id] = _JobMoves()
         return moves
 
-    def add(self, job_id: int, start: int, end: int) -> None:
-        """Note that a task of a job went from one state to another."""
+    def add(self, job_id: int, start: int, end: int, *, through: int | None = None) -> None:
+        """Note that a task of a job went from one state to another, at once or through a third."""
+        if through is None:
+            self.made[start, end] += 1
+        else:
+            self.made[start, through] += 1
+            self.made[through, end] += 1
         counts = self._of(job_id).counts
         counts[_COLUMN[start]] -= 1  # type: ignore[index]
         counts[_COLUMN[end]] += 1  # type: ignore[index]
@@ -123,6 +130,8 @@ async def settle(tx: Transaction, moves: Moves) -> list[tuple[int, JobState]]:
         await tx.fetch(_JOBS["start_jobs"], job_ids=sorted(started))
     if ended:
         await _finish(tx, sorted(ended))
+    tx.news.moves.update(moves.made)
+    tx.news.ended_jobs += [job_id for job_id, _, _ in ended]
     return [(job_id, state) for job_id, state, _ in ended]
 
 

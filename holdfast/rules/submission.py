@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Invalid, TooLarge
+from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Entrypoint, JobSpec, Limits, Policy, Submission
 
 _DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FUNCTION = re.compile(rf"{_DOTTED_NAME}:{_DOTTED_NAME}")
 _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
-_NAMED_FIELD = re.compile(r"Object (?:contains unknown|missing required) field `([^`]*)`")
-_FIELD_PATH = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*?)(?:\[\.\.\.\])?`$")
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _HALF_SURROGATE = "contains half of a surrogate pair; send valid Unicode"
 PRIORITY_MAX = 1_000_000
@@ -28,12 +27,7 @@ def parse_spec(fields: Mapping[str, Any]) -> JobSpec:
     except UnicodeEncodeError as error:
         raise Invalid("spec", _HALF_SURROGATE) from error
     except msgspec.ValidationError as error:
-        text = str(error)
-        path = _FIELD_PATH.search(text)
-        name = _NAMED_FIELD.match(text)
-        parts = [match[1] for match in (path, name) if match and match[1]]
-        problem = text[: path.start()] if path else text
-        raise Invalid(".".join(parts) or "spec", problem) from error
+        raise as_invalid(error, "spec") from error
 
 
 def parse_inputs(inputs: list[Any]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Connections and transactions: the only place that opens either."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Self
@@ -42,6 +42,8 @@ class Transaction:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
+        # Whatever the one who opened it wants to hear of once it has committed.
+        self.news: Any = None
 
     async def fetch(self, statement: Statement, **values: Any) -> list[Any]:
         """Run a statement and return its rows."""
@@ -132,6 +134,29 @@ class Database:
         """Lend a bare connection, for listening and for schema changes."""
         async with self._pool.acquire() as connection:
             yield connection
+
+    @asynccontextmanager
+    async def listening(
+        self, channel: str, hear: Callable[..., None]
+    ) -> AsyncIterator[asyncio.Future[None]]:
+        """Hear a channel for the time of a block; the future is done when the connection is lost.
+
+        The connection is not of the pool: behind a pooler, listening needs a direct one.
+        """
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def lose(_: Any) -> None:
+            if not lost.done():
+                lost.set_result(None)
+
+        async with _translated():
+            connection = await asyncpg.connect(self.url)
+            connection.add_termination_listener(lose)
+            try:
+                await connection.add_listener(channel, hear)
+                yield lost
+            finally:
+                connection.terminate()
 
     @asynccontextmanager
     async def _begin(self, begin: str) -> AsyncIterator[Transaction]:

@@ -24,6 +24,8 @@ class StoredSpec(NamedTuple):
     num_tasks: int
     correlation_id: str
     trace_id: str | None
+    # What others have made of it, to be made once.
+    told: dict[str, bytes]
 
 
 class SpecCache:
@@ -43,10 +45,14 @@ class SpecCache:
             for job_id, text, correlation_id, trace_id, name, num_tasks in rows:
                 spec = _decode(text)
                 found[job_id] = StoredSpec(
-                    spec, policy_of(spec), name, num_tasks, correlation_id, trace_id
+                    spec, policy_of(spec), name, num_tasks, correlation_id, trace_id, {}
                 )
             self._keep({job_id: found[job_id] for job_id in missing if job_id in found})
         return found
+
+    def find(self, job_id: int) -> StoredSpec | None:
+        """Return a spec if it is at hand."""
+        return self._specs.get(job_id)
 
     def _keep(self, specs: dict[int, StoredSpec]) -> None:
         self._specs.update(specs)

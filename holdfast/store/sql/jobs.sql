@@ -166,3 +166,7 @@ update holdfast.outbox set next_index = $next_index where id = $id;
 
 -- name: delete_outbox
 delete from holdfast.outbox where id = $id;
+
+-- name: list_finished
+select jobs.job_id from unnest($job_ids::bigint[]) as mine(job_id) join holdfast.jobs using (job_id)
+ where jobs.finished_at is not null;

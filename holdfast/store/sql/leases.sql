@@ -103,3 +103,11 @@ select last_pass_at, outage_from, outage_until, holdfast.now() as now
 -- name: record_reaper_pass
 update holdfast.reaper
    set last_pass_at = $last_pass_at, outage_from = $outage_from, outage_until = $outage_until;
+
+-- name: list_asked_to_stop
+-- What the workers that listen should be told.
+select leases.worker_id, leases.job_id, leases.task_index, leases.attempt, leases.ending,
+       leases.cancel_deadline_at, holdfast.now() as now
+  from unnest($worker_ids::text[]) as mine(worker_id)
+  join holdfast.leases using (worker_id)
+ where leases.ending or leases.cancel_requested_at is not null;

@@ -133,7 +133,7 @@ select coalesce(jobs.queue, ''), -jobs.priority, tasks.eligible_at, job_id, task
        clock.now + (jobs.spec ->> 'scheduling_timeout')::float * interval '1 second'
   from due join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id), clock
  where tasks.state = 1
-returning job_id, task_index;
+returning job_id, task_index, ready.queue;
 
 -- name: list_overdue
 select job_id, task_index from holdfast.ready
@@ -182,3 +182,13 @@ on conflict (queue) do nothing;
 
 -- name: resume_queue
 delete from holdfast.queues where queue = $queue;
+
+-- name: notify_ready
+select pg_notify('holdfast_ready', $queue);
+
+-- name: list_queues_with_work
+-- Of the queues that somebody waits for, those from which something can be claimed this moment.
+select wanted.queue
+  from unnest($queues::text[]) as wanted(queue)
+ where exists (select from holdfast.ready where ready.queue = wanted.queue)
+   and not exists (select from holdfast.queues where queues.queue = wanted.queue);

@@ -150,7 +150,7 @@ insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, cr
 select job_id, task_index, attempt, worker_id, 4, created_at, started_at, finished_at, finished_at,
        exit_code, lease_token, expires_at, true
   from moved
-returning job_id, task_index, lease_token;
+returning job_id, task_index, lease_token, extract(epoch from finished_at - started_at)::float8 as ran;
 
 -- name: end_attempts
 -- Any other end of an open attempt. Not released: the lease lives on as ending, until its worker
@@ -195,7 +195,7 @@ select job_id, task_index, attempt, worker_id, state, created_at, started_at, mo
        case when released then moved_at end, exit_code, error, error_class, stage, lease_token,
        expires_at, reported
   from moved
-returning job_id, task_index;
+returning job_id, task_index, extract(epoch from finished_at - started_at)::float8 as ran;
 
 -- name: retry_tasks
 with clock as materialized (select holdfast.now() as now),

@@ -32,3 +32,17 @@ delete from holdfast.idempotency_keys where ctid = any (array(
     select ctid from holdfast.idempotency_keys
      where created_at < holdfast.now() - $older_than::interval limit $batch_max))
 returning 1;
+
+-- name: see_workers
+update holdfast.workers set last_seen_at = holdfast.now()
+ where worker_id = any ($worker_ids::text[]) and lost_at is null;
+
+-- name: drain_worker
+update holdfast.workers
+   set draining_at = coalesce(draining_at, holdfast.now()), draining_by = coalesce(draining_by, $actor)
+ where worker_id = $worker_id and lost_at is null
+returning worker_id;
+
+-- name: list_draining
+select worker_id from holdfast.workers
+ where worker_id = any ($worker_ids::text[]) and draining_at is not null;

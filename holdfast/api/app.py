@@ -1,0 +1,68 @@
+"""The HTTP face of a server: every route, and what is said where there is none."""
+
+from typing import Any
+
+from starlette.routing import Match, Route
+
+from holdfast.api import completions, health, jobs, work
+from holdfast.api.endpoint import Endpoint, Receive, Scope, Send, send_error
+from holdfast.api.openapi import describe
+from holdfast.services.runtime import Runtime
+from holdfast.wire.answers import ErrorBody
+
+# Routes with a suffix such as :cancel stand before those whose last part takes anything.
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *work.ENDPOINTS,
+    *completions.ENDPOINTS,
+    *jobs.ENDPOINTS,
+    *health.ENDPOINTS,
+)
+
+
+def build_app(runtime: Runtime) -> Any:
+    """Build the ASGI application of a server."""
+    endpoints = (*ENDPOINTS, describe(ENDPOINTS))
+    routes = [Route(e.path, e.bind(runtime), methods=[e.method]) for e in endpoints]
+    return App(routes)
+
+
+class App:
+    """Finds the endpoint of a request; its refusals have the shape of all others."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self._routes = routes
+        # Most requests go to a few paths without parameters: those need no search.
+        self._plain = {
+            (method, route.path): route.app
+            for route in routes
+            if "{" not in route.path
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; other kinds of connections are not served."""
+        assert scope["type"] == "http", "only HTTP is served here"
+        app = self._plain.get((scope["method"], scope["path"]))
+        if app is not None:
+            await app({**scope, "path_params": {}}, receive, send)  # type: ignore[arg-type]
+            return
+        allowed: set[str] = set()
+        for route in self._routes:
+            match, child = route.matches(dict(scope))
+            if match == Match.FULL:
+                await route.app({**scope, **child}, receive, send)  # type: ignore[arg-type]
+                return
+            if match == Match.PARTIAL:
+                allowed |= route.methods or set()
+        await _refuse(scope, send, sorted(allowed))
+
+
+async def _refuse(scope: Scope, send: Send, allowed: list[str]) -> None:
+    """Say that there is no such route, or not with this method."""
+    if allowed:
+        text = f"{scope['path']} takes {', '.join(allowed)}, not {scope['method']}"
+        problem = ErrorBody("method_not_allowed", text)
+        await send_error(send, 405, problem, allow=", ".join(allowed))
+    else:
+        text = f"there is nothing at {scope['path']}; /openapi.json lists what there is"
+        await send_error(send, 404, ErrorBody("not_found", text))

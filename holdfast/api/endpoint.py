@@ -1,0 +1,260 @@
+"""One route: what it takes, what it answers, and the code between; also what OpenAPI says of it.
+
+Each endpoint is an ASGI application of its own: the hot routes pass no other layer than the router.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from holdfast.api.errors import (
+    RETRY_AFTER_SECONDS,
+    UnsupportedMediaType,
+    body_of,
+    encode_error,
+    status_of,
+)
+from holdfast.errors import HoldfastError, Invalid, Stopping, TooLarge
+from holdfast.model.shapes import as_invalid
+from holdfast.rules.submission import check_text
+from holdfast.services.runtime import Runtime
+from holdfast.wire.answers import ErrorBody
+from holdfast.wire.requests import Nothing
+
+log = logging.getLogger("holdfast.api")
+BODY_BYTES_MAX = 64 << 20
+JSON = b"application/json"
+Body = TypeVar("Body")
+Query = TypeVar("Query")
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Call(Generic[Body, Query]):
+    """One request, read and checked."""
+
+    runtime: Runtime
+    path: dict[str, str]
+    query: Query
+    body: Body
+    actor: str
+    headers: dict[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with a status or a type of its own."""
+
+    content: Any
+    status: int = 200
+    content_type: bytes = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer that goes on as long as somebody reads it."""
+
+    chunks: AsyncIterator[bytes]
+    content_type: bytes = b"text/event-stream"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A method, a path, the shapes that go in and out, and the function between them."""
+
+    method: str
+    path: str
+    answer: Callable[[Call[Any, Any]], Awaitable[Any]]
+    returns: Any
+    body: type | None = None
+    query: type = Nothing
+    # Statuses beside the usual errors, with the shape of their answer.
+    also: Mapping[int, Any] = field(default_factory=dict)
+    content_type: str = "application/json"
+    waits: bool = False
+
+    def bind(self, runtime: Runtime) -> "BoundEndpoint":
+        """Make an ASGI application of it."""
+        return BoundEndpoint(self, runtime)
+
+
+class BoundEndpoint:
+    """An endpoint at work in one server."""
+
+    def __init__(self, endpoint: Endpoint, runtime: Runtime) -> None:
+        self._endpoint = endpoint
+        self._runtime = runtime
+        self._decode: Callable[[bytes], Any] | None = (
+            msgspec.json.Decoder(endpoint.body).decode if endpoint.body else None
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; nothing that goes wrong here ends the connection without a word."""
+        try:
+            call = await self._read(scope, receive)
+            answer = self._endpoint.answer(call)
+            if self._endpoint.waits:
+                answered = await _unless_gone(answer, receive)
+                if answered is _GONE:
+                    return
+            else:
+                answered = await answer
+        except HoldfastError as error:
+            await send_error(send, status_of(error), body_of(error))
+            return
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            problem = ErrorBody("internal", "the server failed; its log says why")
+            await send_error(send, 500, problem)
+            return
+        if isinstance(answered, Stream):
+            await _send_stream(answered, receive, send)
+            return
+        reply = answered if isinstance(answered, Reply) else Reply(answered)
+        content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
+        await _send(send, reply.status, content, content_type=reply.content_type)
+
+    async def _read(self, scope: Scope, receive: Receive) -> Call[Any, Any]:
+        endpoint = self._endpoint
+        if self._runtime.is_stopping:
+            raise Stopping("this server is shutting down; call another, or this one later")
+        headers = dict(scope["headers"])
+        body = None
+        if self._decode is not None:
+            content = await _read_body(headers, receive)
+            body = self._parse(content, headers)
+        return Call(
+            self._runtime,
+            {name: unquote(str(text)) for name, text in scope["path_params"].items()},
+            _parse_query(scope["query_string"], endpoint.query),
+            body,
+            _actor_of(headers),
+            headers,
+        )
+
+    def _parse(self, content: bytes, headers: dict[bytes, bytes]) -> Any:
+        assert self._decode is not None
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if content and kind != JSON:
+            raise UnsupportedMediaType(kind.decode("latin-1") or "nothing")
+        try:
+            return self._decode(content or b"{}")
+        except msgspec.ValidationError as error:
+            raise as_invalid(error, "body") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Invalid("body", f"is not JSON: {error}") from error
+
+
+async def send_error(send: Send, status: int, body: ErrorBody, **headers: str) -> None:
+    """Send an error in the shape that all of them have."""
+    extra = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+    if status in (429, 503):
+        extra.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
+    await _send(send, status, encode_error(body), content_type=JSON, extra=extra)
+
+
+async def _send(
+    send: Send,
+    status: int,
+    content: bytes,
+    *,
+    content_type: bytes,
+    extra: list[tuple[bytes, bytes]] | None = None,
+) -> None:
+    headers = [(b"content-type", content_type), (b"content-length", str(len(content)).encode())]
+    await send(
+        {"type": "http.response.start", "status": status, "headers": headers + (extra or [])}
+    )
+    await send({"type": "http.response.body", "body": content})
+
+
+async def _send_stream(stream: Stream, receive: Receive, send: Send) -> None:
+    headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def pour() -> None:
+        async for chunk in stream.chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    if await _unless_gone(pour(), receive) is not _GONE:
+        await send({"type": "http.response.body", "body": b""})
+
+
+_GONE = object()
+
+
+async def _unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
+    """Wait for an answer as long as somebody waits for it; else give it up."""
+    working = asyncio.ensure_future(answer)
+    leaving = asyncio.ensure_future(_disconnected(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else _GONE
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    declared = headers.get(b"content-length", b"0")
+    if declared.isdigit() and int(declared) > BODY_BYTES_MAX:
+        raise TooLarge("body", int(declared), BODY_BYTES_MAX)
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("body", "ended before its length")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > BODY_BYTES_MAX:
+            raise TooLarge("body", size, BODY_BYTES_MAX)
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _parse_query(text: bytes, shape: type) -> Any:
+    if not text and shape is Nothing:
+        return None
+    values: dict[str, str] = {}
+    try:
+        for name, value in parse_qsl(text.decode(), keep_blank_values=True, errors="strict"):
+            if name in values:
+                raise Invalid(name, "is given twice; give it once")
+            values[name] = value
+        return msgspec.convert(values, shape, strict=False)
+    except UnicodeDecodeError as error:
+        raise Invalid("query", "is not UTF-8; encode it") from error
+    except msgspec.ValidationError as error:
+        raise as_invalid(error, "query") from error
+
+
+def _actor_of(headers: dict[bytes, bytes]) -> str:
+    """Say who asks, as far as he says so; tokens that prove it are not asked for on loopback."""
+    actor = headers.get(b"holdfast-actor", b"").decode("latin-1").strip() or "api"
+    check_text("Holdfast-Actor", actor, 256)
+    return actor
+
+
+def decode_text(content: msgspec.Raw, field: str) -> str:
+    """Take JSON as the text it came as."""
+    try:
+        return bytes(content).decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(field, "is not UTF-8; send valid Unicode") from error

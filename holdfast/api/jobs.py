@@ -1,0 +1,231 @@
+"""The routes that change something for people: submit, cancel, dead letters, queues, draining."""
+
+from holdfast.api.endpoint import Call, Endpoint, Reply, decode_text
+from holdfast.errors import Invalid, NotFound
+from holdfast.model.ids import TaskId, check_worker_id, parse_job_id, parse_task_id
+from holdfast.model.spec import JobSpec, Submission
+from holdfast.operations import dead_letters
+from holdfast.operations.cancel import cancel_job, cancel_task
+from holdfast.operations.dead_letters import dead_letter_task, discard, list_dead_letters, replay
+from holdfast.operations.queues import pause_queue, resume_queue
+from holdfast.operations.register import drain
+from holdfast.operations.submit import submit_batch
+from holdfast.services.doorbell import Bell
+from holdfast.wire.answers import ErrorAnswer
+from holdfast.wire.requests import (
+    CancelRequest,
+    DeadLetterRequest,
+    DiscardRequest,
+    JobBatchRequest,
+    JobRequest,
+    Nothing,
+    ReplayRequest,
+)
+from holdfast.wire.status import (
+    Changed,
+    JobBatchAnswer,
+    ReplayAnswer,
+    Replayed,
+    SubmittedJob,
+)
+
+REPLAY_MAX = 10_000
+
+
+async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
+    """Take in a job: 201, or 200 when its idempotency key was seen before."""
+    submission = _submission(call.body)
+    submitted = await call.runtime.submit(submission)
+    answer = SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
+    return Reply(answer, 201 if submitted.is_new else 200)
+
+
+async def submit_jobs(call: Call[JobBatchRequest, Nothing]) -> Reply:
+    """Take in jobs in one transaction: all of them, or none."""
+    submissions = [_submission(spec) for spec in call.body.specs]
+    answers = await submit_batch(call.runtime.ledger, submissions)
+    for submission, submitted in zip(submissions, answers, strict=True):
+        if submitted.is_new:
+            call.runtime.announce(submission, submitted.job_id)
+    jobs = [
+        SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
+        for submission, submitted in zip(submissions, answers, strict=True)
+    ]
+    return Reply(JobBatchAnswer(jobs), 201)
+
+
+async def stop_job(call: Call[CancelRequest, Nothing]) -> Changed:
+    """Cancel a job: softly, with its grace, or hard."""
+    job_id = parse_job_id(call.path["job_id"])
+    asked = call.body
+    changed = await cancel_job(
+        call.runtime.ledger, job_id, asked.mode, actor=call.actor, reason=asked.reason
+    )
+    return Changed(changed)
+
+
+async def stop_task(call: Call[CancelRequest, Nothing]) -> Changed:
+    """Cancel one task: softly, with its grace, or hard."""
+    task_id = parse_task_id(call.path["task_id"])
+    asked = call.body
+    changed = await cancel_task(
+        call.runtime.ledger, task_id, asked.mode, actor=call.actor, reason=asked.reason
+    )
+    return Changed(changed)
+
+
+async def bury_task(call: Call[DeadLetterRequest, Nothing]) -> Changed:
+    """Move a task that has not finished to the dead letters, as an operator's decision."""
+    task_id = parse_task_id(call.path["task_id"])
+    await dead_letter_task(call.runtime.ledger, task_id, actor=call.actor, reason=call.body.reason)
+    return Changed(True)
+
+
+async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
+    """Submit dead letters again, by exact ids or by a filter; a dry run only tells which."""
+    asked = call.body
+    if (asked.task_ids is None) == (asked.filter is None):
+        raise Invalid("task_ids", "give either task_ids or filter, one of the two")
+    task_ids = (
+        [parse_task_id(text, "task_ids") for text in asked.task_ids]
+        if asked.task_ids is not None
+        else await _find_letters(call)
+    )
+    if not task_ids and asked.filter is not None:
+        return ReplayAnswer([], asked.dry_run)
+    ledger = call.runtime.ledger
+    replays = await replay(ledger, task_ids, actor=call.actor, dry_run=asked.dry_run)
+    for made in replays:
+        if made.job_id is not None:
+            await _announce(call, made.job_id, len(made.task_ids))
+    return ReplayAnswer(
+        [
+            Replayed(
+                str(made.replay_of),
+                [str(task_id) for task_id in made.task_ids],
+                None if made.job_id is None else str(made.job_id),
+            )
+            for made in replays
+        ],
+        asked.dry_run,
+    )
+
+
+async def discard_letters(call: Call[DiscardRequest, Nothing]) -> Changed:
+    """Settle dead letters without running them again; exact ids only."""
+    task_ids = [parse_task_id(text, "task_ids") for text in call.body.task_ids]
+    await discard(call.runtime.ledger, task_ids, actor=call.actor)
+    return Changed(True)
+
+
+async def pause(call: Call[Nothing, Nothing]) -> Changed:
+    """Hand out nothing more from a queue; pausing it twice is harmless."""
+    await pause_queue(call.runtime.ledger, call.path["queue"], actor=call.actor)
+    return Changed(True)
+
+
+async def resume(call: Call[Nothing, Nothing]) -> Changed:
+    """Hand out tasks of a queue again."""
+    queue = call.path["queue"]
+    await resume_queue(call.runtime.ledger, queue)
+    call.runtime.doorbells.ring(Bell("queue", queue))
+    return Changed(True)
+
+
+async def drain_worker(call: Call[Nothing, Nothing]) -> Changed:
+    """Ask a worker to finish what it has, take nothing more, and leave."""
+    worker_id = check_worker_id(call.path["worker_id"])
+    if not await drain(call.runtime.ledger, worker_id, actor=call.actor):
+        raise NotFound("live worker", worker_id)
+    call.runtime.stops.see(worker_id)
+    await call.runtime.stops.note_workers()
+    return Changed(True)
+
+
+def _submission(asked: JobRequest) -> Submission:
+    spec = JobSpec(**{name: getattr(asked, name) for name in JobSpec.__struct_fields__})
+    if asked.inputs is None:
+        return Submission(spec)
+    texts = (decode_text(text, f"inputs[{i}]") for i, text in enumerate(asked.inputs))
+    return Submission(spec, tuple(texts))
+
+
+async def _find_letters(call: Call[ReplayRequest, Nothing]) -> list[TaskId]:
+    wanted = call.body.filter
+    assert wanted is not None
+    found: list[TaskId] = []
+    chosen = dead_letters.DeadLetterFilter(
+        wanted.reason_code,
+        wanted.stage,
+        wanted.type,
+        wanted.queue,
+        None if wanted.job_id is None else parse_job_id(wanted.job_id),
+    )
+    while len(found) < REPLAY_MAX:
+        after = {"after": found[-1]} if found else {}
+        page = await list_dead_letters(
+            call.runtime.ledger, chosen, count_max=dead_letters.PAGE_MAX, **after
+        )
+        found += [TaskId(row["job_id"], row["task_index"]) for row in page]
+        if len(page) < dead_letters.PAGE_MAX:
+            break
+    return found[:REPLAY_MAX]
+
+
+async def _announce(call: Call[ReplayRequest, Nothing], job_id: int, count: int) -> None:
+    async with call.runtime.reads.transaction() as tx:
+        specs = await call.runtime.ledger.specs.load(tx, [job_id])
+    queue = specs[job_id].policy.queue
+    if queue is not None:
+        tasks = [TaskId(job_id, index) for index in range(count)]
+        call.runtime.wake_ups.announce(queue, tasks)
+
+
+_ERRORS = {409: ErrorAnswer}
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/api/jobs",
+        submit_job,
+        SubmittedJob,
+        body=JobRequest,
+        also={201: SubmittedJob, **_ERRORS},
+    ),
+    Endpoint(
+        "POST",
+        "/api/jobs:batch",
+        submit_jobs,
+        None,
+        body=JobBatchRequest,
+        also={201: JobBatchAnswer, **_ERRORS},
+    ),
+    Endpoint("POST", "/api/jobs/{job_id}:cancel", stop_job, Changed, body=CancelRequest),
+    Endpoint("POST", "/api/tasks/{task_id}:cancel", stop_task, Changed, body=CancelRequest),
+    Endpoint(
+        "POST",
+        "/api/tasks/{task_id}:dead-letter",
+        bury_task,
+        Changed,
+        body=DeadLetterRequest,
+        also=_ERRORS,
+    ),
+    Endpoint(
+        "POST",
+        "/api/dead-letters:replay",
+        replay_letters,
+        ReplayAnswer,
+        body=ReplayRequest,
+        also=_ERRORS,
+    ),
+    Endpoint(
+        "POST",
+        "/api/dead-letters:discard",
+        discard_letters,
+        Changed,
+        body=DiscardRequest,
+        also=_ERRORS,
+    ),
+    Endpoint("POST", "/api/queues/{queue:path}:pause", pause, Changed, body=Nothing),
+    Endpoint("POST", "/api/queues/{queue:path}:resume", resume, Changed, body=Nothing),
+    Endpoint("POST", "/api/workers/{worker_id:path}:drain", drain_worker, Changed, body=Nothing),
+)

@@ -1,0 +1,110 @@
+"""The description of every route, made from the same declarations that serve them."""
+
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from holdfast.api.endpoint import Call, Endpoint, Reply
+from holdfast.wire.answers import ErrorAnswer
+from holdfast.wire.requests import Nothing
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+_REF = "#/components/schemas/{name}"
+# Any route may answer so: the request is wrong, too large, or comes at a bad moment.
+_ALWAYS = {
+    400: "the request is wrong; the error names the field",
+    404: "there is no such thing",
+    413: "something is larger than its limit",
+    415: "the body is not application/json",
+    429: "too much is waiting; slow down",
+    503: "not now; try again after Retry-After seconds",
+}
+
+
+def describe(endpoints: Sequence[Endpoint]) -> Endpoint:
+    """Make the endpoint that gives the description of all the others."""
+    document = build_document(endpoints)
+    content = msgspec.json.encode(document)
+
+    async def answer(_: Call[None, Nothing]) -> Reply:
+        """Describe every route in OpenAPI's terms."""
+        return Reply(content)
+
+    return Endpoint("GET", "/openapi.json", answer, dict)
+
+
+def build_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Build the OpenAPI document."""
+    shapes: list[Any] = [ErrorAnswer]
+    for endpoint in endpoints:
+        shapes += [endpoint.returns, endpoint.body, endpoint.query, *endpoint.also.values()]
+    structs = {id(shape): shape for shape in shapes if _is_struct(shape)}
+    _, components = msgspec.json.schema_components(structs.values(), ref_template=_REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        path = _PARAMETER.sub(r"{\1}", endpoint.path)
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Holdfast", "version": version("holdfast")},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _operation(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(endpoint.path)
+    ]
+    parameters += _query_parameters(endpoint.query, components)
+    operation: dict[str, Any] = {
+        "operationId": endpoint.answer.__name__,
+        "summary": (endpoint.answer.__doc__ or "").strip(),
+        "parameters": parameters,
+        "responses": _responses(endpoint),
+    }
+    if endpoint.body is not None:
+        schema = {"$ref": _REF.format(name=endpoint.body.__name__)}
+        required = any(field.required for field in msgspec.structs.fields(endpoint.body))
+        content = {"application/json": {"schema": schema}}
+        operation["requestBody"] = {"required": required, "content": content}
+    return operation
+
+
+def _responses(endpoint: Endpoint) -> dict[str, Any]:
+    answers: dict[int, Any] = dict.fromkeys(_ALWAYS, ErrorAnswer)
+    if endpoint.returns is not None or endpoint.content_type != "application/json":
+        answers[200] = endpoint.returns
+    answers |= dict(endpoint.also)
+    responses: dict[str, Any] = {}
+    for status, shape in sorted(answers.items()):
+        schema = {"$ref": _REF.format(name=shape.__name__)} if _is_struct(shape) else {}
+        kind = endpoint.content_type if status == 200 else "application/json"
+        responses[str(status)] = {
+            "description": _ALWAYS.get(status, "as asked" if status < 300 else "refused"),
+            "content": {kind: {"schema": schema}},
+        }
+    return responses
+
+
+def _query_parameters(query: Any, components: dict[str, Any]) -> list[dict[str, Any]]:
+    if query is Nothing:
+        return []
+    schema = components[query.__name__]
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema.get("required", ()),
+            "schema": field,
+        }
+        for name, field in schema["properties"].items()
+    ]
+
+
+def _is_struct(shape: Any) -> bool:
+    return isinstance(shape, type) and issubclass(shape, msgspec.Struct)

@@ -1,0 +1,262 @@
+"""The routes of workers: register, claim, renew, complete, and what an attempt leaves behind."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.api.endpoint import Call, Endpoint
+from holdfast.api.errors import tell
+from holdfast.errors import Invalid, LeaseConflict
+from holdfast.model.ids import check_worker_id, parse_task_id
+from holdfast.model.states import parse_state
+from holdfast.operations.claim import Claim, ClaimRequest
+from holdfast.operations.notes import note_progress
+from holdfast.operations.register import Registration, register
+from holdfast.operations.renew import Renewed
+from holdfast.operations.report import Fence, Report
+from holdfast.services.doorbell import Bell
+from holdfast.store.specs import StoredSpec
+from holdfast.wire.answers import (
+    CancelNotice,
+    ClaimedJob,
+    ClaimedTask,
+    ErrorAnswer,
+    ErrorBody,
+    HeartbeatAnswer,
+    LeaseAnswer,
+    TaskClaimAnswer,
+    WorkerRegisterAnswer,
+)
+from holdfast.wire.raw import raw
+from holdfast.wire.requests import (
+    HeartbeatRequest,
+    LeaseReport,
+    Nothing,
+    TaskClaimRequest,
+    WorkerRegisterRequest,
+)
+
+WAIT_MS_MAX = 60_000
+LEASES_MAX = 10_000
+_encode = msgspec.json.Encoder().encode
+
+
+async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
+    """Lease tasks to a worker: one by id, or up to max_tasks from queues; may wait for some."""
+    asked, runtime = call.body, call.runtime
+    request = ClaimRequest(
+        asked.worker_id,
+        tuple(asked.queues),
+        asked.max_tasks,
+        None if asked.task_id is None else parse_task_id(asked.task_id),
+        asked.idempotency_key,
+    )
+    claiming_from = received_at = _now()
+    ends_at = received_at + check_wait(asked.wait_ms) / 1000
+    runtime.stops.see(asked.worker_id)
+    bells = [Bell("queue", queue) for queue in request.queues]
+    with runtime.doorbells.listen(bells, request.max_tasks) as listener:
+        try:
+            claims = await runtime.writers.claim(request)
+            while not claims and request.task_id is None and not runtime.doorbells.is_closed:
+                if not await listener.wait(ends_at - _now()):
+                    break
+                claiming_from = _now()
+                claims = await runtime.writers.claim(request)
+        except LeaseConflict:
+            runtime.metrics.claim_conflicts.inc()
+            raise
+        if claims and (len(claims) == request.max_tasks or listener.was_rung):
+            # There may be more than these: the next one who waits should look.
+            for bell in bells:
+                runtime.doorbells.ring(bell)
+    waited_ms = int((claiming_from - received_at) * 1000)
+    return TaskClaimAnswer([_claimed(claim) for claim in claims], waited_ms)
+
+
+async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
+    """Renew leases and record starts; may wait until there is a cancel to tell the worker of."""
+    asked, runtime = call.body, call.runtime
+    check_worker_id(asked.worker_id)
+    runtime.stops.see(asked.worker_id)
+    reports = _lease_reports(asked)
+    fences = [Fence(parse_task_id(r.task_id), r.attempt, r.lease_token) for r in reports]
+    starts = [
+        Report(fence, parse_state(report.state))
+        for fence, report in zip(fences, reports, strict=True)
+        if report.state is not None
+    ]
+    started, renewed, _ = await asyncio.gather(
+        runtime.writers.report(starts), runtime.writers.renew(fences), _note(call, fences, reports)
+    )
+    refused = {
+        start.fence: answer
+        for start, answer in zip(starts, started, strict=True)
+        if isinstance(answer, Exception)
+    }
+    leases: list[LeaseAnswer] = []
+    notices: list[CancelNotice] = []
+    for fence, answer in zip(fences, renewed, strict=True):
+        problem = answer if isinstance(answer, Exception) else refused.get(fence)
+        if problem is not None:
+            runtime.metrics.lease_conflicts.inc()
+            leases.append(LeaseAnswer(str(fence.task_id), error=tell(problem)))
+            continue
+        assert isinstance(answer, Renewed)
+        runtime.metrics.renewals.inc()
+        leases.append(_lease_answer(answer))
+        if answer.cancel is not None:
+            notices.append(
+                CancelNotice(
+                    str(fence.task_id),
+                    fence.attempt,
+                    answer.cancel,
+                    None if answer.cancel_remaining is None else _ms(answer.cancel_remaining),
+                )
+            )
+    if asked.leases is None and asked.task_id is not None:
+        _raise_single(leases[0].error, fences[0])
+    if check_wait(asked.wait_ms) and not notices:
+        stops = await runtime.stops.wait(asked.worker_id, asked.wait_ms / 1000)
+        notices += [
+            CancelNotice(
+                str(s.task_id), s.attempt, s.mode, None if s.remaining is None else _ms(s.remaining)
+            )
+            for s in stops
+        ]
+    return HeartbeatAnswer(leases, notices, drain=asked.worker_id in runtime.stops.draining)
+
+
+async def register_worker(call: Call[WorkerRegisterRequest, Nothing]) -> WorkerRegisterAnswer:
+    """Make a worker's incarnation known; one that it replaces is ended at once."""
+    asked = call.body
+    registration = Registration(
+        asked.worker_id, asked.name, asked.host, tuple(asked.queues), asked.replaces
+    )
+    taken_over = await register(call.runtime.ledger, registration)
+    call.runtime.stops.see(asked.worker_id)
+    return WorkerRegisterAnswer(asked.worker_id, taken_over)
+
+
+def check_wait(wait_ms: int) -> int:
+    """Refuse to wait for ever, or for less than nothing."""
+    if not 0 <= wait_ms <= WAIT_MS_MAX:
+        raise Invalid("wait_ms", f"is not from 0 to {WAIT_MS_MAX}")
+    return wait_ms
+
+
+def _claimed(claim: Claim) -> ClaimedTask:
+    return ClaimedTask(
+        str(claim.task_id),
+        claim.attempt,
+        claim.lease_token,
+        claim.lease_expires_at,
+        _ms(claim.lease_remaining),
+        _claimed_job(claim.task_id.job_id, claim.job),
+        claim.failure_count,
+        claim.preemption_count,
+        raw(claim.input),
+    )
+
+
+def _claimed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
+    """Write down what a worker needs of a job, once per job and process."""
+    text = stored.told.get("job")
+    if text is None:
+        spec, policy = stored.spec, stored.policy
+        text = stored.told["job"] = _encode(
+            ClaimedJob(
+                str(job_id),
+                stored.name,
+                policy.type,
+                spec.entrypoint,
+                stored.num_tasks,
+                policy.lease,
+                policy.grace,
+                stored.correlation_id,
+                policy.queue,
+                policy.timeout,
+                spec.environment,
+                stored.trace_id,
+                spec.replicas is None,
+            )
+        )
+    return msgspec.Raw(text)
+
+
+def _lease_reports(asked: HeartbeatRequest) -> list[LeaseReport]:
+    if asked.leases is not None:
+        if asked.task_id is not None:
+            raise Invalid("task_id", "goes without leases; give one of the two")
+        if len(asked.leases) > LEASES_MAX:
+            raise Invalid("leases", f"names more than {LEASES_MAX}; send them in parts")
+        return asked.leases
+    if asked.task_id is None:
+        return []
+    if asked.attempt is None or asked.lease_token is None:
+        missing = "attempt" if asked.attempt is None else "lease_token"
+        raise Invalid(missing, "is missing; a lease is named by task_id, attempt and lease_token")
+    return [
+        LeaseReport(asked.task_id, asked.attempt, asked.lease_token, asked.state, asked.progress)
+    ]
+
+
+async def _note(
+    call: Call[HeartbeatRequest, Nothing], fences: Sequence[Fence], reports: Sequence[LeaseReport]
+) -> None:
+    progress = [
+        (fence, report.progress.fraction, report.progress.message)
+        for fence, report in zip(fences, reports, strict=True)
+        if report.progress is not None
+    ]
+    if progress:
+        await note_progress(call.runtime.ledger, progress)
+
+
+def _lease_answer(renewed: Renewed) -> LeaseAnswer:
+    return LeaseAnswer(str(renewed.task_id), renewed.lease_expires_at, _ms(renewed.lease_remaining))
+
+
+def _raise_single(error: ErrorBody | None, fence: Fence) -> None:
+    if error is not None:
+        raise LeaseConflict(fence.task_id, "the lease is lost; stop the attempt")
+
+
+def _ms(duration: object) -> int:
+    return max(int(duration.total_seconds() * 1000), 0)  # type: ignore[attr-defined]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+CONFLICT = {409: ErrorAnswer}
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/internal/task-claim",
+        claim_tasks,
+        TaskClaimAnswer,
+        body=TaskClaimRequest,
+        also=CONFLICT,
+        waits=True,
+    ),
+    Endpoint(
+        "POST",
+        "/internal/heartbeat",
+        beat,
+        HeartbeatAnswer,
+        body=HeartbeatRequest,
+        also=CONFLICT,
+        waits=True,
+    ),
+    Endpoint(
+        "POST",
+        "/internal/worker-register",
+        register_worker,
+        WorkerRegisterAnswer,
+        body=WorkerRegisterRequest,
+        also=CONFLICT,
+    ),
+)

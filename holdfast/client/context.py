@@ -1,0 +1,141 @@
+"""What a running function is given: who it is, how to tell and to be told."""
+
+import contextvars
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.client.both import LoopThread, both
+from holdfast.client.transport import Transport
+from holdfast.wire.answers import CheckpointAnswer
+from holdfast.wire.raw import encode_json
+from holdfast.wire.requests import CheckpointLoadRequest, CheckpointSaveRequest
+
+_CALL_SECONDS_MAX = 20.0
+current: contextvars.ContextVar["Context | None"] = contextvars.ContextVar(
+    "holdfast_context", default=None
+)
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which attempt this is, and the token that lets it speak for itself."""
+
+    server: str
+    task_id: str
+    attempt: int
+    lease_token: UUID
+    job_name: str
+    num_tasks: int
+    correlation_id: str
+    deadline: datetime | None = None
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """How an attempt reaches the server."""
+
+    transport: Transport
+    loop_thread: LoopThread
+
+
+class Checkpoint:
+    """What this attempt leaves for the next one of its task."""
+
+    def __init__(self, identity: Identity, connection: Callable[[], Connection]) -> None:
+        self._identity = identity
+        self._connection = connection
+
+    @property
+    def loop_thread(self) -> LoopThread:
+        """Where calls to the server run."""
+        return self._connection().loop_thread
+
+    @both
+    async def save(self, value: Any) -> None:
+        """Keep a value (JSON) in the place of the last one. Raises LeaseConflict if too late."""
+        identity = self._identity
+        body = CheckpointSaveRequest(
+            identity.task_id,
+            identity.attempt,
+            identity.lease_token,
+            msgspec.Raw(encode_json(value)),
+        )
+        await self._call("/internal/checkpoint-save", body)
+
+    @both
+    async def load(self) -> Any:
+        """Give back what was kept last, by this attempt or an earlier one; None if nothing was."""
+        identity = self._identity
+        body = CheckpointLoadRequest(identity.task_id, identity.attempt, identity.lease_token)
+        answer = await self._call("/internal/checkpoint-load", body)
+        return msgspec.json.decode(answer.checkpoint)
+
+    async def _call(self, path: str, body: Any) -> CheckpointAnswer:
+        transport = self._connection().transport
+        return await transport.insist(
+            "POST", path, CheckpointAnswer, body=body, seconds_max=_CALL_SECONDS_MAX
+        )
+
+
+class Context:
+    """One attempt, as its function sees it."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        is_cancelled: Callable[[], bool],
+        note_progress: Callable[[float, str | None], None],
+        connection: Callable[[], Connection],
+    ) -> None:
+        self.identity = identity
+        self._is_cancelled = is_cancelled
+        self._note_progress = note_progress
+        self.checkpoint = Checkpoint(identity, connection)
+        self.log = logging.LoggerAdapter(
+            logging.getLogger("holdfast.task"),
+            {
+                "task_id": identity.task_id,
+                "attempt": identity.attempt,
+                "correlation_id": identity.correlation_id,
+            },
+        )
+
+    @property
+    def task_id(self) -> str:
+        """The task, such as 4182.3."""
+        return self.identity.task_id
+
+    @property
+    def job_id(self) -> str:
+        """The job, such as 4182."""
+        return self.identity.task_id.partition(".")[0]
+
+    @property
+    def task_index(self) -> int:
+        """The place of the task in its job, from 0 on."""
+        return int(self.identity.task_id.partition(".")[2])
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt: the fence, which only grows per task."""
+        return self.identity.attempt
+
+    @property
+    def deadline(self) -> datetime | None:
+        """The moment at which the attempt will have run too long, if it has a timeout."""
+        return self.identity.deadline
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the attempt has been asked to stop: save what matters, and return."""
+        return self._is_cancelled()
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Say how far the task has got, from 0 to 1; only the latest word counts."""
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"progress {fraction!r} is not from 0 to 1")
+        self._note_progress(float(fraction), message)

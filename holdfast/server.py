@@ -1,0 +1,118 @@
+"""Build a server from its settings and run it until it is told to stop."""
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from holdfast.api.app import build_app
+from holdfast.errors import Invalid, Unavailable
+from holdfast.services.runtime import Options, Runtime, open_runtime
+
+GRACE_SECONDS = 20
+BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens; port 0 lets the system choose."""
+
+    host: str = "127.0.0.1"
+    port: int = 7878
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """A server that answers."""
+
+    runtime: Runtime
+    url: str
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to whoever runs the process: there is more to stop than HTTP."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serve(options: Options, address: Address) -> AsyncIterator[RunningServer]:
+    """Serve for the time of a block; what is in flight at its end is finished and answered."""
+    check_loopback(address.host)
+    listening = _bind(address)
+    try:
+        async with open_runtime(options) as runtime:
+            config = uvicorn.Config(
+                build_app(runtime),
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+                backlog=BACKLOG,
+            )
+            server = _Uvicorn(config)
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            try:
+                host, port = listening.getsockname()[:2]
+                yield RunningServer(runtime, f"http://{_bracketed(host)}:{port}")
+            finally:
+                await runtime.stop()
+                server.should_exit = True
+                await serving
+    finally:
+        listening.close()
+
+
+async def run_until_signalled() -> int:
+    """Wait for the first request to end this process; returns the signal's number."""
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[int] = loop.create_future()
+
+    def note(number: int) -> None:
+        if not received.done():
+            received.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, note, number)
+    return await received
+
+
+def check_loopback(host: str) -> None:
+    """Refuse to be reachable from other machines: nothing here asks for a token yet."""
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise Invalid("host", f"{host!r} is not a loopback address; use 127.0.0.1 or ::1")
+
+
+def _bind(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    # Bound and listening before anybody is told of it: the first request waits, none is refused.
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((address.host, address.port))
+        bound.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise Unavailable(f"cannot listen on {address.host}:{address.port}: {error}") from error
+    return bound
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,61 @@
+"""The list of chores that keep the ledger moving while nobody asks for anything."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from holdfast.operations import follow_up, partitions, prune, reap, requeue
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.prune import Retention
+from holdfast.services.chores import Chore
+from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.services.stops import Stops
+from holdfast.store.statements import load_statements
+
+_READY = load_statements("ready")
+_JOBS = load_statements("jobs")
+
+
+def list_chores(
+    ledger: Ledger, doorbells: Doorbells, stops: Stops, *, retention: Retention
+) -> list[Chore]:
+    """List every chore of a server; each may run on all servers at once."""
+    return [
+        Chore("reap leases", 1.0, partial(reap.reap, ledger), full=reap.BATCH_MAX),
+        Chore("requeue due", 0.1, partial(requeue.requeue_due, ledger), full=requeue.BATCH_MAX),
+        Chore("give up scheduling", 1.0, partial(requeue.give_up_scheduling, ledger)),
+        Chore("follow up", 0.1, partial(follow_up.follow_up, ledger)),
+        Chore("ring for ready tasks", 1.0, _look(ledger, doorbells)),
+        Chore("ring for ended jobs", 0.5, _watch(ledger, doorbells)),
+        Chore("tell what should stop", 0.5, stops.look),
+        Chore("note workers", 5.0, stops.note_workers),
+        Chore("add partitions", 5.0, partial(partitions.keep_partitions_ahead, ledger)),
+        Chore("prune", 60.0, partial(prune.prune, ledger, retention)),
+    ]
+
+
+def _look(ledger: Ledger, doorbells: Doorbells) -> Callable[[], Awaitable[int]]:
+    async def look() -> int:
+        """Look for those who wait: a hint may be lost, or a claim's rows hidden by an abort."""
+        queues = doorbells.names("queue")
+        if queues:
+            async with ledger.database.transaction() as tx:
+                rows = await tx.fetch(_READY["list_queues_with_work"], queues=queues)
+            for row in rows:
+                doorbells.ring(Bell("queue", row[0]))
+        return 0
+
+    return look
+
+
+def _watch(ledger: Ledger, doorbells: Doorbells) -> Callable[[], Awaitable[int]]:
+    async def watch() -> int:
+        """Notice jobs that ended through another server."""
+        job_ids = [int(name) for name in doorbells.names("job")]
+        if job_ids:
+            async with ledger.database.transaction() as tx:
+                rows = await tx.fetch(_JOBS["list_finished"], job_ids=job_ids)
+            for row in rows:
+                doorbells.ring(Bell("job", str(row[0])), worth=1_000_000)
+        return 0
+
+    return watch

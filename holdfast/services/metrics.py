@@ -1,0 +1,82 @@
+"""What a server counts and measures, in the form Prometheus reads."""
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from holdfast.model.states import ENDED_STATES, TaskState
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.news import News
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
+TYPES_MAX = 500
+
+
+class Metrics:
+    """The counters and histograms of one server."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._specs = ledger.specs
+        self.registry = CollectorRegistry()
+        self._types: set[str] = set()
+
+        def counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+            return Counter(f"holdfast_{name}", text, labels, registry=self.registry)
+
+        def histogram(name: str, text: str) -> Histogram:
+            return Histogram(
+                f"holdfast_{name}", text, ("type",), buckets=_SECONDS, registry=self.registry
+            )
+
+        self.claims = counter("claims_total", "Attempts created by claims.")
+        self.claim_conflicts = counter("claim_conflicts_total", "Claims by id that were refused.")
+        self.renewals = counter("lease_renewals_total", "Leases renewed.")
+        self.lease_conflicts = counter("lease_conflicts_total", "Reports without a valid lease.")
+        self.expiries = counter("lease_expiries_total", "Leases that ran out and were ended.")
+        self.retries = counter("retries_total", "Tasks sent back for another attempt.")
+        self.failures = counter("failures_total", "Attempts that ended FAILED.")
+        self.dead_letters = counter("dead_letters_total", "Tasks moved to the dead letters.")
+        self.submissions = counter("submitted_tasks_total", "Tasks taken in.")
+        self.transitions = counter("transitions_total", "Moves of tasks.", ("from", "to"))
+        self.wait_seconds = histogram("wait_seconds", "From eligible to claimed, by job type.")
+        self.run_seconds = histogram("run_seconds", "From started to ended, by job type.")
+
+    def count(self, news: News) -> None:
+        """Count what a transaction did."""
+        for (start, end), count in news.moves.items():
+            names = TaskState(start).name, TaskState(end).name
+            self.transitions.labels(*names).inc(count)
+            if end == TaskState.ASSIGNED:
+                self.claims.inc(count)
+            elif end == TaskState.PENDING and start in ENDED_STATES:
+                self.retries.inc(count)
+            elif end == TaskState.FAILED:
+                self.failures.inc(count)
+            elif end == TaskState.DEAD_LETTERED:
+                self.dead_letters.inc(count)
+        if news.expired:
+            self.expiries.inc(news.expired)
+        for histogram, times in (
+            (self.wait_seconds, news.waits),
+            (self.run_seconds, news.runs),
+        ):
+            by_type: dict[str, Any] = {}
+            for job_id, seconds in times:
+                name = self._type_of(job_id)
+                child = by_type.get(name) or by_type.setdefault(name, histogram.labels(name))
+                child.observe(max(seconds, 0.0))
+
+    def render(self) -> bytes:
+        """Write everything down for a scrape."""
+        return generate_latest(self.registry)
+
+    def _type_of(self, job_id: int) -> str:
+        """Name a job's type; a runaway number of types is folded into one."""
+        spec = self._specs.find(job_id)
+        name = spec.policy.type if spec is not None else "other"
+        if name not in self._types:
+            if len(self._types) >= TYPES_MAX:
+                return "other"
+            self._types.add(name)
+        return name

@@ -1,0 +1,54 @@
+"""Wake-ups between servers, and from users' own transactions, by Postgres LISTEN and NOTIFY."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from holdfast.errors import Unavailable
+from holdfast.model.ids import TaskId
+from holdfast.store.database import Database
+from holdfast.store.statements import load_statements
+
+log = logging.getLogger("holdfast.notify")
+_READY = load_statements("ready")
+CHANNEL = "holdfast_ready"
+AGAIN_SECONDS = 1.0
+
+
+class NotifyTransport:
+    """Publishes the name of the queue on the channel that every server listens to."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def publish(self, queue: str, task_ids: Sequence[TaskId]) -> None:
+        """Send a hint; the ids stay here, since whoever hears it looks at the whole queue."""
+        async with self._database.transaction() as tx:
+            await tx.fetch(_READY["notify_ready"], queue=queue)
+
+
+@asynccontextmanager
+async def listening(database: Database, hear: Callable[[str], None]) -> AsyncIterator[None]:
+    """Hear what is published, for the time of a block; a lost connection is opened again."""
+    listener = asyncio.create_task(_listen(database, hear), name="listen")
+    try:
+        yield
+    finally:
+        listener.cancel()
+        with suppress(asyncio.CancelledError):
+            await listener
+
+
+async def _listen(database: Database, hear: Callable[[str], None]) -> None:
+    def pass_on(_: Any, __: int, ___: str, payload: object) -> None:
+        hear(str(payload))
+
+    while True:
+        try:
+            async with database.listening(CHANNEL, pass_on) as lost:
+                await lost
+        except Unavailable as error:
+            log.warning("not listening for wake-ups: %s", error)
+        await asyncio.sleep(AGAIN_SECONDS)

@@ -1,0 +1,110 @@
+"""One running server without its HTTP face: the ledger, its writers, who waits, what is due."""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from holdfast.model.ids import TaskId
+from holdfast.model.spec import Limits, Submission
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.news import News
+from holdfast.operations.prune import Retention
+from holdfast.operations.submit import CHUNK_TASKS_MAX, Submitted
+from holdfast.services.chores import Chore, run_in_background
+from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.services.due import list_chores
+from holdfast.services.metrics import Metrics
+from holdfast.services.notify import NotifyTransport, listening
+from holdfast.services.stops import Stops
+from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport, WakeUps
+from holdfast.services.writers import Writers
+from holdfast.store.database import Database
+
+WRITE_CONNECTIONS = 8
+READ_CONNECTIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a server differs from the next one."""
+
+    database_url: str
+    limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+    transports: Sequence[Transport] = ()
+    uses_notify: bool = True
+
+
+class Runtime:
+    """What the routes of a server work with."""
+
+    def __init__(self, ledger: Ledger, reads: Database, wake_ups: WakeUps) -> None:
+        self.ledger = ledger
+        self.reads = reads
+        self.wake_ups = wake_ups
+        self.doorbells = wake_ups.doorbells
+        self.writers = Writers(ledger)
+        self.metrics = Metrics(ledger)
+        self.stops = Stops(ledger, self.doorbells)
+        self.started_at = time.time()
+        self.is_stopping = False
+        ledger.tell = self.hear
+
+    async def submit(self, submission: Submission) -> Submitted:
+        """Take in a job and wake whoever waits for it."""
+        submitted = await self.writers.submit(submission)
+        if submitted.is_new:
+            self.announce(submission, submitted.job_id)
+        return submitted
+
+    def announce(self, submission: Submission, job_id: int) -> None:
+        """Wake whoever waits for the tasks of a new job."""
+        if submission.spec.queue is None:
+            return
+        count = min(submission.num_tasks, CHUNK_TASKS_MAX)
+        named = [TaskId(job_id, index) for index in range(min(count, TASKS_PER_HINT_MAX))]
+        self.wake_ups.announce(submission.spec.queue, named, count)
+
+    def hear(self, news: News) -> None:
+        """Pass on what a transaction has brought about."""
+        for queue, task_ids in news.ready.items():
+            self.wake_ups.announce(queue, task_ids)
+        for job_id in news.ended_jobs:
+            self.doorbells.ring(Bell("job", str(job_id)), worth=1_000_000)
+        self.metrics.count(news)
+
+    async def scrape(self) -> bytes:
+        """Write down every metric."""
+        return self.metrics.render()
+
+    async def stop(self) -> None:
+        """Hand nothing out any more, answer everybody who waits, and write what is in flight."""
+        self.is_stopping = True
+        self.doorbells.close()
+
+    def chores(self, retention: Retention) -> list[Chore]:
+        """List what is to be done in the background."""
+        return list_chores(self.ledger, self.doorbells, self.stops, retention=retention)
+
+
+@asynccontextmanager
+async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
+    """Connect, run the chores, and listen for wake-ups, for the time of a block."""
+    async with AsyncExitStack() as stack:
+        writes = Database(options.database_url, connections_max=WRITE_CONNECTIONS)
+        reads = Database(options.database_url, connections_max=READ_CONNECTIONS)
+        await stack.enter_async_context(writes)
+        await stack.enter_async_context(reads)
+        notify = [NotifyTransport(writes)] if options.uses_notify else []
+        wake_ups = WakeUps(Doorbells(), [*notify, *options.transports])
+        runtime = Runtime(Ledger(writes, options.limits), reads, wake_ups)
+        if options.uses_notify:
+            await stack.enter_async_context(listening(writes, wake_ups.hear))
+        await stack.enter_async_context(run_in_background(runtime.chores(options.retention)))
+        try:
+            yield runtime
+        finally:
+            await runtime.stop()
+            await runtime.writers.stop()
+            await wake_ups.close()

@@ -1,0 +1,103 @@
+"""Tell workers which of their attempts should stop, soon after it was decided.
+
+A worker keeps one heartbeat waiting here. Twice a second the few leases that were asked to stop are
+read; a worker is told once of each, and again by every renewal, so that nothing is lost with us.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from holdfast.model.ids import TaskId
+from holdfast.model.outcomes import CancelMode
+from holdfast.operations.ledger import Ledger
+from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.store.statements import load_statements
+
+_LEASES = load_statements("leases")
+_WORKERS = load_statements("workers")
+WORKER = "worker"
+
+
+class Stop(NamedTuple):
+    """An attempt that should stop: softly within what remains, or at once."""
+
+    task_id: TaskId
+    attempt: int
+    mode: CancelMode
+    remaining: timedelta | None
+
+
+class Stops:
+    """What the workers that wait at this server have been told."""
+
+    def __init__(self, ledger: Ledger, doorbells: Doorbells) -> None:
+        self._ledger = ledger
+        self._doorbells = doorbells
+        self._told: dict[str, set[Stop]] = {}
+        self._seen: set[str] = set()
+        self.draining: set[str] = set()
+
+    def see(self, worker_id: str) -> None:
+        """Remember that a worker has been heard of."""
+        self._seen.add(worker_id)
+
+    async def wait(self, worker_id: str, seconds_max: float) -> list[Stop]:
+        """Wait until there is something new to tell a worker."""
+        with self._doorbells.listen([Bell(WORKER, worker_id)]) as listener:
+            news = await self._take_news([worker_id])
+            if not news and not self._doorbells.is_closed and worker_id not in self.draining:
+                await listener.wait(seconds_max)
+                news = await self._take_news([worker_id])
+        return news.get(worker_id, [])
+
+    async def look(self) -> int:
+        """Ring the workers for whom there is something new."""
+        listening = self._doorbells.names(WORKER)
+        if not listening:
+            self._told.clear()
+            return 0
+        found = await self._read(listening)
+        for worker_id, stops in found.items():
+            if {_key(stop) for stop in stops} - {_key(s) for s in self._told.get(worker_id, ())}:
+                self._doorbells.ring(Bell(WORKER, worker_id))
+        self._told = {w: told for w, told in self._told.items() if w in found}
+        return 0
+
+    async def note_workers(self) -> int:
+        """Store who has been heard of since the last time, and learn who should drain."""
+        seen, self._seen = sorted(self._seen), set()
+        if not seen:
+            return 0
+        async with self._ledger.database.transaction() as tx:
+            await tx.fetch(_WORKERS["see_workers"], worker_ids=seen)
+            rows = await tx.fetch(_WORKERS["list_draining"], worker_ids=seen)
+        self.draining = {row[0] for row in rows}
+        for worker_id in self.draining:
+            self._doorbells.ring(Bell(WORKER, worker_id))
+        return 0
+
+    async def _take_news(self, worker_ids: Sequence[str]) -> dict[str, list[Stop]]:
+        found = await self._read(worker_ids)
+        news = {}
+        for worker_id, stops in found.items():
+            told = {_key(stop) for stop in self._told.get(worker_id, ())}
+            news[worker_id] = [stop for stop in stops if _key(stop) not in told]
+            self._told[worker_id] = set(stops)
+        return {worker_id: stops for worker_id, stops in news.items() if stops}
+
+    async def _read(self, worker_ids: Sequence[str]) -> dict[str, list[Stop]]:
+        async with self._ledger.database.transaction() as tx:
+            rows = await tx.fetch(_LEASES["list_asked_to_stop"], worker_ids=list(worker_ids))
+        found: dict[str, list[Stop]] = {}
+        for worker_id, job_id, task_index, attempt, ending, deadline, now in rows:
+            remaining = None if ending else max(deadline - now, timedelta())
+            stop = Stop(
+                TaskId(job_id, task_index), attempt, "hard" if ending else "soft", remaining
+            )
+            found.setdefault(worker_id, []).append(stop)
+        return found
+
+
+def _key(stop: Stop) -> tuple[TaskId, int, CancelMode]:
+    return stop.task_id, stop.attempt, stop.mode

@@ -1,0 +1,49 @@
+-- name: append_logs
+-- Only the holder of the lease may write; a lease that is ending may still log.
+insert into holdfast.logs (job_id, task_index, attempt, start_offset, content)
+select leases.job_id, leases.task_index, leases.attempt, mine.start_offset, mine.content
+  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[],
+              $start_offsets::bigint[], $contents::bytea[])
+         as mine(job_id, task_index, attempt, lease_token, start_offset, content)
+  join holdfast.leases using (job_id, task_index, attempt, lease_token)
+on conflict do nothing;
+
+-- name: read_log
+select start_offset, content from holdfast.logs
+ where job_id = $job_id and task_index = $task_index and attempt = $attempt
+   and start_offset >= coalesce(
+       (select max(start_offset) from holdfast.logs
+         where job_id = $job_id and task_index = $task_index and attempt = $attempt
+           and start_offset <= $start_offset), 0)
+ order by start_offset
+ limit $batch_max;
+
+-- name: find_attempt
+-- The attempt that is asked for, or the latest; open means that it may still write.
+select attempt, finished_at is null or released_at is null as is_open
+  from holdfast.attempt_history
+ where job_id = $job_id and task_index = $task_index and attempt = coalesce($attempt::int, attempt)
+ order by attempt desc
+ limit 1;
+
+-- name: save_checkpoint
+-- A stale attempt cannot overwrite what a later one has saved: it holds no lease any more.
+insert into holdfast.checkpoints (job_id, task_index, attempt, saved_at, checkpoint)
+select leases.job_id, leases.task_index, leases.attempt, holdfast.now(), $checkpoint::text::json
+  from holdfast.leases
+ where job_id = $job_id and task_index = $task_index and attempt = $attempt and lease_token = $token
+on conflict (job_id, task_index) do update
+   set attempt = excluded.attempt, saved_at = excluded.saved_at, checkpoint = excluded.checkpoint
+returning attempt;
+
+-- name: load_checkpoint
+select checkpoints.attempt, checkpoints.checkpoint
+  from holdfast.leases left join holdfast.checkpoints using (job_id, task_index)
+ where leases.job_id = $job_id and leases.task_index = $task_index
+   and leases.attempt = $attempt and leases.lease_token = $token;
+
+-- name: delete_logs_of_partition
+delete from holdfast.logs where job_id >= $first_job_id and job_id < $end_job_id;
+
+-- name: delete_checkpoints_of_partition
+delete from holdfast.checkpoints where job_id >= $first_job_id and job_id < $end_job_id;

@@ -1,0 +1,130 @@
+"""What the server answers to workers; readers ignore fields they do not know."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.model.outcomes import CancelMode
+from holdfast.model.spec import Entrypoint
+from holdfast.wire.raw import absent_is_null
+
+
+class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong: a code for programs, a message for people, the field if there is one."""
+
+    code: str
+    message: str
+    field: str | None = None
+    details: dict[str, Any] | None = None
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """The shape of every answer that is not a success."""
+
+    error: ErrorBody
+
+
+class ClaimedJob(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker has to know of a job to run one of its tasks."""
+
+    job_id: str
+    name: str
+    type: str
+    entrypoint: Entrypoint
+    num_tasks: int
+    lease: float
+    grace: float
+    correlation_id: str
+    queue: str | None = None
+    timeout: float | None = None
+    environment: dict[str, str] = {}
+    trace_id: str | None = None
+    # One task per input: then a null input is an input too.
+    fan_out: bool = False
+
+
+class ClaimedTask(msgspec.Struct, frozen=True):
+    """One task leased to the worker that asked; `job` is a ClaimedJob, `input` any JSON."""
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+    lease_expires_at: datetime
+    lease_remaining_ms: int
+    job: msgspec.Raw
+    failure_count: int
+    preemption_count: int
+    input: msgspec.Raw = absent_is_null()
+
+
+class TaskClaimAnswer(msgspec.Struct, frozen=True):
+    """What was claimed; empty when there is nothing.
+
+    `waited_ms` is how long the request had been held before these leases began: their time counts
+    from that much after the request was sent.
+    """
+
+    claims: list[ClaimedTask]
+    waited_ms: int = 0
+
+
+class LeaseAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A renewed lease, or why it was not renewed."""
+
+    task_id: str
+    lease_expires_at: datetime | None = None
+    lease_remaining_ms: int | None = None
+    error: ErrorBody | None = None
+
+
+class CancelNotice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A worker is asked to stop an attempt: softly within the time that remains, or at once."""
+
+    task_id: str
+    attempt: int
+    mode: CancelMode
+    remaining_ms: int | None = None
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
+    """One answer per lease, what should stop, and whether the whole worker should drain."""
+
+    leases: list[LeaseAnswer]
+    cancel: list[CancelNotice]
+    drain: bool = False
+
+
+class CompletionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether a completion counted; not accepted means that the attempt had been ended before."""
+
+    task_id: str
+    accepted: bool | None = None
+    error: ErrorBody | None = None
+
+
+class TaskCompleteAnswer(msgspec.Struct, frozen=True):
+    """One answer per completion."""
+
+    results: list[CompletionAnswer]
+
+
+class WorkerRegisterAnswer(msgspec.Struct, frozen=True):
+    """The worker is known; `taken_over` attempts of the one it replaces have been ended."""
+
+    worker_id: str
+    taken_over: int
+
+
+class LogAppendAnswer(msgspec.Struct, frozen=True):
+    """How many bytes of the log are stored now; what is over the limit is dropped."""
+
+    size: int
+
+
+class CheckpointAnswer(msgspec.Struct, frozen=True):
+    """What an earlier attempt has saved; null if there is nothing."""
+
+    checkpoint: msgspec.Raw
+    attempt: int | None = None

@@ -1,0 +1,267 @@
+"""What callers send: one struct per request body or query, and an unknown field is an error."""
+
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from holdfast.model.outcomes import CancelMode, Stage
+from holdfast.model.spec import JobSpec
+from holdfast.wire.raw import absent_is_null
+
+Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The root of every request."""
+
+
+class Nothing(Request, frozen=True):
+    """A body or a query without fields."""
+
+
+class TaskClaimRequest(Request, frozen=True):
+    """Claim one task by id, or up to `max_tasks` from queues; `wait_ms` makes it a long poll."""
+
+    worker_id: str
+    task_id: str | None = None
+    queues: list[str] = []
+    max_tasks: int = 1
+    wait_ms: int = 0
+    idempotency_key: str | None = None
+
+
+class Progress(Request, frozen=True):
+    """How far a task has got, from 0 to 1, and what it says about it."""
+
+    fraction: float
+    message: str | None = None
+
+
+class LeaseReport(Request, frozen=True):
+    """One lease to renew; `state` says where its attempt stands, if that is news."""
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+    state: str | None = None
+    progress: Progress | None = None
+
+
+class HeartbeatRequest(Request, frozen=True):
+    """Renew many leases, or the one named beside `worker_id`.
+
+    With `wait_ms` the answer is held back until there is a cancel to tell this worker about.
+    """
+
+    worker_id: str
+    leases: list[LeaseReport] | None = None
+    task_id: str | None = None
+    attempt: int | None = None
+    lease_token: UUID | None = None
+    state: str | None = None
+    progress: Progress | None = None
+    wait_ms: int = 0
+
+
+class UserEvent(Request, frozen=True):
+    """What user code wants to have noted beside the log."""
+
+    kind: str
+    payload: msgspec.Raw = absent_is_null()
+
+
+class TaskCompletion(Request, frozen=True):
+    """How one attempt ended."""
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+    status: Status
+    exit_code: int | None = None
+    error: str | None = None
+    error_class: str | None = None
+    stage: Stage | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    events: list[UserEvent] = []
+
+
+class TaskCompleteRequest(Request, frozen=True):
+    """Complete many attempts, or the one described beside `worker_id`."""
+
+    worker_id: str
+    completions: list[TaskCompletion] | None = None
+    task_id: str | None = None
+    attempt: int | None = None
+    lease_token: UUID | None = None
+    status: Status | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    error_class: str | None = None
+    stage: Stage | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    events: list[UserEvent] = []
+
+
+class WorkerRegisterRequest(Request, frozen=True):
+    """A worker process says who it is; `replaces` names an incarnation it knows to be gone."""
+
+    worker_id: str
+    name: str
+    host: str
+    queues: list[str] = []
+    replaces: str | None = None
+
+
+class LogAppendRequest(Request, frozen=True):
+    """A stretch of an attempt's output, from `offset` on; sending it twice is harmless."""
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+    offset: int
+    content: bytes
+
+
+class CheckpointSaveRequest(Request, frozen=True):
+    """What the next attempt of a task should find."""
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+    checkpoint: msgspec.Raw
+
+
+class CheckpointLoadRequest(Request, frozen=True):
+    """Ask for what an earlier attempt has saved."""
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+
+
+class JobRequest(JobSpec, frozen=True, kw_only=True):
+    """A job spec, with one task per input where `inputs` are given."""
+
+    inputs: list[msgspec.Raw] | None = None
+
+
+class JobBatchRequest(Request, frozen=True):
+    """Jobs that are taken in all together or not at all."""
+
+    specs: list[JobRequest]
+
+
+class CancelRequest(Request, frozen=True):
+    """Stop softly (the task is told and has its grace) or hard (at once)."""
+
+    mode: CancelMode = "soft"
+    reason: str = "cancelled"
+
+
+class DeadLetterRequest(Request, frozen=True):
+    """Move a task to the dead letters by an operator's decision."""
+
+    reason: str = "dead-lettered by an operator"
+
+
+class DeadLetterFilter(Request, frozen=True):
+    """Which dead letters; what is left out matches all."""
+
+    reason_code: str | None = None
+    stage: str | None = None
+    type: str | None = None
+    queue: str | None = None
+    job_id: str | None = None
+
+
+class ReplayRequest(Request, frozen=True):
+    """Which dead letters to submit again: exact ids, or all that a filter matches."""
+
+    task_ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+    dry_run: bool = False
+
+
+class DiscardRequest(Request, frozen=True):
+    """Which dead letters need nothing more; exact ids only."""
+
+    task_ids: list[str]
+
+
+class JobQuery(Request, frozen=True):
+    """How to read one job: with a page of its tasks, or once it has ended (a long poll)."""
+
+    tasks: bool = False
+    wait_ms: int = 0
+
+
+class JobListQuery(Request, frozen=True):
+    """Which jobs to list; `name` is a prefix, `label` is key=value."""
+
+    state: str | None = None
+    name: str | None = None
+    type: str | None = None
+    owner: str | None = None
+    queue: str | None = None
+    parent: str | None = None
+    label: str | None = None
+    page_size: int = 50
+    page_token: str | None = None
+
+
+class PageQuery(Request, frozen=True):
+    """One page of a list."""
+
+    page_size: int = 100
+    page_token: str | None = None
+
+
+class TaskListQuery(Request, frozen=True):
+    """Which tasks of a job to list."""
+
+    state: str | None = None
+    page_size: int = 100
+    page_token: str | None = None
+
+
+class EventListQuery(Request, frozen=True):
+    """Which events to list; `type` also takes names such as job_claimed."""
+
+    type: str | None = None
+    page_size: int = 1000
+    page_token: str | None = None
+
+
+class EventStreamQuery(Request, frozen=True):
+    """Which events to follow."""
+
+    job_id: str | None = None
+    type: str | None = None
+    after: str | None = None
+
+
+class DeadLetterListQuery(DeadLetterFilter, frozen=True):
+    """Which dead letters to list; settled ones have been replayed or discarded."""
+
+    settled: bool = False
+    page_size: int = 100
+    page_token: str | None = None
+
+
+class LogQuery(Request, frozen=True):
+    """Where to read a log from; `follow` waits for more, up to `wait_ms`."""
+
+    attempt: int | None = None
+    offset: int = 0
+    follow: bool = False
+    wait_ms: int = 10_000
+
+
+class ResultQuery(Request, frozen=True):
+    """Whether to wait for the end of the task first."""
+
+    wait_ms: int = 0
+
+
+Arguments = dict[str, Any]

@@ -1,0 +1,284 @@
+"""What people and programs read: jobs, tasks, attempts, events, queues, workers, dead letters."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.wire.raw import absent_is_null
+
+
+class TaskAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One try, on one worker; it is never changed after it has ended."""
+
+    attempt_id: int
+    worker_id: str
+    state: str
+    created_at_ms: int
+    started_at_ms: int | None = None
+    finished_at_ms: int | None = None
+    released_at_ms: int | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    error_class: str | None = None
+    stage: str | None = None
+    is_worker_failure: bool = False
+    lease_expires_at_ms: int | None = None
+
+
+class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One task; worker, times, exit code and error are those of its current attempt."""
+
+    task_id: str
+    job_id: str
+    task_index: int
+    state: str
+    worker_id: str | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    submitted_at_ms: int
+    started_at_ms: int | None = None
+    finished_at_ms: int | None = None
+    eligible_at_ms: int
+    current_attempt_id: int = -1
+    failure_count: int = 0
+    preemption_count: int = 0
+    progress: float | None = None
+    status_message: str | None = None
+    pending_reason: str | None = None
+    attempts: list[TaskAttempt] | None = None
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One job; its state follows from the counts of its tasks' states."""
+
+    job_id: str
+    state: str
+    name: str
+    type: str
+    owner: str
+    queue: str | None = None
+    priority: int = 0
+    labels: dict[str, str] = {}
+    exit_code: int | None = None
+    error: str | None = None
+    submitted_at_ms: int
+    started_at_ms: int | None = None
+    finished_at_ms: int | None = None
+    parent_job_id: str | None = None
+    replay_of: str | None = None
+    correlation_id: str
+    trace_id: str | None = None
+    idempotency_key: str | None = None
+    cancel_mode: str | None = None
+    cancel_reason: str | None = None
+    status_message: str
+    num_tasks: int
+    tasks_pending: int = 0
+    tasks_assigned: int = 0
+    tasks_building: int = 0
+    tasks_running: int = 0
+    tasks_succeeded: int = 0
+    tasks_failed: int = 0
+    tasks_killed: int = 0
+    tasks_worker_failed: int = 0
+    tasks_unschedulable: int = 0
+    tasks_dead_lettered: int = 0
+    spec: dict[str, Any] | None = None
+    tasks: list[TaskStatus] | None = None
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Some jobs, newest first; `next_page_token` leads to the following ones."""
+
+    jobs: list[JobStatus]
+    next_page_token: str | None = None
+
+
+class SubmittedJob(msgspec.Struct, frozen=True):
+    """A job that has been taken in; not new if its idempotency key had been seen before."""
+
+    job_id: str
+    is_new: bool
+    num_tasks: int
+
+
+class JobBatchAnswer(msgspec.Struct, frozen=True):
+    """The jobs of a batch, in the order of the request."""
+
+    jobs: list[SubmittedJob]
+
+
+class TaskPage(msgspec.Struct, frozen=True):
+    """Some tasks of a job, by index."""
+
+    tasks: list[TaskStatus]
+    next_page_token: str | None = None
+
+
+class AttemptList(msgspec.Struct, frozen=True):
+    """The attempts of a task, oldest first."""
+
+    attempts: list[TaskAttempt]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One state change, or one thing that happened to a job (task_index -1)."""
+
+    id: int
+    job_id: str
+    task_index: int
+    attempt: int
+    seq: int
+    type: str
+    ts: datetime
+    actor: str | None = None
+    correlation_id: str
+    trace_id: str | None = None
+    cause: str | None = None
+    payload: msgspec.Raw = absent_is_null()
+    version: int = 1
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Some events, in the order in which they happened."""
+
+    events: list[Event]
+    next_page_token: str | None = None
+
+
+class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task stands, and what its function returned if it has succeeded."""
+
+    task_id: str
+    state: str
+    result: msgspec.Raw = absent_is_null()
+    error: str | None = None
+    error_class: str | None = None
+    exit_code: int | None = None
+    is_finished: bool = False
+    pickled: bool = False
+
+
+class ResultPage(msgspec.Struct, frozen=True):
+    """The results of some tasks of a job, by index."""
+
+    results: list[TaskResult]
+    next_page_token: str | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a task stands where it stands, one sentence a line."""
+
+    task_id: str
+    state: str
+    lines: list[str]
+
+
+class LogChunk(msgspec.Struct, frozen=True):
+    """A stretch of an attempt's output; read on from `next_offset`."""
+
+    task_id: str
+    attempt: int
+    offset: int
+    next_offset: int
+    content: bytes
+    is_complete: bool
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker process: who it is, whether it lives, what it holds."""
+
+    worker_id: str
+    name: str
+    host: str
+    queues: list[str]
+    health: str
+    registered_at_ms: int
+    last_seen_at_ms: int | None = None
+    lost_at_ms: int | None = None
+    lost_cause: str | None = None
+    replaced_by: str | None = None
+    draining: bool = False
+    running: int = 0
+
+
+class WorkerList(msgspec.Struct, frozen=True):
+    """Workers, the living first."""
+
+    workers: list[WorkerStatus]
+
+
+class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue: what waits in it, for how long, and how fast it drains."""
+
+    queue: str
+    depth: int
+    oldest_age_seconds: float | None = None
+    running: int = 0
+    finished_per_second: float = 0.0
+    paused: bool = False
+    paused_by: str | None = None
+
+
+class QueueList(msgspec.Struct, frozen=True):
+    """Queues that hold, run or recently finished something."""
+
+    queues: list[QueueStatus]
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that will not be tried again, and why."""
+
+    task_id: str
+    type: str
+    queue: str | None = None
+    reason_code: str
+    stage: str | None = None
+    error_class: str | None = None
+    last_error: str | None = None
+    attempts: int
+    last_owner: str | None = None
+    last_lease_expires_at: datetime | None = None
+    correlation_id: str
+    dead_lettered_at: datetime
+    input: msgspec.Raw = absent_is_null()
+    replayed_as: str | None = None
+    replayed_at: datetime | None = None
+    discarded_at: datetime | None = None
+    discarded_by: str | None = None
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True):
+    """Some dead letters, by id."""
+
+    dead_letters: list[DeadLetter]
+    next_page_token: str | None = None
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """Dead letters of one job, and the new job that runs them again (null in a dry run)."""
+
+    replay_of: str
+    task_ids: list[str]
+    job_id: str | None = None
+
+
+class ReplayAnswer(msgspec.Struct, frozen=True):
+    """What a replay did, or would do."""
+
+    replays: list[Replayed]
+    dry_run: bool = False
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Whether a request changed anything; repeating one that did is harmless."""
+
+    changed: bool
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether this server works, and what stands in the way if not."""
+
+    status: str
+    problems: list[str] = []

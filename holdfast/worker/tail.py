@@ -1,0 +1,63 @@
+"""Follow the output file of an attempt while it grows."""
+
+from pathlib import Path
+
+
+class LogTail:
+    """Give what was written to a file in pieces, each once, up to a limit."""
+
+    def __init__(
+        self, path: Path, *, chunk_bytes_max: int = 64 * 1024, total_bytes_max: int = 16 * 2**20
+    ) -> None:
+        self._path = path
+        self._chunk_bytes_max = chunk_bytes_max
+        self._total_bytes_max = total_bytes_max
+        self._given = 0  # bytes so far: the offset of the next piece
+        self._position = 0  # the same within the file, until that is truncated
+        self._last = b"\n"
+        self._is_full = False
+
+    def read_new(self) -> tuple[int, bytes] | None:
+        """Read the next piece and its offset; None when there is nothing new for now.
+
+        A piece ends between two characters; half a character waits for one more call.
+        """
+        if self._is_full:
+            return None
+        left = self._total_bytes_max - self._given
+        piece = self._read(min(self._chunk_bytes_max, max(left, 1)))
+        if not piece:
+            return None
+        if left <= 0:
+            self._is_full = True
+            piece = b"[output over %d bytes was dropped]\n" % self._total_bytes_max
+            if self._last != b"\n":
+                piece = b"\n" + piece
+        self._last = piece[-1:]
+        offset = self._given
+        self._given += len(piece)
+        self._position += len(piece)
+        return offset, piece
+
+    def _read(self, bytes_max: int) -> bytes:
+        try:
+            with open(self._path, "rb") as file:
+                if file.seek(0, 2) < self._position:  # a command wrote to `> /dev/stdout`
+                    self._position = 0
+                file.seek(self._position)
+                piece = file.read(bytes_max)
+        except FileNotFoundError:
+            return b""
+        return piece[: _whole_characters(piece)] or piece
+
+
+def _whole_characters(text: bytes) -> int:
+    """Count the bytes up to the last UTF-8 character that may lack its end."""
+    for back in range(1, min(4, len(text)) + 1):
+        byte = text[-back]
+        if byte & 0b1100_0000 == 0b1100_0000:  # the first byte of a character of several
+            wanted = 2 if byte < 0b1110_0000 else 3 if byte < 0b1111_0000 else 4
+            return len(text) - back if back < wanted else len(text)
+        if byte < 0b1000_0000:
+            break
+    return len(text)

@@ -1,0 +1,114 @@
+"""One submission taken in twice: by the Python path, and by the SQL function."""
+
+import json
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from holdfast.errors import Invalid
+from holdfast.model.spec import Submission
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.submit import submit_one
+from holdfast.rules.submission import parse_spec
+
+NOW = datetime.fromisoformat("2030-01-01T00:00:00.123456+00:00")
+KEY = "key"
+SPEC = {"entrypoint": {"function": "app.jobs:work"}, "queue": "q"}
+
+# Everything a submission writes, but for what no two submissions share.
+ROWS = {
+    "jobs": "select to_jsonb(t) - 'job_id' - 'correlation_id' - 'spec_digest'"
+    " || jsonb_build_object('spec', t.spec::text, 'labels', t.labels::text)"
+    " from holdfast.jobs as t",
+    "tasks": "select to_jsonb(t) - 'job_id' || jsonb_build_object('input', t.input::text)"
+    " from holdfast.tasks as t",
+    "ready": "select to_jsonb(t) - 'job_id' from holdfast.ready as t",
+    "waiting": "select to_jsonb(t) - 'job_id' from holdfast.waiting as t",
+    "events": "select to_jsonb(t) - 'job_id' - 'id' - 'txid' from holdfast.events as t",
+    "outbox": "select to_jsonb(t) - 'job_id' - 'id' from holdfast.outbox as t",
+}
+
+
+class TwoWays:
+    """A ledger whose clock stands still, and a connection such as a user has."""
+
+    def __init__(self, ledger: Ledger, connection: Any) -> None:
+        self.ledger = ledger
+        self.connection = connection
+        self._numbers = count()
+
+    async def by_python(self, fields: Any, inputs: list[Any] | None = None) -> int | str:
+        """Submit as the server does; returns the job's id, or the field that was refused."""
+        texts = None if inputs is None else tuple(map(encode, inputs))
+        try:
+            submission = Submission(parse_spec(fields), texts)
+            return (await submit_one(self.ledger, submission)).job_id
+        except Invalid as refused:
+            return refused.field
+
+    async def by_sql(self, fields: Any, inputs: list[Any] | None = None) -> int | str:
+        """Submit as a user does; returns the job's id, or the field that was refused."""
+        try:
+            return await sql_submit(self.connection, fields, inputs)
+        except asyncpg.InvalidParameterValueError as refused:
+            return field_of(refused)
+
+    async def rows(self, job_id: int | str) -> dict[str, list[Any]]:
+        """Read everything that is stored of a job."""
+        found = {}
+        for table, query in ROWS.items():
+            rows = await self.connection.fetch(f"{query} where job_id = $1 order by 1", job_id)
+            found[table] = [json.loads(row[0]) for row in rows]
+        return found
+
+    async def digest(self, job_id: int | str) -> bytes:
+        """Read by what a repeat of a job is known."""
+        query = "select spec_digest from holdfast.jobs where job_id = $1"
+        digest: bytes = await self.connection.fetchval(query, job_id)
+        return digest
+
+    async def compare(self, fields: Any, inputs: list[Any] | None = None) -> dict[str, Any] | str:
+        """Submit both ways: both store the same, or both refuse the same field.
+
+        Returns what was stored, or the field. What came by SQL is forgotten, so that a key which
+        both used is free again; the same key in the next comparison is made another one.
+        """
+        if isinstance(fields, dict) and fields.get("idempotency_key") == KEY:
+            fields = fields | {"idempotency_key": f"{KEY} {next(self._numbers)}"}
+        transaction = self.connection.transaction()
+        await transaction.start()
+        theirs = await self._stored(await self.by_sql(fields, inputs))
+        await transaction.rollback()
+        ours = await self._stored(await self.by_python(fields, inputs))
+        assert theirs == ours, (theirs, ours)
+        return theirs
+
+    async def _stored(self, answer: int | str) -> dict[str, Any] | str:
+        if isinstance(answer, str):
+            return answer
+        return await self.rows(answer) | {"digest": await self.digest(answer)}
+
+
+def field_of(refused: asyncpg.PostgresError) -> str:
+    """Take from an error the field that it names; its message begins with the same."""
+    field = refused.column_name or ""
+    assert str(refused).startswith(f"{field}: "), refused
+    return field
+
+
+def encode(value: Any) -> str:
+    """Write a value as a client does that sends no blank too many."""
+    return msgspec.json.encode(value).decode()
+
+
+async def sql_submit(connection: Any, fields: Any, inputs: list[Any] | None = None) -> int:
+    """Call the function in whatever transaction the connection is in."""
+    job_id: int = await connection.fetchval(
+        "select holdfast.submit($1, $2)",
+        json.dumps(fields),
+        None if inputs is None else json.dumps(inputs),
+    )
+    return job_id

@@ -1,0 +1,36 @@
+"""Workers that can be killed, and a guard for the test's own process."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.worker.guard import Guard
+from holdfast.worker.slots import Slot, take_slot
+
+from .living import Workers
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    """Worker processes, all gone at the end of the test."""
+    workers = Workers(tmp_path)
+    yield workers
+    workers.clean_up()
+
+
+@pytest.fixture
+def slot(tmp_path: Path) -> Iterator[Slot]:
+    """A slot of the test's own process."""
+    slot = take_slot(tmp_path / "slots")
+    yield slot
+    slot.close()
+
+
+@pytest.fixture
+def guard(slot: Slot) -> Iterator[Guard]:
+    """A guard over the processes that the test starts."""
+    guard = Guard()
+    guard.start(slot.fd)
+    yield guard
+    guard.stop()

@@ -1,0 +1,136 @@
+"""The worker's handle on its warden."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from holdfast.errors import Invalid
+from holdfast.worker.clock import boot_clock
+from holdfast.worker.guard import Guard, GuardLost
+from holdfast.worker.slots import Slot, take_slot
+from tests.embedded.users import wait_for
+
+from .living import a_token, lives, start_sleeper
+
+FAR = boot_clock() + 36_000
+ONE, TWO, MARK = a_token(), a_token(), a_token()
+
+
+def test_a_watched_group_is_killed_at_its_deadline(guard: Guard) -> None:
+    overdue, renewed = start_sleeper(ONE), start_sleeper(TWO)
+    guard.watch_group(renewed.pid, TWO, FAR)
+    guard.watch_group(overdue.pid, ONE, boot_clock())
+    assert overdue.wait(60) == -signal.SIGKILL
+    assert lives(renewed)
+    guard.watch_group(renewed.pid, TWO, boot_clock())
+    assert renewed.wait(60) == -signal.SIGKILL
+
+
+def test_stopping_ends_what_is_watched_and_not_forgotten(slot: Slot) -> None:
+    guard = Guard()
+    guard.start(slot.fd)
+    watched, forgotten = start_sleeper(ONE), start_sleeper(TWO)
+    guard.watch_group(watched.pid, ONE, FAR)
+    guard.watch_group(forgotten.pid, TWO, FAR)
+    guard.forget_group(forgotten.pid)
+    assert guard.is_alive()
+    guard.stop()
+    assert not guard.is_alive()
+    assert watched.wait(60) == -signal.SIGKILL
+    assert lives(forgotten)
+    forgotten.kill()
+    forgotten.wait(30)
+
+
+def test_a_worker_without_a_deadline_lives(guard: Guard) -> None:
+    guard.hold_self(FAR)
+    guard.hold_self(None)
+    overdue = start_sleeper(ONE)
+    guard.watch_group(overdue.pid, ONE, boot_clock())
+    overdue.wait(60)
+    assert guard.is_alive()
+
+
+def test_the_warden_keeps_the_slot_until_it_has_ended(tmp_path: Path) -> None:
+    slot = take_slot(tmp_path)
+    guard = Guard()
+    guard.start(slot.fd)
+    slot.close()
+    other = take_slot(tmp_path)
+    assert other.number == 1
+    other.close()
+    guard.stop()
+    again = take_slot(tmp_path)
+    assert again.number == 0
+    again.close()
+
+
+def test_a_dead_warden_is_noticed(slot: Slot) -> None:
+    guard = Guard()
+    guard.start(slot.fd)
+    os.kill(guard.pid, signal.SIGKILL)
+    wait_for(lambda: not guard.is_alive())
+    with pytest.raises(GuardLost, match="has died"):
+        guard.hold_self(None)
+    with pytest.raises(GuardLost, match="has died"):
+        guard.watch_group(os.getpid(), ONE, FAR)
+    guard.stop()
+
+
+def test_nothing_is_watched_before_the_start_or_after_the_stop(slot: Slot) -> None:
+    guard = Guard()
+    assert not guard.is_alive()
+    with pytest.raises(GuardLost, match="is not running"):
+        guard.hold_self(None)
+    guard.start(slot.fd)
+    guard.stop()
+    guard.stop()
+    with pytest.raises(GuardLost, match="is not running"):
+        guard.forget_group(2)
+
+
+def test_bad_values_are_refused_and_change_nothing(guard: Guard) -> None:
+    sleeper = start_sleeper(ONE)
+    for pgid in (1, 0, -1):
+        with pytest.raises(Invalid, match="pgid"):
+            guard.watch_group(pgid, ONE, 0)
+    for token in ("", "two words", "one\nforget", "ö", "x" * 129):
+        with pytest.raises(Invalid, match="token"):
+            guard.watch_group(sleeper.pid, token, 0)
+    for deadline in (float("inf"), float("nan")):
+        with pytest.raises(Invalid, match="deadline"):
+            guard.watch_group(sleeper.pid, ONE, deadline)
+    with pytest.raises(Invalid, match="deadline"):
+        guard.hold_self(float("inf"))
+    assert guard.is_alive()
+    assert lives(sleeper)
+    sleeper.kill()
+    sleeper.wait(30)
+
+
+def test_a_mark_that_tasks_could_carry_by_chance_is_refused(slot: Slot) -> None:
+    with pytest.raises(Invalid, match="mark"):
+        Guard().start(slot.fd, mark="PATH=/bin")
+
+
+def test_a_process_that_carries_the_workers_mark_ends_with_it(slot: Slot) -> None:
+    guard = Guard()
+    guard.start(slot.fd, mark=f"HOLDFAST_WORKER={MARK}")
+    environment = {**os.environ, "HOLDFAST_WORKER": MARK}
+    with subprocess.Popen(["sleep", "600"], env=environment) as marked:
+        guard.stop()
+        assert marked.wait(60) == -signal.SIGKILL
+
+
+def test_a_warden_carries_no_token_of_a_task_that_its_worker_runs_in(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_LEASE_TOKEN", "outer")
+    guard = Guard()
+    guard.start(slot.fd)
+    assert "HOLDFAST_LEASE_TOKEN" not in psutil.Process(guard.pid).environ()
+    guard.stop()
