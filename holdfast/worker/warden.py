@@ -44,6 +44,8 @@ def mark_of(token: str) -> bytes:
 
 def kill_group(pgid: int) -> None:
     """Kill a process group if it is still there."""
+    if pgid <= 1:  # 1 would mean every process of the machine, 0 our own group
+        raise ValueError(pgid)
     try:
         os.killpg(pgid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -159,7 +161,7 @@ class Warden:
         match line.split():
             case ["self", deadline]:
                 self._self_deadline = NEVER if deadline == "never" else float(deadline)
-            case ["group", pgid, token, deadline]:
+            case ["group", pgid, token, deadline] if int(pgid) > 1:
                 self._groups[int(pgid)] = (token, float(deadline))
             case ["forget", pgid]:
                 self._groups.pop(int(pgid), None)

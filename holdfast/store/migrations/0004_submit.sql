@@ -85,16 +85,18 @@ $$;
 -- `fields` names the type of each field; a question mark says that it may be null.
 create function holdfast.check_fields(path text, value jsonb, fields jsonb) returns void language plpgsql as $$
 declare
+    whole constant text := coalesce(nullif(rtrim(path, '.'), ''), 'spec');
     given record;
 begin
-    perform holdfast.refuse_field(coalesce(nullif(rtrim(path, '.'), ''), 'spec'), 'is not an object; give one')
+    perform holdfast.refuse_field(whole, 'is not an object; give one')
       where jsonb_typeof(value) is distinct from 'object';
-    for given in select path || key as field, rtrim(fields ->> key, '?') as type, jsonb_typeof(each.value) as found,
+    for given in select case key when '' then whole else path || key end as field,
+                        rtrim(fields ->> key, '?') as type, jsonb_typeof(each.value) as found,
                         jsonb_typeof(each.value) = 'null' and fields ->> key like '%?' as left_out,
                         each.value #>> '{}' as text
                    from jsonb_each(value) as each loop
         if given.type is null then
-            perform holdfast.refuse_field(given.field, 'is not a field of a job spec; remove it or correct its name');
+            perform holdfast.refuse_field(given.field, 'is not a known field; remove it or correct its name');
         elsif given.left_out then
             continue;
         elsif given.found <> (case given.type when 'integer' then 'number' else given.type end) then

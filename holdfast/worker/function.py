@@ -1,0 +1,171 @@
+"""Find a task's function, call it with its arguments, and put what came of it into words."""
+
+import base64
+import importlib
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast import errors
+from holdfast.client.context import Context
+from holdfast.client.task import CONTEXT_PARAMETER, TaskFunction
+from holdfast.model.outcomes import Stage
+from holdfast.model.spec import Entrypoint
+from holdfast.wire.raw import encode_json
+from holdfast.wire.requests import Status
+
+RESULT_BYTES_MAX = 1 << 20
+ERROR_LENGTH_MAX = 16_000
+_CLASSES = (
+    errors.ValidationError,
+    errors.PermanentError,
+    errors.DependencyUnavailable,
+    errors.TransientError,
+)
+
+
+class TaskStopped(BaseException):
+    """Raised within user code that has been asked to stop and does not ask itself."""
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an attempt ended, as it is told to the server; `result` is a JSON text."""
+
+    status: Status
+    exit_code: int | None = None
+    error: str | None = None
+    error_class: str | None = None
+    stage: Stage | None = None
+    result: str | None = None
+
+
+class Callee(NamedTuple):
+    """A function that has been found, and what its worker has to know about it."""
+
+    function: Callable[..., Any]
+    signature: inspect.Signature | None
+    is_async: bool
+    wants_context: bool
+    isolation: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    pickled: bool
+
+
+class BadCall(Exception):
+    """The attempt failed before its function ran."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.error)
+        self.outcome = outcome
+
+
+def find_function(entrypoint: Entrypoint) -> Callee:
+    """Import or unpickle what an entrypoint names. Raises BadCall."""
+    try:
+        if entrypoint.pickle is not None:
+            import cloudpickle
+
+            packed = base64.b64decode(entrypoint.pickle)
+            found, args, kwargs = cloudpickle.loads(packed)
+        else:
+            assert entrypoint.function is not None, "a command is not a function"
+            found = _import(entrypoint.function)
+            args, kwargs = entrypoint.args, entrypoint.kwargs
+    except Exception as error:  # noqa: BLE001 - a module runs user code when it is imported
+        raise BadCall(failure(error, "fetch")) from error
+    isolation = "auto"
+    if isinstance(found, TaskFunction):
+        found, isolation = found.function, found.options.isolation
+    if not callable(found):
+        problem = errors.PermanentError(f"{entrypoint.function} is not a function")
+        raise BadCall(failure(problem, "fetch"))
+    signature = _signature_of(found)
+    return Callee(
+        found,
+        signature,
+        inspect.iscoroutinefunction(found),
+        signature is not None and CONTEXT_PARAMETER in signature.parameters,
+        isolation,
+        args,
+        kwargs,
+        entrypoint.pickle is not None,
+    )
+
+
+def arguments_of(
+    callee: Callee, text: msgspec.Raw, *, fan_out: bool, context: Context
+) -> tuple[list[Any], dict[str, Any]]:
+    """Put the arguments of a call together: the input first, where there are inputs."""
+    args, kwargs = list(callee.args), dict(callee.kwargs)
+    try:
+        if fan_out:
+            value = msgspec.json.decode(text)
+            if callee.pickled:
+                import cloudpickle
+
+                value = cloudpickle.loads(base64.b64decode(value))
+            args.insert(0, value)
+    except Exception as error:  # noqa: BLE001 - unpickling runs user code
+        problem = failure(error, "input")
+        raise BadCall(msgspec.structs.replace(problem, error_class="ParseError")) from error
+    if callee.wants_context:
+        kwargs[CONTEXT_PARAMETER] = context
+    if callee.signature is not None:
+        try:
+            callee.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadCall(failure(errors.ValidationError(str(error)), "input")) from error
+    return args, kwargs
+
+
+def success(value: Any, *, pickled: bool) -> Outcome:
+    """Describe a function's return; a result that cannot be kept is a failure of its output."""
+    if value is None:
+        return Outcome("succeeded", 0)
+    try:
+        if pickled:
+            import cloudpickle
+
+            value = base64.b64encode(cloudpickle.dumps(value)).decode()
+        text = encode_json(value).decode()
+    except Exception as error:  # noqa: BLE001 - pickling runs user code
+        problem = f"the result cannot be kept: {error}"
+        return Outcome("failed", None, problem, "PermanentError", "output")
+    if len(text) > RESULT_BYTES_MAX:
+        problem = f"the result is over {RESULT_BYTES_MAX} bytes; store it and return where it is"
+        return Outcome("failed", None, problem, "PermanentError", "output")
+    return Outcome("succeeded", 0, result=text)
+
+
+def failure(error: BaseException, stage: Stage = "exec") -> Outcome:
+    """Describe what user code has raised: what it says first, and where it came from below."""
+    kind = next((known for known in _CLASSES if isinstance(error, known)), type(error))
+    head = f"{type(error).__name__}: {error}".rstrip(": ")
+    trace = "".join(traceback.format_exception(error))
+    room = max(ERROR_LENGTH_MAX - len(head) - 2, 0)
+    text = f"{head}\n\n{trace[-room:]}" if room else head
+    return Outcome("failed", None, _storable(text[:ERROR_LENGTH_MAX]), kind.__name__[:256], stage)
+
+
+def _import(path: str) -> Any:
+    module_name, _, attribute = path.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _signature_of(function: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # built in, without a signature
+        return None
+
+
+def _storable(text: str) -> str:
+    """Replace what Postgres cannot keep in a text."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
