@@ -21,6 +21,8 @@ COMMANDS = (
         "demo",
         "Show Holdfast at work on a database of its own, and leave nothing behind.",
     ),
+    ("server", "holdfast.cli.server", "run_server", "Serve the API and do the chores."),
+    ("worker", "holdfast.cli.worker", "run_worker", "Claim tasks from queues and run them."),
     (
         "audit",
         "holdfast.cli.audit",

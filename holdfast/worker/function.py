@@ -75,11 +75,12 @@ def find_function(entrypoint: Entrypoint) -> Callee:
             assert entrypoint.function is not None, "a command is not a function"
             found = _import(entrypoint.function)
             args, kwargs = entrypoint.args, entrypoint.kwargs
-    except Exception as error:  # noqa: BLE001 - a module runs user code when it is imported
+    except Exception as error:
         raise BadCall(failure(error, "fetch")) from error
     isolation = "auto"
     if isinstance(found, TaskFunction):
-        found, isolation = found.function, found.options.isolation
+        isolation = found.options.isolation
+        found = found.function
     if not callable(found):
         problem = errors.PermanentError(f"{entrypoint.function} is not a function")
         raise BadCall(failure(problem, "fetch"))
@@ -96,6 +97,26 @@ def find_function(entrypoint: Entrypoint) -> Callee:
     )
 
 
+class Functions:
+    """The functions that were found lately; each is imported and looked at once."""
+
+    def __init__(self, functions_max: int = 1000) -> None:
+        self._functions_max = functions_max
+        self._found: dict[str, Callee] = {}
+
+    def find(self, entrypoint: Entrypoint) -> Callee:
+        """Find a function with the arguments of its job. Raises BadCall."""
+        path = entrypoint.function
+        if path is None:
+            return find_function(entrypoint)
+        callee = self._found.get(path)
+        if callee is None:
+            if len(self._found) >= self._functions_max:
+                self._found.clear()
+            callee = self._found[path] = find_function(entrypoint)
+        return callee._replace(args=entrypoint.args, kwargs=entrypoint.kwargs)
+
+
 def arguments_of(
     callee: Callee, text: msgspec.Raw, *, fan_out: bool, context: Context
 ) -> tuple[list[Any], dict[str, Any]]:
@@ -109,7 +130,7 @@ def arguments_of(
 
                 value = cloudpickle.loads(base64.b64decode(value))
             args.insert(0, value)
-    except Exception as error:  # noqa: BLE001 - unpickling runs user code
+    except Exception as error:
         problem = failure(error, "input")
         raise BadCall(msgspec.structs.replace(problem, error_class="ParseError")) from error
     if callee.wants_context:

@@ -88,11 +88,20 @@ class InsideRunner:
         attempt.on_stop = stop
         copied = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        try:
-            value, error = await loop.run_in_executor(self._threads, copied.run, call)
-        finally:
-            attempt.on_stop = None
+        future = loop.run_in_executor(self._threads, copied.run, call)
+        was_cancelled = False
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError:
+                # The thread goes on until it is interrupted; the attempt is not over before that.
+                was_cancelled = True
+                call.interrupt()
+        attempt.on_stop = None
+        value, error = future.result()
         if isinstance(error, TaskStopped):
+            if was_cancelled and attempt.stop is None:
+                raise asyncio.CancelledError
             return KILLED
         if error is not None:
             return _end(attempt, error)

@@ -140,16 +140,29 @@ def test_polite_signals_do_not_stop_a_warden(sleepers: list[subprocess.Popen[byt
         assert hang_up(process) == 0
 
 
-def test_a_warden_that_understands_nothing_ends_what_it_knows(
-    sleepers: list[subprocess.Popen[bytes]],
+@pytest.mark.parametrize("line", ["grope", "group -5 token 36000"])
+def test_a_warden_that_does_not_understand_ends_what_it_knows(
+    sleepers: list[subprocess.Popen[bytes]], line: str
 ) -> None:
     leader = sleepers[0]
     with a_warden() as process:
-        tell(process, f"group {leader.pid} {TOKENS[0]} {FAR}", "grope")
+        tell(process, f"group {leader.pid} {TOKENS[0]} {FAR}", line)
         assert process.wait(60) != 0
         assert process.stderr is not None
-        assert b"grope" in process.stderr.read()
+        assert line.encode() in process.stderr.read()
     leader.wait(60)
+
+
+@pytest.mark.parametrize("pgid", [1, 0, -1])
+def test_a_group_that_would_mean_every_process_is_never_killed(
+    pgid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    # Should the check be lost, the real call would end the machine that runs this test.
+    monkeypatch.setattr(os, "killpg", lambda pgid, _: killed.append(pgid))
+    with pytest.raises(ValueError):
+        warden.kill_group(pgid)
+    assert killed == []
 
 
 def test_a_process_that_is_not_the_parent_is_never_killed_in_its_place(

@@ -1,0 +1,190 @@
+-- name: walk_jobs
+-- A list is read in two steps: ids in order, by an index alone, then those among them that are wanted.
+select job_id from holdfast.jobs where job_id < $before_job_id order by job_id desc limit $count_max;
+
+-- name: walk_jobs_of_type
+-- In this and the next ones the order names the first column too, and no equation fixes it: the primary
+-- key cannot serve that order, so no plan walks past every job in search of a few.
+select job_id from holdfast.jobs
+ where type collate "C" >= $type::text
+   and (type collate "C", job_id) < ($type::text collate "C", $before_job_id::bigint)
+ order by type collate "C" desc, job_id desc limit $count_max;
+
+-- name: walk_jobs_of_owner
+select job_id from holdfast.jobs
+ where owner collate "C" >= $owner::text
+   and (owner collate "C", job_id) < ($owner::text collate "C", $before_job_id::bigint)
+ order by owner collate "C" desc, job_id desc limit $count_max;
+
+-- name: walk_jobs_of_queue
+select job_id from holdfast.jobs
+ where queue >= $queue::text
+   and (queue, job_id) < ($queue::text collate "C", $before_job_id::bigint)
+ order by queue desc, job_id desc limit $count_max;
+
+-- name: walk_jobs_of_parent
+select job_id from holdfast.jobs
+ where parent_job_id >= $parent_job_id::bigint
+   and (parent_job_id, job_id) < ($parent_job_id::bigint, $before_job_id::bigint)
+ order by parent_job_id desc, job_id desc limit $count_max;
+
+-- name: walk_jobs_with_label
+select job_id from holdfast.job_labels
+ where label = holdfast.label_hash($label_key::text, $label_value::text) and job_id < $before_job_id
+ order by job_id desc limit $count_max;
+
+-- name: list_names
+-- From name to name, however many jobs bear one.
+with recursive found(name) as (
+    (select name from holdfast.jobs where name collate "C" >= $name::text order by name collate "C" limit 1)
+    union all
+    select following.name
+      from found cross join lateral (
+           select name from holdfast.jobs where name collate "C" > found.name
+            order by name collate "C" limit 1) as following
+     where starts_with(found.name, $name::text)
+)
+select name from found where starts_with(name, $name::text) limit $names_max;
+
+-- name: walk_jobs_named
+select newest.job_id
+  from unnest($names::text[]) as wanted(name)
+ cross join lateral (
+       select job_id from holdfast.jobs
+        where jobs.name collate "C" >= wanted.name
+          and (jobs.name collate "C", jobs.job_id) < (wanted.name collate "C", $before_job_id::bigint)
+        order by jobs.name collate "C" desc, jobs.job_id desc limit $count_max) as newest
+ order by newest.job_id desc limit $count_max;
+
+-- name: read_jobs
+select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
+       trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
+       cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,
+       killed, worker_failed, unschedulable, dead_lettered, null as spec
+  from unnest($job_ids::bigint[]) as walked(job_id) join holdfast.jobs using (job_id)
+ where submitted_at is not null
+   and ($state::smallint is null or state = $state)
+   and ($name::text is null or starts_with(name, $name))
+   and ($type::text is null or type = $type)
+   and ($owner::text is null or owner = $owner)
+   and ($queue::text is null or queue = $queue)
+   and ($parent_job_id::bigint is null or parent_job_id = $parent_job_id)
+   and ($label_key::text is null or labels ->> $label_key = $label_value::text)
+ order by job_id desc limit $count_max;
+
+-- name: get_job
+select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
+       trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
+       cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,
+       killed, worker_failed, unschedulable, dead_lettered, spec::text
+  from holdfast.jobs where job_id = $job_id and submitted_at is not null;
+
+-- name: walk_tasks
+select task_index from holdfast.tasks
+ where job_id = $job_id and task_index > $after_index order by task_index limit $count_max;
+
+-- name: walk_leased_tasks
+select task_index from holdfast.leases
+ where job_id = $job_id and task_index > $after_index order by task_index limit $count_max;
+
+-- name: walk_dead_tasks
+select task_index from holdfast.dead_letters
+ where job_id = $job_id and task_index > $after_index order by task_index limit $count_max;
+
+-- name: read_tasks
+with page as materialized (
+    select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
+           tasks.preemption_count, tasks.eligible_at, tasks.submitted_at, tasks.started_at,
+           tasks.finished_at, tasks.cause
+      from unnest($task_indexes::int[]) as walked(task_index)
+      join holdfast.tasks on tasks.job_id = $job_id and tasks.task_index = walked.task_index
+     where $state::smallint is null or tasks.state = $state
+     order by tasks.task_index limit $count_max
+)
+select page.*, leases.attempt as lease_attempt, leases.worker_id as lease_worker_id,
+       leases.expires_at as lease_expires_at, leases.duration as lease_duration,
+       leases.ending as lease_is_ending, leases.cancel_deadline_at,
+       last.attempt as last_attempt, last.worker_id as last_worker_id, last.started_at as last_started_at,
+       last.exit_code, last.error, last.error_class,
+       progress.attempt as progress_attempt, progress.payload as progress
+  from page
+  left join holdfast.leases on leases.job_id = page.job_id and leases.task_index = page.task_index
+  left join lateral (
+      select attempts.* from holdfast.attempts
+       where attempts.job_id = page.job_id and attempts.task_index = page.task_index
+       order by attempts.attempt desc limit 1) as last on true
+  left join lateral (
+      select notes.attempt, notes.payload::text from holdfast.notes
+       where notes.job_id = page.job_id and notes.task_index = page.task_index and notes.kind = 'progress'
+       order by notes.id desc limit 1) as progress on true
+ order by page.task_index;
+
+-- name: list_attempts
+select attempt, worker_id, state, created_at, started_at, finished_at, released_at, exit_code, error,
+       error_class, stage, is_worker_failure, last_lease_expires_at
+  from holdfast.attempt_history
+ where job_id = $job_id and task_index = $task_index and attempt > $after_attempt
+ order by attempt limit $count_max;
+
+-- name: get_result
+select tasks.state, tasks.finished_at is not null as is_finished, tasks.result::text, tasks.cause,
+       last.exit_code, last.error, last.error_class, jobs.spec -> 'entrypoint' ? 'pickle' as is_pickled
+  from holdfast.jobs
+  join holdfast.tasks using (job_id)
+  left join lateral (
+      select attempts.* from holdfast.attempts
+       where attempts.job_id = tasks.job_id and attempts.task_index = tasks.task_index
+         and attempts.attempt = tasks.attempt) as last on true
+ where jobs.job_id = $job_id and jobs.submitted_at is not null and tasks.task_index = $task_index;
+
+-- name: read_line
+-- What stands between a queue's tasks and a worker.
+with clock as materialized (select holdfast.now() as now)
+select clock.now, (select paused_by from holdfast.queues where queue = $queue) as paused_by,
+       exists (select from holdfast.workers
+                where $queue::text = any (queues) and lost_at is null
+                  and coalesce(last_seen_at, registered_at) > clock.now - $silent_after::interval) as is_served
+  from clock;
+
+-- name: count_ahead
+select count(*) from (
+    select from holdfast.ready
+     where queue = $queue
+       and (urgency, eligible_at, job_id, task_index)
+           < ($urgency::int, $eligible_at::timestamptz, $job_id::bigint, $task_index::int)
+     limit $count_max) as ahead;
+
+-- name: list_events_of_job
+select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
+       payload::text, version, txid
+  from holdfast.event_log
+ where job_id = $job_id and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
+   and ($type::text is null or type::text = $type)
+ order by ts, id limit $count_max;
+
+-- name: list_events_of_task
+select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
+       payload::text, version, txid
+  from holdfast.event_log
+ where job_id = $job_id and task_index = $task_index and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
+   and ($type::text is null or type::text = $type)
+ order by ts, id limit $count_max;
+
+-- name: read_horizon
+-- Transactions below it have all ended: what they wrote is all there is to read of them.
+select pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+
+-- name: read_events_between
+-- The events of a stretch of transactions: without an end, all that follows would be sorted for a page.
+select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
+       payload::text, version, txid
+  from holdfast.event_log
+ where txid >= $txid and (txid, id) > ($txid, $id) and txid < $end_txid
+ order by txid, id limit $count_max;
+
+-- name: read_events_of_job_between
+select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
+       payload::text, version, txid
+  from holdfast.event_log
+ where job_id = $job_id and (txid, id) > ($txid::bigint, $id::bigint) and txid < $end_txid
+ order by txid, id limit $count_max;
