@@ -1,23 +1,37 @@
 """Holdfast runs work that has to finish: `import holdfast as hf`."""
 
-from holdfast.client.client import Client
-from holdfast.client.context import Context
-from holdfast.client.job import Job
-from holdfast.client.task import TaskFunction, task
-from holdfast.errors import (
-    DependencyUnavailable,
-    HoldfastError,
-    Invalid,
-    NotFound,
-    PermanentError,
-    Refused,
-    TaskFailed,
-    TransientError,
-    Unavailable,
-    ValidationError,
-)
-from holdfast.errors import LeaseConflict as LeaseConflictError
-from holdfast.model.spec import Backoff
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
+    from holdfast.client.context import Context
+    from holdfast.client.job import Job
+    from holdfast.client.task import TaskFunction, task
+    from holdfast.errors import (
+        DependencyUnavailable,
+        HoldfastError,
+        Invalid,
+        NotFound,
+        PermanentError,
+        Refused,
+        TaskFailed,
+        TransientError,
+        Unavailable,
+        ValidationError,
+    )
+    from holdfast.errors import LeaseConflict as LeaseConflictError
+    from holdfast.model.spec import Backoff
+
+# Imported when they are first asked for: the command line and the server need few of them.
+_HOMES = {
+    "Backoff": "holdfast.model.spec",
+    "Client": "holdfast.client.client",
+    "Context": "holdfast.client.context",
+    "Job": "holdfast.client.job",
+    "TaskFunction": "holdfast.client.task",
+    "task": "holdfast.client.task",
+}
 
 __all__ = [
     "Backoff",
@@ -38,3 +52,10 @@ __all__ = [
     "ValidationError",
     "task",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    home = importlib.import_module(_HOMES.get(name, "holdfast.errors"))
+    return getattr(home, name.replace("LeaseConflictError", "LeaseConflict"))

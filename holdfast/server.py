@@ -103,7 +103,8 @@ def check_loopback(host: str) -> None:
 def _bind(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # Bound and listening before anybody is told of it: the first request waits, none is refused.
-    bound = socket.socket(family)
+    # TCP by name: only then does asyncio switch off Nagle's delay on what is accepted.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((address.host, address.port))

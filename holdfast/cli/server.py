@@ -1,6 +1,5 @@
 """`holdfast server`: the API and the chores on one Postgres."""
 
-import asyncio
 import logging
 import sys
 from typing import Annotated
@@ -21,8 +20,10 @@ def run_server(
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s"
     )
+    import uvloop
+
     with open_target(database_url) as url:
-        return asyncio.run(_serve(url, host, port, migrate=migrate))
+        return uvloop.run(_serve(url, host, port, migrate=migrate))
 
 
 async def _serve(url: str, host: str, port: int, *, migrate: bool) -> int:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
@@ -52,7 +53,7 @@ def run_worker(
     )
     import uvloop
 
-    with slot:
+    with closing(slot):
         return uvloop.run(_work(options, slot))
 
 

@@ -37,7 +37,7 @@ async def fill_page(
     """
     rows: list[Row] = []
     examined = 0
-    stretch = page_size + 1
+    stretch = min(page_size + 1, examined_max)
     while examined < examined_max:
         keys = await walk(after, stretch)
         rows += await read(keys, page_size - len(rows)) if keys else []
@@ -49,5 +49,5 @@ async def fill_page(
             return Page(rows, None)
         after = keys[-1]
         examined += len(keys)
-        stretch = max(STRETCH_MIN, min(stretch * 4, examined_max - examined))
+        stretch = min(max(stretch * 4, STRETCH_MIN), examined_max - examined)
     return Page(rows, after)

@@ -119,7 +119,7 @@ class SqsConnection:
         except BotoCoreError as error:
             if isinstance(error, NoCredentialsError):
                 # A client looks for credentials only once, when it is made.
-                pass
+                self._client = self._make_client()
             self._problem = f"{error}; {_REMEDY}"
             self._quiet_until = time.monotonic() + QUIET_SECONDS
             raise SqsUnavailable(self._problem) from error

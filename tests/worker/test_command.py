@@ -173,7 +173,9 @@ async def test_a_command_that_ends_leaves_nobody_behind(start: Start, tmp_path: 
 
 async def test_a_command_that_has_ended_is_watched_no_longer(start: Start, guard: Guard) -> None:
     token = a_token()
-    await (await start("true", token=token)).wait()
+    running = await start("true", token=token)
+    await running.wait()
+    running.renew(FAR)
     later = start_sleeper(token)
     guard.stop()
     assert lives(later)

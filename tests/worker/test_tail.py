@@ -2,15 +2,20 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.worker.tail import LogTail
 
 
 def read_all(tail: LogTail) -> list[tuple[int, bytes]]:
     """Read until there is nothing new."""
-    pieces = []
-    while (piece := tail.read_new()) is not None:
+    pieces: list[tuple[int, bytes]] = []
+    for _ in range(10_000):
+        piece = tail.read_new()
+        if piece is None:
+            return pieces
         pieces.append(piece)
-    return pieces
+    raise AssertionError("there is no end to it")
 
 
 def append(path: Path, text: bytes) -> None:
@@ -50,6 +55,13 @@ def test_no_piece_ends_within_a_character(tmp_path: Path) -> None:
         pieces = read_all(LogTail(path, chunk_bytes_max=size))
         assert "".join(piece.decode() for _, piece in pieces) == text
         assert all(len(piece) <= size for _, piece in pieces)
+
+
+@pytest.mark.parametrize("text", ["a", "aé", "a€", "a𝄞"])
+def test_a_whole_character_waits_for_nothing(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "output.log"
+    path.write_text(text, encoding="utf-8")
+    assert LogTail(path).read_new() == (0, text.encode())
 
 
 def test_half_a_character_waits_for_its_other_half(tmp_path: Path) -> None:

@@ -51,9 +51,12 @@ select lines.queue, lines.oldest_at,
                                where ready.queue = lines.queue limit $count_max) as counted) as depth
   from lines;
 
+-- name: measure_ready
+select pg_relation_size('holdfast.ready') / current_setting('block_size')::bigint;
+
 -- name: sample_depths
--- A tenth of the pages, the same ones each time.
-select queue, count(*) * 10 as depth from holdfast.ready tablesample system (10) repeatable (1) group by queue;
+-- A share of the pages, the same ones each time; all of them, if there are few.
+select queue, count(*) from holdfast.ready tablesample system ($percent::real) repeatable (1) group by queue;
 
 -- name: count_waiting
 with due as materialized (
@@ -72,7 +75,7 @@ select jobs.queue, sum(tasks.count)::bigint
  group by jobs.queue;
 
 -- name: list_paused
-select queue, paused_by, paused_at from holdfast.queues order by queue limit $count_max;
+select queue, paused_by from holdfast.queues order by queue limit $count_max;
 
 -- name: count_finished
 -- Where there are more than a sample, its first and last moment tell the pace.

@@ -96,8 +96,8 @@ with page as materialized (
     select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
            tasks.preemption_count, tasks.eligible_at, tasks.submitted_at, tasks.started_at,
            tasks.finished_at, tasks.cause
-      from unnest($task_indexes::int[]) as walked(task_index)
-      join holdfast.tasks on tasks.job_id = $job_id and tasks.task_index = walked.task_index
+      from unnest($job_ids::bigint[], $task_indexes::int[]) as walked(job_id, task_index)
+      join holdfast.tasks using (job_id, task_index)
      where $state::smallint is null or tasks.state = $state
      order by tasks.task_index limit $count_max
 )
@@ -155,20 +155,29 @@ select count(*) from (
      limit $count_max) as ahead;
 
 -- name: list_events_of_job
-select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
-       payload::text, version, txid
-  from holdfast.event_log
- where job_id = $job_id and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
-   and ($type::text is null or type::text = $type)
- order by ts, id limit $count_max;
+with page as materialized (
+    select * from holdfast.events
+     where job_id = $job_id and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
+       and ($type::text is null or type::text = $type)
+     order by ts, id limit $count_max
+)
+select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
+       jobs.correlation_id, jobs.trace_id, page.cause, page.payload::text, 1 as version, page.txid
+  from page join holdfast.jobs using (job_id)
+ order by page.ts, page.id;
 
 -- name: list_events_of_task
-select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
-       payload::text, version, txid
-  from holdfast.event_log
- where job_id = $job_id and task_index = $task_index and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
-   and ($type::text is null or type::text = $type)
- order by ts, id limit $count_max;
+with page as materialized (
+    select * from holdfast.events
+     where job_id = $job_id and task_index = $task_index
+       and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
+       and ($type::text is null or type::text = $type)
+     order by ts, id limit $count_max
+)
+select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
+       jobs.correlation_id, jobs.trace_id, page.cause, page.payload::text, 1 as version, page.txid
+  from page join holdfast.jobs using (job_id)
+ order by page.ts, page.id;
 
 -- name: read_horizon
 -- Transactions below it have all ended: what they wrote is all there is to read of them.
@@ -176,15 +185,23 @@ select pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 
 -- name: read_events_between
 -- The events of a stretch of transactions: without an end, all that follows would be sorted for a page.
-select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
-       payload::text, version, txid
-  from holdfast.event_log
- where txid >= $txid and (txid, id) > ($txid, $id) and txid < $end_txid
- order by txid, id limit $count_max;
+with page as materialized (
+    select * from holdfast.events
+     where txid >= $txid::bigint and (txid, id) > ($txid::bigint, $id::bigint) and txid < $end_txid::bigint
+     order by txid, id limit $count_max
+)
+select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
+       jobs.correlation_id, jobs.trace_id, page.cause, page.payload::text, 1 as version, page.txid
+  from page join holdfast.jobs using (job_id)
+ order by page.txid, page.id;
 
 -- name: read_events_of_job_between
-select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
-       payload::text, version, txid
-  from holdfast.event_log
- where job_id = $job_id and (txid, id) > ($txid::bigint, $id::bigint) and txid < $end_txid
- order by txid, id limit $count_max;
+with page as materialized (
+    select * from holdfast.events
+     where job_id = $job_id and (txid, id) > ($txid::bigint, $id::bigint) and txid < $end_txid::bigint
+     order by txid, id limit $count_max
+)
+select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
+       jobs.correlation_id, jobs.trace_id, page.cause, page.payload::text, 1 as version, page.txid
+  from page join holdfast.jobs using (job_id)
+ order by page.txid, page.id;

@@ -1,0 +1,245 @@
+"""What people read of workers, queues and dead letters."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from holdfast.errors import NotFound
+from holdfast.model.ids import JOB_ID_MAX, TaskId
+from holdfast.store.database import Transaction
+from holdfast.store.pages import Page, fill_page
+from holdfast.store.statements import load_statements
+from holdfast.store.views import SILENT_AFTER
+
+_FLEET = load_statements("fleet")
+HEALTH = ("healthy", "silent", "lost")
+LINES_MAX = 10_000
+# Each queue is counted this far; how much deeper it is, a sample of the table's pages tells.
+DEPTH_COUNTED_MAX = 1000
+SAMPLE_PAGES_MAX = 500
+WAITING_COUNTED_MAX = 10_000
+PAUSED_MAX = 10_000
+PACE_SECONDS = 60
+PACE_SAMPLE_MAX = 20_000
+FIRST_DEAD_LETTER = TaskId(0, -1)
+
+
+class WorkerRow(NamedTuple):
+    """One worker process; `illness` is a place in HEALTH, `leases` what it has not released."""
+
+    worker_id: str
+    name: str
+    host: str
+    queues: list[str]
+    illness: int
+    registered_at: datetime
+    last_seen_at: datetime | None
+    lost_at: datetime | None
+    lost_cause: str | None
+    replaced_by: str | None
+    is_draining: bool
+    leases: int
+
+
+class WorkerPlace(NamedTuple):
+    """A place in the list of workers, in which the living stand first."""
+
+    illness: int
+    worker_id: str
+
+
+FIRST_WORKER = WorkerPlace(-1, "")
+
+
+class DeadLetterRow(NamedTuple):
+    """A task that will not be tried again; `input` is a JSON text."""
+
+    job_id: int
+    task_index: int
+    reason_code: str
+    stage: str | None
+    error_class: str | None
+    last_error: str | None
+    attempts: int
+    last_owner: str | None
+    last_lease_expires_at: datetime | None
+    correlation_id: str
+    type: str
+    queue: str | None
+    input: str | None
+    dead_lettered_at: datetime
+    replayed_at: datetime | None
+    replayed_as: int | None
+    discarded_at: datetime | None
+    discarded_by: str | None
+
+    @property
+    def id(self) -> TaskId:
+        """Name the task."""
+        return TaskId(self.job_id, self.task_index)
+
+
+@dataclass(slots=True)
+class QueueRow:
+    """One queue: what stands in line, since when, what is due later, what runs, and how fast."""
+
+    queue: str
+    depth: int = 0
+    oldest_at: datetime | None = None
+    waiting: int = 0
+    running: int = 0
+    finished_per_second: float = 0.0
+    paused_by: str | None = None
+
+
+@dataclass(slots=True)
+class QueueView:
+    """Every queue by name, and when they were looked at."""
+
+    now: datetime
+    queues: dict[str, QueueRow] = field(default_factory=dict)
+
+    def at(self, queue: str) -> QueueRow:
+        """Find or add a queue."""
+        return self.queues.setdefault(queue, QueueRow(queue))
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """Which dead letters; None means any. Settled ones have been replayed or discarded."""
+
+    reason_code: str | None = None
+    stage: str | None = None
+    type: str | None = None
+    queue: str | None = None
+    job_id: int | None = None
+    with_settled: bool = False
+
+
+async def list_workers(
+    tx: Transaction, *, after: WorkerPlace = FIRST_WORKER, page_size: int
+) -> Page[WorkerRow, WorkerPlace]:
+    """List workers, the living first. Needs a snapshot: the planner should be left alone."""
+    rows = await _read_workers(tx, None, after, count_max=page_size + 1)
+    if len(rows) <= page_size:
+        return Page(rows, None)
+    last = rows[page_size - 1]
+    return Page(rows[:page_size], WorkerPlace(last.illness, last.worker_id))
+
+
+async def get_worker(tx: Transaction, worker_id: str) -> WorkerRow:
+    """Read one worker. Needs a snapshot: the planner should be left alone."""
+    rows = await _read_workers(tx, worker_id, FIRST_WORKER, count_max=1)
+    if not rows:
+        raise NotFound("worker", worker_id)
+    return rows[0]
+
+
+async def _read_workers(
+    tx: Transaction, worker_id: str | None, after: WorkerPlace, *, count_max: int
+) -> list[WorkerRow]:
+    rows = await tx.fetch(
+        _FLEET["list_workers"],
+        worker_id=worker_id,
+        after_illness=after.illness,
+        after_worker_id=after.worker_id,
+        silent_after=SILENT_AFTER,
+        count_max=count_max,
+    )
+    return [WorkerRow(*row) for row in rows]
+
+
+async def count_workers(tx: Transaction) -> dict[str, int]:
+    """Count the workers by health."""
+    row = await tx.fetch_one(_FLEET["count_workers"], silent_after=SILENT_AFTER)
+    assert row is not None
+    return dict(zip(HEALTH, row, strict=True))
+
+
+async def count_leases(tx: Transaction) -> tuple[int, int]:
+    """Count the leases: of open attempts, and of ended ones that are not released."""
+    row = await tx.fetch_one(_FLEET["count_leases"])
+    assert row is not None
+    return row[0], row[1]
+
+
+async def list_queues(tx: Transaction) -> QueueView:
+    """List every queue that is paused, or has tasks in line, due later or running."""
+    view = QueueView(await tx.now())
+    await _read_lines(tx, view)
+    rows = await tx.fetch(_FLEET["count_waiting"], count_max=WAITING_COUNTED_MAX)
+    for queue, count in rows:
+        view.at(queue).waiting = count
+    for queue, count in await tx.fetch(_FLEET["count_running"]):
+        view.at(queue).running = count
+    for queue, paused_by in await tx.fetch(_FLEET["list_paused"], count_max=PAUSED_MAX):
+        view.at(queue).paused_by = paused_by
+    since = view.now - timedelta(seconds=PACE_SECONDS)
+    rows = await tx.fetch(_FLEET["count_finished"], since=since, count_max=PACE_SAMPLE_MAX)
+    for queue, pace in rows:
+        view.at(queue).finished_per_second = max(round(pace, 3), 0.0)
+    return view
+
+
+async def _read_lines(tx: Transaction, view: QueueView) -> None:
+    rows = await tx.fetch(_FLEET["list_lines"], lines_max=LINES_MAX, count_max=DEPTH_COUNTED_MAX)
+    for queue, oldest_at, depth in rows:
+        line = view.at(queue)
+        line.oldest_at, line.depth = oldest_at, depth
+    deep = [line for line in view.queues.values() if line.depth == DEPTH_COUNTED_MAX]
+    if not deep:
+        return
+    row = await tx.fetch_one(_FLEET["measure_ready"])
+    assert row is not None
+    share = min(SAMPLE_PAGES_MAX / max(row[0], 1), 1.0)
+    sampled = dict(await tx.fetch(_FLEET["sample_depths"], percent=100 * share))
+    for line in deep:
+        line.depth = max(round(sampled.get(line.queue, 0) / share), DEPTH_COUNTED_MAX)
+
+
+async def get_dead_letter(tx: Transaction, task_id: TaskId) -> DeadLetterRow:
+    """Read one dead letter."""
+    rows = await _read_dead_letters(tx, [task_id], LetterFilter(), count_max=1)
+    if not rows:
+        raise NotFound("dead letter", task_id)
+    return rows[0]
+
+
+async def list_dead_letters(
+    tx: Transaction, wanted: LetterFilter, *, after: TaskId = FIRST_DEAD_LETTER, page_size: int
+) -> Page[DeadLetterRow, TaskId]:
+    """List dead letters by id; a page may be short and still not be the last one."""
+    statement = _FLEET["walk_dead_letters" if wanted.with_settled else "walk_open_dead_letters"]
+    if wanted.job_id is not None:
+        after = max(after, TaskId(wanted.job_id, -1))
+
+    async def walk(after: TaskId, count_max: int) -> list[TaskId]:
+        rows = await tx.fetch(
+            statement,
+            after_job_id=after.job_id,
+            after_task_index=after.task_index,
+            last_job_id=JOB_ID_MAX if wanted.job_id is None else wanted.job_id,
+            count_max=count_max,
+        )
+        return [TaskId(*row) for row in rows]
+
+    async def read(task_ids: list[TaskId], count_max: int) -> list[DeadLetterRow]:
+        return await _read_dead_letters(tx, task_ids, wanted, count_max=count_max)
+
+    return await fill_page(walk, read, lambda row: row.id, after=after, page_size=page_size)
+
+
+async def _read_dead_letters(
+    tx: Transaction, task_ids: list[TaskId], wanted: LetterFilter, *, count_max: int
+) -> list[DeadLetterRow]:
+    rows = await tx.fetch(
+        _FLEET["read_dead_letters"],
+        job_ids=[task_id.job_id for task_id in task_ids],
+        task_indexes=[task_id.task_index for task_id in task_ids],
+        reason_code=wanted.reason_code,
+        stage=wanted.stage,
+        type=wanted.type,
+        queue=wanted.queue,
+        count_max=count_max,
+    )
+    return [DeadLetterRow(*row) for row in rows]

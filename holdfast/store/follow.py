@@ -1,0 +1,118 @@
+"""Read events by pages, and follow all of them from a cursor without missing one.
+
+A follower reads a stretch of transactions at a time, as many as give about a page: without an end,
+everything after its cursor would be sorted for each page, which a reader that comes back after a
+day could not afford. When a stretch holds nothing for it, its cursor moves on all the same.
+"""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from holdfast.model.ids import TaskId
+from holdfast.store.database import Transaction
+from holdfast.store.events import Cursor, Event
+from holdfast.store.statements import load_statements
+
+_VIEWS = load_statements("views")
+ID_MAX = 2**63 - 1
+PAGE_MAX = 1000
+STRETCH_FIRST = 1000
+STRETCH_MAX = 1_000_000
+
+
+class Moment(NamedTuple):
+    """A place in the events of one job or task, which are listed by time."""
+
+    ts: datetime = datetime.fromtimestamp(0, UTC)
+    id: int = 0
+
+
+async def list_events_of_job(
+    tx: Transaction, job_id: int, kind: str | None, *, after: Moment, page_size: int
+) -> list[Event]:
+    """List what happened to a job and to its tasks, in the order of time."""
+    rows = await tx.fetch(
+        _VIEWS["list_events_of_job"],
+        job_id=job_id,
+        type=kind,
+        after_ts=after.ts,
+        after_id=after.id,
+        count_max=page_size,
+    )
+    return [Event(*row) for row in rows]
+
+
+async def list_events_of_task(
+    tx: Transaction, task_id: TaskId, kind: str | None, *, after: Moment, page_size: int
+) -> list[Event]:
+    """List what happened to one task, in the order of time."""
+    rows = await tx.fetch(
+        _VIEWS["list_events_of_task"],
+        job_id=task_id.job_id,
+        task_index=task_id.task_index,
+        type=kind,
+        after_ts=after.ts,
+        after_id=after.id,
+        count_max=page_size,
+    )
+    return [Event(*row) for row in rows]
+
+
+class Follower:
+    """One reader of events, of all jobs or of one; without a cursor it starts at the present."""
+
+    def __init__(self, cursor: Cursor | None = None, job_id: int | None = None) -> None:
+        self.cursor = cursor
+        self._job_id = job_id
+        # What lies behind is found by the job's own index, what is new by transaction.
+        self._is_behind = True
+        self._stretch = STRETCH_FIRST
+
+    async def read(self, tx: Transaction) -> tuple[list[Event], bool]:
+        """Read the next events, and say whether all there are have been read."""
+        row = await tx.fetch_one(_VIEWS["read_horizon"])
+        assert row is not None
+        horizon: int = row[0]
+        present = Cursor(horizon - 1, ID_MAX)
+        if self.cursor is None or self.cursor >= present:
+            self.cursor, self._is_behind = self.cursor or present, False
+            return [], True
+        if self._is_behind and self._job_id is not None:
+            events = await self._read_job(tx, self.cursor, horizon)
+            self._is_behind = len(events) == PAGE_MAX
+        else:
+            events = await self._read_stretch(tx, self.cursor, horizon)
+        return events, self.cursor >= present
+
+    async def _read_job(self, tx: Transaction, cursor: Cursor, end: int) -> list[Event]:
+        rows = await tx.fetch(
+            _VIEWS["read_events_of_job_between"],
+            job_id=self._job_id,
+            txid=cursor.txid,
+            id=cursor.id,
+            end_txid=end,
+            count_max=PAGE_MAX,
+        )
+        events = [Event(*row) for row in rows]
+        self.cursor = events[-1].cursor if len(events) == PAGE_MAX else Cursor(end - 1, ID_MAX)
+        return events
+
+    async def _read_stretch(self, tx: Transaction, cursor: Cursor, horizon: int) -> list[Event]:
+        end = min(horizon, cursor.txid + 1 + self._stretch)
+        rows = await tx.fetch(
+            _VIEWS["read_events_between"],
+            txid=cursor.txid,
+            id=cursor.id,
+            end_txid=end,
+            count_max=PAGE_MAX,
+        )
+        events = [Event(*row) for row in rows]
+        if len(events) == PAGE_MAX:
+            self.cursor = events[-1].cursor
+            self._stretch = max(self._stretch // 2, 1)
+        else:
+            self.cursor = Cursor(end - 1, ID_MAX)
+            self._stretch = min(self._stretch * 2, STRETCH_MAX)
+        if self._job_id is None:
+            return events
+        return [event for event in events if event.job_id == self._job_id]
