@@ -1,14 +1,19 @@
 """The routes that change something for people: submit, cancel, dead letters, queues, draining."""
 
+from typing import Any
+from uuid import UUID
+
 from holdfast.api.endpoint import Call, Endpoint, Reply, decode_text
 from holdfast.errors import Invalid, NotFound
 from holdfast.model.ids import TaskId, check_worker_id, parse_job_id, parse_task_id
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.operations import dead_letters
 from holdfast.operations.cancel import cancel_job, cancel_task
+from holdfast.operations.children import get_parent
 from holdfast.operations.dead_letters import dead_letter_task, discard, list_dead_letters, replay
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import drain
+from holdfast.operations.report import Fence
 from holdfast.operations.submit import submit_batch
 from holdfast.services.doorbell import Bell
 from holdfast.wire.answers import ErrorAnswer
@@ -30,11 +35,12 @@ from holdfast.wire.status import (
 )
 
 REPLAY_MAX = 10_000
+LEASE_HEADER = b"holdfast-lease"
 
 
 async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
     """Take in a job: 201, or 200 when its idempotency key was seen before."""
-    submission = _submission(call.body)
+    submission = _submission(call.body, await _parent_of(call))
     submitted = await call.runtime.submit(submission)
     answer = SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
     return Reply(answer, 201 if submitted.is_new else 200)
@@ -42,7 +48,8 @@ async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
 
 async def submit_jobs(call: Call[JobBatchRequest, Nothing]) -> Reply:
     """Take in jobs in one transaction: all of them, or none."""
-    submissions = [_submission(spec) for spec in call.body.specs]
+    parent = await _parent_of(call)
+    submissions = [_submission(spec, parent) for spec in call.body.specs]
     answers = await submit_batch(call.runtime.ledger, submissions)
     for submission, submitted in zip(submissions, answers, strict=True):
         if submitted.is_new:
@@ -142,12 +149,25 @@ async def drain_worker(call: Call[Nothing, Nothing]) -> Changed:
     return Changed(True)
 
 
-def _submission(asked: JobRequest) -> Submission:
+async def _parent_of(call: Call[Any, Nothing]) -> int | None:
+    """Find the job in whose name a running attempt submits: it shows its lease in a header."""
+    shown = call.headers.get(LEASE_HEADER)
+    if shown is None:
+        return None
+    try:
+        task_id, attempt, token = shown.decode().split()
+        fence = Fence(parse_task_id(task_id), int(attempt), UUID(token))
+    except (ValueError, Invalid) as error:
+        raise Invalid("Holdfast-Lease", "is not `TASK_ID ATTEMPT LEASE_TOKEN`") from error
+    return await get_parent(call.runtime.ledger, fence)
+
+
+def _submission(asked: JobRequest, parent_job_id: int | None) -> Submission:
     spec = JobSpec(**{name: getattr(asked, name) for name in JobSpec.__struct_fields__})
     if asked.inputs is None:
-        return Submission(spec)
+        return Submission(spec, parent_job_id=parent_job_id)
     texts = (decode_text(text, f"inputs[{i}]") for i, text in enumerate(asked.inputs))
-    return Submission(spec, tuple(texts))
+    return Submission(spec, tuple(texts), parent_job_id)
 
 
 async def _find_letters(call: Call[ReplayRequest, Nothing]) -> list[TaskId]:

@@ -5,14 +5,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import asyncpg
 import pytest
 
-from holdfast.operations.submit import submit_one
 from tests.audits import assert_audit_is_silent
 from tests.store.raw import Raw
+from tests.store.two_ways import SPEC, sql_submit
 from tests.world import World
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "transactional-enqueue.md"
@@ -91,3 +89,17 @@ async def test_a_framework_enqueues_with_its_commit_and_not_with_its_rollback(
     claims = await world.claim(9, queue="mail")
     assert [claim.job.spec.entrypoint.function for claim in claims] == ["shop.mail:confirm"] * 4
     await assert_audit_is_silent(world.ledger.database)
+
+
+async def test_the_statements_of_the_page_do_what_it_says(lasting: Raw) -> None:
+    order, grant = blocks("sql")
+    await lasting.run(
+        "create table orders (id bigint generated always as identity primary key, item text)"
+    )
+    await lasting.run(order)
+    assert [item for item, _ in await orders_and_jobs(lasting)] == ["a kettle"]
+    async with lasting.rolled_back():
+        await lasting.run("create role shop")
+        await lasting.run(grant)
+        await lasting.run("set session authorization shop")
+        assert await sql_submit(lasting.connection, SPEC) > 0

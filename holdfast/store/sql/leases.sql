@@ -111,3 +111,9 @@ select leases.worker_id, leases.job_id, leases.task_index, leases.attempt, lease
   from unnest($worker_ids::text[]) as mine(worker_id)
   join holdfast.leases using (worker_id)
  where leases.ending or leases.cancel_requested_at is not null;
+
+-- name: find_live_lease
+-- Whether an attempt may still act for its job: from its end on it may only say goodbye.
+select 1 from holdfast.leases
+ where job_id = $job_id and task_index = $task_index and attempt = $attempt and lease_token = $token
+   and not ending;
