@@ -16,6 +16,7 @@ from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.due import list_chores
 from holdfast.services.metrics import Metrics
 from holdfast.services.notify import NotifyTransport, listening
+from holdfast.services.republish import Republisher
 from holdfast.services.stops import Stops
 from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport, WakeUps
 from holdfast.services.writers import Writers
@@ -83,9 +84,15 @@ class Runtime:
         self.is_stopping = True
         self.doorbells.close()
 
-    def chores(self, retention: Retention) -> list[Chore]:
+    def chores(self, options: Options) -> list[Chore]:
         """List what is to be done in the background."""
-        return list_chores(self.ledger, self.doorbells, self.stops, retention=retention)
+        return [
+            *list_chores(self.ledger, self.doorbells, self.stops, retention=options.retention),
+            *(
+                Chore("publish again", 5.0, Republisher(self.ledger, transport).run)
+                for transport in options.transports
+            ),
+        ]
 
 
 @asynccontextmanager
@@ -101,7 +108,7 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
         runtime = Runtime(Ledger(writes, options.limits), reads, wake_ups)
         if options.uses_notify:
             await stack.enter_async_context(listening(writes, wake_ups.hear))
-        await stack.enter_async_context(run_in_background(runtime.chores(options.retention)))
+        await stack.enter_async_context(run_in_background(runtime.chores(options)))
         try:
             yield runtime
         finally:

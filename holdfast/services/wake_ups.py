@@ -1,6 +1,6 @@
 """Tell those who wait for work that there is some: here at once, elsewhere by a transport.
 
-A wake-up is only a hint. The pollers of this server are rung directly; what they leave over goes
+A wake-up is only a hint. The pollers of this server are rung directly; for everybody else it goes
 out through the transports, gathered: while one message is on its way, the next ones are folded.
 """
 
@@ -30,18 +30,14 @@ class WakeUps:
 
     def __init__(self, doorbells: Doorbells, transports: Sequence[Transport] = ()) -> None:
         self.doorbells = doorbells
-        self._transports = transports
-        self._outgoing: dict[str, list[TaskId]] = {}
-        self._sender: asyncio.Task[None] | None = None
+        # One sender for each: a transport that is slow or away holds up no other.
+        self._senders = [_Sender(transport) for transport in transports]
 
     def announce(self, queue: str, task_ids: Sequence[TaskId], count: int | None = None) -> None:
         """Say that tasks can be claimed: `count` of them, of which the first are named."""
         self.doorbells.ring(Bell("queue", queue), count or len(task_ids))
-        if self._transports:
-            waiting = self._outgoing.setdefault(queue, [])
-            waiting.extend(task_ids[: TASKS_PER_HINT_MAX - len(waiting)])
-            if self._sender is None or self._sender.done():
-                self._sender = asyncio.create_task(self._send())
+        for sender in self._senders:
+            sender.add(queue, task_ids)
 
     def hear(self, queue: str) -> None:
         """Pass on what another server, or a transaction of the user's own, has said."""
@@ -49,17 +45,35 @@ class WakeUps:
 
     async def close(self) -> None:
         """Send what is still to be sent."""
-        if self._sender is not None:
-            await self._sender
+        for sender in self._senders:
+            await sender.close()
+
+
+class _Sender:
+    """What goes out by one transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._outgoing: dict[str, list[TaskId]] = {}
+        self._sending: asyncio.Task[None] | None = None
+
+    def add(self, queue: str, task_ids: Sequence[TaskId]) -> None:
+        waiting = self._outgoing.setdefault(queue, [])
+        waiting.extend(task_ids[: TASKS_PER_HINT_MAX - len(waiting)])
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+
+    async def close(self) -> None:
+        if self._sending is not None:
+            await self._sending
 
     async def _send(self) -> None:
         while self._outgoing:
             outgoing, self._outgoing = self._outgoing, {}
             for queue, task_ids in outgoing.items():
-                for transport in self._transports:
-                    try:
-                        await transport.publish(queue, task_ids)
-                    except Unavailable as error:
-                        # Whoever waits looks again by itself; the work is in the ledger.
-                        log.warning("a wake-up for %s was not sent: %s", queue, error)
+                try:
+                    await self._transport.publish(queue, task_ids)
+                except Unavailable as error:
+                    # Whoever waits looks again by itself; the work is in the ledger.
+                    log.warning("a wake-up for queue %s was not sent: %s", queue, error)
             await asyncio.sleep(PAUSE_SECONDS)

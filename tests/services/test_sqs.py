@@ -92,6 +92,29 @@ async def test_what_was_under_way_is_sent_before_the_publisher_closes(sqs: Sqs) 
     assert sorted(read_all(sqs, "default")) == TASKS
 
 
+async def test_closing_waits_for_an_abandoned_call_without_stopping_the_loop(aws: None) -> None:
+    is_free = threading.Event()
+    was_freed: list[bool] = []
+
+    def answer_late(_: bytes) -> bytes:
+        was_freed.append(is_free.wait(4))
+        return http("403 Forbidden", "{}")
+
+    with stranger(answer_late) as (url, calls), connected(url) as sqs:
+        async with sqs.publisher() as publisher:
+            sending = asyncio.create_task(publisher.publish("default", TASKS[:1]))
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not calls:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.01)
+            sending.cancel()
+            closing = asyncio.create_task(publisher.close())
+            await asyncio.sleep(0)
+            is_free.set()
+            await closing
+    assert was_freed[0]
+
+
 async def test_a_closed_publisher_says_so_and_leaves_no_thread(sqs: Sqs) -> None:
     async with sqs.publisher() as publisher:
         await publisher.publish("default", TASKS)

@@ -99,6 +99,20 @@ async def test_a_busy_queue_does_not_hide_a_quiet_one(sqs: Sqs) -> None:
         assert [message.queue for message in first].count("quiet") == 2
 
 
+async def test_queues_take_turns_with_what_is_in_stock(sqs: Sqs) -> None:
+    for queue in ("a", "b"):
+        await publish(sqs, queue, TASKS[:4])
+    async with sqs.inbox("a", "b") as inbox:
+        receiving = asyncio.create_task(inbox.receive(8))
+        await asyncio.sleep(0)
+        receiving.cancel()
+        await sqs.wait_for_counts("a", 0, 4)
+        await sqs.wait_for_counts("b", 0, 4)
+        messages = await receive_all(inbox, 8, messages_max=2)
+    queues = [message.queue for message in messages]
+    assert queues != sorted(queues) and queues != sorted(queues, reverse=True)
+
+
 async def test_no_more_messages_come_than_were_asked_for(sqs: Sqs) -> None:
     for queue in ("a", "b", "c"):
         await publish(sqs, queue, TASKS[:5])

@@ -192,3 +192,24 @@ select wanted.queue
   from unnest($queues::text[]) as wanted(queue)
  where exists (select from holdfast.ready where ready.queue = wanted.queue)
    and not exists (select from holdfast.queues where queues.queue = wanted.queue);
+
+-- name: list_waited
+-- The head of every queue that is not paused, as far as it has been ready for a while. From queue to
+-- queue by the index: looking for the distinct ones would read every row.
+with recursive heads as (
+    (select ready.queue from holdfast.ready where ready.queue > '' order by ready.queue limit 1)
+    union all
+    select (select ready.queue from holdfast.ready where ready.queue > heads.queue
+             order by ready.queue limit 1)
+      from heads where heads.queue is not null
+)
+select heads.queue, head.job_id, head.task_index
+  from heads
+ cross join lateral (
+       select ready.job_id, ready.task_index, ready.eligible_at
+         from holdfast.ready
+        where ready.queue = heads.queue
+        order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+        limit $tasks_max) as head
+ where head.eligible_at <= holdfast.now() - $waited::interval
+   and not exists (select from holdfast.queues where queues.queue = heads.queue);
