@@ -24,6 +24,8 @@ class TaskAttempt(msgspec.Struct, frozen=True, kw_only=True):
     stage: str | None = None
     is_worker_failure: bool = False
     lease_expires_at_ms: int | None = None
+    # It has missed two renewals; when it runs out, the attempt is lost.
+    is_orphaned: bool = False
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,8 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     progress: float | None = None
     status_message: str | None = None
     pending_reason: str | None = None
+    # The lease of its current attempt has missed two renewals.
+    is_orphaned: bool = False
     attempts: list[TaskAttempt] | None = None
 
 
@@ -120,6 +124,7 @@ class AttemptList(msgspec.Struct, frozen=True):
     """The attempts of a task, oldest first."""
 
     attempts: list[TaskAttempt]
+    next_page_token: str | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +212,7 @@ class WorkerList(msgspec.Struct, frozen=True):
     """Workers, the living first."""
 
     workers: list[WorkerStatus]
+    next_page_token: str | None = None
 
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +221,8 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     depth: int
     oldest_age_seconds: float | None = None
+    # Due later: retries and tasks that may not start yet.
+    waiting: int = 0
     running: int = 0
     finished_per_second: float = 0.0
     paused: bool = False

@@ -1,0 +1,335 @@
+"""Rows as the answers that people and programs read: the one place where the two shapes meet."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from holdfast.model.states import TaskState
+from holdfast.store import events
+from holdfast.store.fleet import HEALTH, DeadLetterRow, QueueRow, WorkerRow
+from holdfast.store.views import AHEAD_MAX, AttemptRow, JobRow, Line, ResultRow, TaskRow
+from holdfast.wire.raw import raw
+from holdfast.wire.status import (
+    DeadLetter,
+    Event,
+    JobStatus,
+    QueueStatus,
+    TaskAttempt,
+    TaskResult,
+    TaskStatus,
+    WorkerStatus,
+)
+
+RENEWAL_MAX = timedelta(seconds=30)
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_MESSAGE_ORDER = (
+    "running",
+    "building",
+    "assigned",
+    "pending",
+    "succeeded",
+    "failed",
+    "killed",
+    "worker_failed",
+    "unschedulable",
+    "dead_lettered",
+)
+
+
+class _Progress(msgspec.Struct):
+    fraction: float | None = None
+    message: str | None = None
+
+
+def to_ms(moment: datetime) -> int:
+    """Count the milliseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else to_ms(moment)
+
+
+def say_time(moment: datetime) -> str:
+    """Write a moment for people, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def task_state(state: int) -> str:
+    """Name a task's or an attempt's state as the protocol does."""
+    return f"TASK_STATE_{TaskState(state).name}"
+
+
+def job_state(state: int) -> str:
+    """Name a job's state as the protocol does."""
+    return f"JOB_STATE_{TaskState(state).name}"
+
+
+def job_message(job: JobRow) -> str:
+    """Sum up a job in a line: its tasks in total, then those in each state that has any."""
+    parts = [f"{job.num_tasks} total"]
+    for state in _MESSAGE_ORDER:
+        count = getattr(job, state)
+        if count:
+            parts.append(f"{count} {state.replace('_', ' ')}")
+    return "Tasks: " + ", ".join(parts)
+
+
+def job_status(job: JobRow, tasks: list[TaskStatus] | None = None) -> JobStatus:
+    """Tell everything about a job."""
+    return JobStatus(
+        job_id=str(job.job_id),
+        state=job_state(job.state),
+        name=job.name,
+        type=job.type,
+        owner=job.owner,
+        queue=job.queue,
+        priority=job.priority,
+        labels=msgspec.json.decode(job.labels),
+        exit_code=job.exit_code,
+        error=job.error,
+        submitted_at_ms=to_ms(job.submitted_at),
+        started_at_ms=_ms(job.started_at),
+        finished_at_ms=_ms(job.finished_at),
+        parent_job_id=_id(job.parent_job_id),
+        replay_of=_id(job.replay_of),
+        correlation_id=job.correlation_id,
+        trace_id=job.trace_id,
+        idempotency_key=job.idempotency_key,
+        cancel_mode=job.cancel_mode,
+        cancel_reason=job.cancel_reason,
+        status_message=job_message(job),
+        num_tasks=job.num_tasks,
+        tasks_pending=job.pending,
+        tasks_assigned=job.assigned,
+        tasks_building=job.building,
+        tasks_running=job.running,
+        tasks_succeeded=job.succeeded,
+        tasks_failed=job.failed,
+        tasks_killed=job.killed,
+        tasks_worker_failed=job.worker_failed,
+        tasks_unschedulable=job.unschedulable,
+        tasks_dead_lettered=job.dead_lettered,
+        spec=None if job.spec is None else msgspec.json.decode(job.spec),
+        tasks=tasks,
+    )
+
+
+def _id(job_id: int | None) -> str | None:
+    return None if job_id is None else str(job_id)
+
+
+def current_attempt(task: TaskRow) -> int:
+    """Number the attempt that is under way, or else the last one; -1 before the first."""
+    if task.is_open:
+        assert task.lease_attempt is not None
+        return task.lease_attempt
+    return -1 if task.last_attempt is None else task.last_attempt
+
+
+def task_error(task: TaskRow) -> str | None:
+    """Say what went wrong last with a task, as far as it is not under way again or well."""
+    if task.is_open or task.state == TaskState.SUCCEEDED:
+        return None
+    if task.state == TaskState.PENDING:
+        return task.error
+    return (task.error if _ended_there(task) else None) or task.cause
+
+
+def _ended_there(task: TaskRow) -> bool:
+    """Tell a task that ended with its last attempt from one that ended while it waited."""
+    return task.finished_at is not None and task.last_attempt == task.attempt
+
+
+def task_status(
+    task: TaskRow,
+    *,
+    now: datetime,
+    pending_reason: str | None = None,
+    attempts: list[TaskAttempt] | None = None,
+) -> TaskStatus:
+    """Tell everything about a task; one that waits for its retry has no worker."""
+    ended_there = _ended_there(task)
+    worker_id = task.last_worker_id if ended_there else None
+    started_at = task.last_started_at if ended_there else None
+    if task.is_open:
+        worker_id, started_at = task.lease_worker_id, task.started_at
+    has_exit_code = ended_there or task.state == TaskState.PENDING
+    progress = _progress(task)
+    return TaskStatus(
+        task_id=str(task.id),
+        job_id=str(task.job_id),
+        task_index=task.task_index,
+        state=task_state(task.state),
+        worker_id=worker_id,
+        exit_code=task.exit_code if has_exit_code else None,
+        error=task_error(task),
+        submitted_at_ms=to_ms(task.submitted_at),
+        started_at_ms=_ms(started_at),
+        finished_at_ms=_ms(task.finished_at),
+        eligible_at_ms=to_ms(task.eligible_at),
+        current_attempt_id=current_attempt(task),
+        failure_count=task.failure_count,
+        preemption_count=task.preemption_count,
+        progress=progress.fraction,
+        status_message=progress.message,
+        pending_reason=pending_reason,
+        is_orphaned=is_orphaned(task, now),
+        attempts=attempts,
+    )
+
+
+def _progress(task: TaskRow) -> _Progress:
+    """Read the last progress of the current attempt; user code may have noted something else."""
+    waits = task.state == TaskState.PENDING
+    if task.progress is None or waits or task.progress_attempt != current_attempt(task):
+        return _Progress()
+    try:
+        return msgspec.json.decode(task.progress, type=_Progress)
+    except msgspec.ValidationError:
+        return _Progress()
+
+
+def is_orphaned(task: TaskRow, now: datetime) -> bool:
+    """Tell whether the lease of an open attempt has missed two renewals."""
+    if not task.is_open or task.lease_expires_at is None or task.lease_duration is None:
+        return False
+    first = min(task.lease_duration / 2, RENEWAL_MAX)
+    second = first + min((task.lease_duration - first) / 2, RENEWAL_MAX)
+    return task.lease_expires_at - now < task.lease_duration - second
+
+
+def pending_reason(
+    job: JobRow, task: TaskRow, line: Line, ahead: int | None = None
+) -> str | None:
+    """Say what a task waits for; None if it does not wait."""
+    if task.state != TaskState.PENDING:
+        return None
+    if job.cancel_mode is not None or job.finished_at is not None:
+        return "its job has ended or is being cancelled"
+    if task.lease_is_ending and task.lease_expires_at is not None:
+        until = say_time(task.lease_expires_at)
+        return f"last attempt's lease is still ending, until {until} at the latest"
+    if task.eligible_at > line.now:
+        due = say_time(task.eligible_at)
+        return f"retry due at {due}" if task.attempt else f"not before {due}"
+    if job.queue is None:
+        return "waiting to be placed on a worker"
+    if line.paused_by is not None:
+        return f"queue {job.queue} is paused by {line.paused_by}"
+    if not line.is_served:
+        return f"no worker serves queue {job.queue}"
+    if ahead is None:
+        return f"waiting in queue {job.queue}"
+    more = " or more" if ahead == AHEAD_MAX else ""
+    return f"waiting in queue {job.queue}: {ahead}{more} ahead"
+
+
+def task_attempt(attempt: AttemptRow, task: TaskRow, now: datetime) -> TaskAttempt:
+    """Tell everything about an attempt."""
+    is_current = task.is_open and attempt.attempt == task.lease_attempt
+    return TaskAttempt(
+        attempt_id=attempt.attempt,
+        worker_id=attempt.worker_id,
+        state=task_state(attempt.state),
+        created_at_ms=to_ms(attempt.created_at),
+        started_at_ms=_ms(attempt.started_at),
+        finished_at_ms=_ms(attempt.finished_at),
+        released_at_ms=_ms(attempt.released_at),
+        exit_code=attempt.exit_code,
+        error=attempt.error,
+        error_class=attempt.error_class,
+        stage=attempt.stage,
+        is_worker_failure=attempt.is_worker_failure,
+        lease_expires_at_ms=to_ms(attempt.lease_expires_at),
+        is_orphaned=is_current and is_orphaned(task, now),
+    )
+
+
+def task_result(task_id: str, found: ResultRow) -> TaskResult:
+    """Tell how a task stands and what it returned."""
+    ended_badly = found.is_finished and found.state != TaskState.SUCCEEDED
+    return TaskResult(
+        task_id=task_id,
+        state=task_state(found.state),
+        result=raw(found.result),
+        error=(found.error or found.cause) if ended_badly else None,
+        error_class=found.error_class if ended_badly else None,
+        exit_code=found.exit_code,
+        pickled=found.is_pickled,
+    )
+
+
+def event(row: events.Event) -> Event:
+    """Tell what happened."""
+    return Event(
+        id=row.id,
+        job_id=str(row.job_id),
+        task_index=row.task_index,
+        attempt=row.attempt,
+        seq=row.seq,
+        type=row.type,
+        ts=row.ts,
+        actor=row.actor,
+        correlation_id=row.correlation_id,
+        trace_id=row.trace_id,
+        cause=row.cause,
+        payload=raw(row.payload),
+        version=row.version,
+    )
+
+
+def worker_status(worker: WorkerRow) -> WorkerStatus:
+    """Tell who a worker is, whether it lives and what it holds."""
+    return WorkerStatus(
+        worker_id=worker.worker_id,
+        name=worker.name,
+        host=worker.host,
+        queues=worker.queues,
+        health=HEALTH[worker.illness],
+        registered_at_ms=to_ms(worker.registered_at),
+        last_seen_at_ms=_ms(worker.last_seen_at),
+        lost_at_ms=_ms(worker.lost_at),
+        lost_cause=worker.lost_cause,
+        replaced_by=worker.replaced_by,
+        draining=worker.is_draining,
+        running=worker.leases,
+    )
+
+
+def queue_status(queue: QueueRow, now: datetime) -> QueueStatus:
+    """Tell how a queue stands."""
+    age = None if queue.oldest_at is None else max((now - queue.oldest_at).total_seconds(), 0.0)
+    return QueueStatus(
+        queue=queue.queue,
+        depth=queue.depth,
+        oldest_age_seconds=age,
+        waiting=queue.waiting,
+        running=queue.running,
+        finished_per_second=queue.finished_per_second,
+        paused=queue.paused_by is not None,
+        paused_by=queue.paused_by,
+    )
+
+
+def dead_letter(row: DeadLetterRow) -> DeadLetter:
+    """Tell why a task will not be tried again, and what has become of it."""
+    return DeadLetter(
+        task_id=str(row.id),
+        type=row.type,
+        queue=row.queue,
+        reason_code=row.reason_code,
+        stage=row.stage,
+        error_class=row.error_class,
+        last_error=row.last_error,
+        attempts=row.attempts,
+        last_owner=row.last_owner,
+        last_lease_expires_at=row.last_lease_expires_at,
+        correlation_id=row.correlation_id,
+        dead_lettered_at=row.dead_lettered_at,
+        input=raw(row.input),
+        replayed_as=_id(row.replayed_as),
+        replayed_at=row.replayed_at,
+        discarded_at=row.discarded_at,
+        discarded_by=row.discarded_by,
+    )

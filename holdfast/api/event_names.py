@@ -1,0 +1,44 @@
+"""The names under which events can be asked for: their own, and those of other systems."""
+
+from holdfast.errors import Invalid
+
+TYPES = (
+    "submitted",
+    "started",
+    "claimed",
+    "placed",
+    "building",
+    "succeeded",
+    "failed",
+    "killed",
+    "worker_failed",
+    "retried",
+    "unschedulable",
+    "dead_lettered",
+    "cancel_requested",
+    "replayed",
+    "compensated",
+)
+# Renewals and heartbeats are notes beside the log, so asking the log for them finds nothing.
+ALIASES = {
+    "job_claimed": "claimed",
+    "job_started": "started",
+    "job_lease_renewed": "lease_renewed",
+    "job_heartbeat": "heartbeat",
+    "job_succeeded": "succeeded",
+    "job_failed": "failed",
+    "job_cancelled": "killed",
+    "job_dead_lettered": "dead_lettered",
+    "job_compensated": "compensated",
+}
+_KNOWN = {**{name: name for name in TYPES}, **ALIASES}
+
+
+def parse_event_type(text: str | None, field: str = "type") -> str | None:
+    """Read the type of event that is asked for; none means all."""
+    if text is None:
+        return None
+    name = _KNOWN.get(text.lower())
+    if name is None:
+        raise Invalid(field, f"{text!r} is not a type of event; use one of {', '.join(_KNOWN)}")
+    return name

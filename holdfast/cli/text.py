@@ -1,0 +1,72 @@
+"""Words for people: others' text made inert, states by their short names, times as ages."""
+
+import time
+import unicodedata
+from datetime import datetime
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def inert(text: str, keep: str = "") -> str:
+    """Write control characters as escapes, so that nobody's text can steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in keep or unicodedata.category(character) == "Zs"
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def state_name(state: str) -> str:
+    """Shorten a state's name from the wire to what people see: TASK_STATE_RUNNING is running."""
+    return state.removeprefix("TASK_STATE_").removeprefix("JOB_STATE_").lower()
+
+
+def span(seconds: float) -> str:
+    """Write a length of time in its two largest units."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    rest = round(seconds)
+    for size, unit in _UNITS:
+        if rest >= size:
+            break
+    count, rest = divmod(rest, size)
+    smaller = next((each for each in _UNITS if each[0] < size), None)
+    if smaller is None or rest < smaller[0]:
+        return f"{count} {unit}"
+    return f"{count} {unit} {rest // smaller[0]} {smaller[1]}"
+
+
+def age(at_ms: float | None) -> str:
+    """Write an instant as people ask for it: how long ago, or how long from now."""
+    if at_ms is None:
+        return ""
+    seconds = time.time() - at_ms / 1000
+    if abs(seconds) < 1:
+        return "now"
+    size, unit = next(each for each in _UNITS if abs(seconds) >= each[0])
+    amount = f"{int(abs(seconds) // size)} {unit}"
+    return f"{amount} ago" if seconds > 0 else f"in {amount}"
+
+
+def took(started_at_ms: int | None, finished_at_ms: int | None) -> str:
+    """Write how long something ran, or has been running."""
+    if started_at_ms is None:
+        return ""
+    until = time.time() * 1000 if finished_at_ms is None else finished_at_ms
+    return span((until - started_at_ms) / 1000)
+
+
+def moment(at_ms: float | None) -> str:
+    """Write an instant with its age: for one thing looked at closely."""
+    if at_ms is None:
+        return ""
+    local = datetime.fromtimestamp(at_ms / 1000).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S} ({age(at_ms)})"
+
+
+def in_ms(at: datetime | None) -> float | None:
+    """Take an instant as the milliseconds that the other times are written in."""
+    return None if at is None else at.timestamp() * 1000

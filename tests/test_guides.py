@@ -1,0 +1,35 @@
+"""Every code block of the guides runs, in the order of the page."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.guides import ROOT, reading
+
+GUIDES = ("tasks", "workers", "dead-letters")
+
+
+def free_port() -> int:
+    """Find a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def page(name: str) -> str:
+    """Read a page of the docs."""
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_the_quickstart_can_be_followed(tmp_path: Path) -> None:
+    with reading(tmp_path, free_port()) as reader:
+        reader.follow(page("quickstart"))
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_a_guide_can_be_followed(name: str, tmp_path: Path, database_url: str) -> None:
+    port = free_port()
+    with reading(tmp_path, port, DATABASE_URL=database_url) as reader:
+        reader.start(f"holdfast server --database-url {database_url} --port {port}")
+        reader.follow(page(name))
