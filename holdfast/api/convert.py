@@ -200,7 +200,7 @@ def is_orphaned(task: TaskRow, now: datetime) -> bool:
 
 
 def pending_reason(
-    job: JobRow, task: TaskRow, line: Line, ahead: int | None = None
+    job: JobRow, task: TaskRow, line: Line, *, ahead: int | None = None
 ) -> str | None:
     """Say what a task waits for; None if it does not wait."""
     if task.state != TaskState.PENDING:

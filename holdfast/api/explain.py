@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.api.convert import is_orphaned, pending_reason, say_time, task_error
-from holdfast.model.spec import JobSpec
 from holdfast.model.states import TaskState
 from holdfast.store.fleet import DeadLetterRow
 from holdfast.store.views import AttemptRow, JobRow, Line, TaskRow
@@ -25,7 +24,7 @@ def explain_task(
     """Explain a task to people: what it waits for or how it ended, its budgets, its attempts."""
     state = TaskState(task.state)
     lines = [f"Task {task.id} of job {job.job_id} ({job.name}) is {state.name}."]
-    waits_for = pending_reason(job, task, line, ahead)
+    waits_for = pending_reason(job, task, line, ahead=ahead)
     if waits_for is not None:
         lines.append(f"It waits: {waits_for}.")
     if job.cancel_mode is not None and task.finished_at is None:
@@ -80,10 +79,11 @@ def _tell_letter(letter: DeadLetterRow) -> str:
 
 def _tell_budgets(job: JobRow, task: TaskRow) -> str:
     assert job.spec is not None, "a job is explained with its spec"
-    spec = msgspec.json.decode(job.spec, type=JobSpec)
+    spec = msgspec.json.decode(job.spec)
+    failures, preemptions = spec["max_retries_failure"], spec["max_retries_preemption"]
     return (
-        f"Failures: {task.failure_count}, up to {spec.max_retries_failure} are retried. "
-        f"Lost workers: {task.preemption_count}, up to {spec.max_retries_preemption} are retried."
+        f"Failures: {task.failure_count}, up to {failures} are retried. "
+        f"Lost workers: {task.preemption_count}, up to {preemptions} are retried."
     )
 
 
