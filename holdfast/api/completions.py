@@ -112,6 +112,7 @@ def _completion(item: TaskCompletion) -> Completion:
         item.stage,
         None if item.result is msgspec.UNSET else decode_text(item.result, "result"),
         tuple(Note(event.kind, decode_text(event.payload, "payload")) for event in item.events),
+        item.start_reported,
     )
 
 

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, cast
 
-from holdfast.cli.target import DatabaseUrl, Json, ask
+from holdfast.cli.settings import Json
+from holdfast.cli.target import DatabaseUrl, ask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

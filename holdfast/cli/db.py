@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cyclopts import App
 
-from holdfast.cli.target import DatabaseUrl, Json, ask
+from holdfast.cli.settings import Json
+from holdfast.cli.target import DatabaseUrl, ask
 from holdfast.errors import SchemaMismatch
 
 if TYPE_CHECKING:

@@ -13,31 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.colours import COLOURS, badge
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.ledger import Ledger
 from holdfast.rules.lifecycle import EVENT_TYPES
 from holdfast.store.events import Event, list_events
 
-COLOURS = {
-    TaskState.PENDING: "#9a6700",
-    TaskState.BUILDING: "#8250df",
-    TaskState.RUNNING: "#0969da",
-    TaskState.SUCCEEDED: "#1a7f37",
-    TaskState.FAILED: "#cf222e",
-    TaskState.KILLED: "#57606a",
-    TaskState.WORKER_FAILED: "#8250df",
-    TaskState.UNSCHEDULABLE: "#cf222e",
-    TaskState.ASSIGNED: "#bc4c00",
-    TaskState.DEAD_LETTERED: "#82071e",
-}
 _STATES = {kind: state for state, kind in EVENT_TYPES.items()} | {"submitted": TaskState.PENDING}
 _BADGE_WIDTH = max(len(state.name) for state in TaskState) + 2
-
-
-def badge(state: TaskState) -> Text:
-    """Write a state as people see it everywhere: its lower-case name in its colour."""
-    return Text(f" {state.name.lower()} ", style=f"bold #ffffff on {COLOURS[state]}")
 
 
 @dataclass(frozen=True, slots=True)

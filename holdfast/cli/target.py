@@ -1,10 +1,10 @@
 """Which database a command means: the flag, the environment, or a Postgres of our own."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,11 +21,11 @@ DatabaseUrl = Annotated[
     str | None,
     Parameter(
         name="--database-url",
-        help=f"A PostgreSQL 15 or newer. Default: ${VARIABLE}, else a Postgres of our own, "
-        "run for the time of the command (HOLDFAST_DATA_DIR says where).",
+        env_var=VARIABLE,
+        help="A PostgreSQL 15 or newer. Default: a Postgres of our own, run for the time of the "
+        "command (HOLDFAST_DATA_DIR says where).",
     ),
 ]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Write JSON, for programs.")]
 
 
 def ask(
@@ -45,18 +45,25 @@ def ask(
 def open_target(database_url: str | None) -> Iterator[str]:
     """Yield the URL of the database that is meant; our own Postgres runs as long as the block."""
     if database_url is not None:
-        yield check_url(database_url, "--database-url")
+        yield check_url(database_url)
         return
-    if os.environ.get(VARIABLE):
-        yield check_url(os.environ[VARIABLE], VARIABLE)
-        return
-    from holdfast.embedded import EmbeddedPostgres, default_folder
+    from holdfast.embedded import default_folder
 
     folder = default_folder()
-    doing = "using the" if (folder / "cluster").exists() else "creating a"
+    is_there = (folder / "cluster").exists()
     sys.stderr.write(
-        f"holdfast: no --database-url and no {VARIABLE}: {doing} Postgres in {folder}\n"
+        f"holdfast: no --database-url and no {VARIABLE}: "
+        f"{'using the' if is_there else 'creating a'} Postgres in {folder}\n"
     )
+    with embedded(folder) as url:
+        yield url
+
+
+@contextmanager
+def embedded(folder: Path) -> Iterator[str]:
+    """Run a Postgres of our own in a folder for the time of a block; yields its URL."""
+    from holdfast.embedded import EmbeddedPostgres
+
     postgres = EmbeddedPostgres(folder)
     try:
         postgres.start()
@@ -67,7 +74,7 @@ def open_target(database_url: str | None) -> Iterator[str]:
             postgres.stop()
 
 
-def check_url(url: str, source: str) -> str:
+def check_url(url: str) -> str:
     """Refuse what the driver would stumble over, without repeating it: it may hold a password."""
     try:
         places = urlsplit(url).netloc.rpartition("@")[2].split(",")
@@ -75,5 +82,7 @@ def check_url(url: str, source: str) -> str:
     except ValueError:
         is_sound = False
     if not is_sound:
-        raise Invalid(source, "is not a URL like postgresql://user@host:5432/database")
+        raise Invalid(
+            f"--database-url or {VARIABLE}", "is not a URL like postgresql://user@host:5432/database"
+        )
     return url

@@ -45,6 +45,8 @@ class Completion(NamedTuple):
     stage: Stage | None = None
     result: str | None = None
     events: tuple[Note, ...] = ()
+    # What the worker says of an earlier report; it only decides what is tried first.
+    start_reported: bool = True
 
 
 class Completed(NamedTuple):
@@ -81,6 +83,9 @@ async def _complete(
     if len(succeeded) < len(completions):
         # More than one statement follows; tasks are locked once, all together and in order.
         await lock_tasks(tx, [item.fence.task_id for item in completions])
+    if not all(item.start_reported for item in succeeded):
+        # This locks them all, started or not, so that the next statement finds them locked.
+        await start(tx, {item.fence for item in succeeded}, TaskState.RUNNING, moves=moves)
     answers: dict[Fence, Answer] = dict(await _succeed(tx, succeeded, moves))
     await ledger.specs.load(tx, {item.fence.task_id.job_id for item in completions})
     left = [item for item in completions if item.fence not in answers]
@@ -139,6 +144,8 @@ async def _end(
     late = [item for item in items if item.status == "succeeded" and item.fence in started]
     answers: dict[Fence, Answer] = dict(await _succeed(tx, late, moves))
     items = [item for item in items if item.fence not in answers]
+    if not items:
+        return answers
     tasks = await lock_tasks(tx, [item.fence.task_id for item in items])
     leases = await lock_leases(tx, [item.fence.task_id for item in items])
     specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})

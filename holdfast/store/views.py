@@ -153,18 +153,26 @@ class JobFilter:
     label: tuple[str, str] | None = None
 
 
-async def get_job(tx: Transaction, job_id: int) -> JobRow:
-    """Read one job with its spec."""
-    row = await tx.fetch_one(_VIEWS["get_job"], job_id=job_id)
-    if row is None:
-        raise NotFound("job", job_id)
-    return JobRow(*row)
-
-
 async def find_job(tx: Transaction, job_id: int) -> JobRow | None:
     """Read one job without its spec, which may be large."""
     rows = await _read_jobs(tx, [job_id], JobFilter(), count_max=1)
     return rows[0] if rows else None
+
+
+async def get_job(tx: Transaction, job_id: int) -> JobRow:
+    """Read one job without its spec. Raises NotFound."""
+    job = await find_job(tx, job_id)
+    if job is None:
+        raise NotFound("job", job_id)
+    return job
+
+
+async def get_job_with_spec(tx: Transaction, job_id: int) -> JobRow:
+    """Read one job whole. Raises NotFound."""
+    row = await tx.fetch_one(_VIEWS["get_job_with_spec"], job_id=job_id)
+    if row is None:
+        raise NotFound("job", job_id)
+    return JobRow(*row)
 
 
 async def list_jobs(
@@ -274,7 +282,7 @@ async def list_tasks(
 
 
 async def get_task(tx: Transaction, task_id: TaskId) -> tuple[JobRow, TaskRow]:
-    """Read one task and its job."""
+    """Read one task and its job. Raises NotFound."""
     job = await find_job(tx, task_id.job_id)
     if job is not None:
         for task in await _read_tasks(
@@ -312,7 +320,7 @@ async def list_attempts(
 
 
 async def get_result(tx: Transaction, task_id: TaskId) -> ResultRow:
-    """Read how a task stands and what it returned."""
+    """Read how a task stands and what it returned. Raises NotFound."""
     row = await tx.fetch_one(
         _VIEWS["get_result"], job_id=task_id.job_id, task_index=task_id.task_index
     )

@@ -84,6 +84,8 @@ class TaskCompletion(Request, frozen=True):
     stage: Stage | None = None
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     events: list[UserEvent] = []
+    # False saves the server a look; it makes no difference otherwise.
+    start_reported: bool = True
 
 
 class TaskCompleteRequest(Request, frozen=True):

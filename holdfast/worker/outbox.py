@@ -114,4 +114,5 @@ def _completion(attempt: Attempt, outcome: Outcome) -> TaskCompletion:
         outcome.error_class,
         outcome.stage,
         msgspec.UNSET if outcome.result is None else msgspec.Raw(outcome.result.encode()),
+        start_reported=attempt.start_told,
     )

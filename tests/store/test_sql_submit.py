@@ -314,16 +314,16 @@ async def test_a_submission_that_finds_no_partition_adds_as_many_as_it_needs(
     await assert_audit_is_silent(world.ledger.database)
 
 
-async def test_of_two_who_need_a_partition_the_second_waits_and_finds_it(connect: Connect) -> None:
+async def test_of_two_who_add_partitions_the_second_waits_and_goes_on(connect: Connect) -> None:
     first, second, watcher = [await connect() for _ in range(3)]
-    await run_ahead(first, 10_001)
+    await run_ahead(first, 25_000)
     await first.execute("begin")
-    await sql_submit(first, SPEC)
+    await first.execute("lock table holdfast.partitions in share row exclusive mode")
     race = asyncio.create_task(sql_submit(second, SPEC))
     await wait_until_blocked(watcher, second.get_server_pid())
-    await first.execute("commit")
-    assert await race == 10_002
-    assert await list_ranges(watcher) == [(1, 10_001), (10_001, 50_001)]
+    await first.execute("select holdfast.add_partition(10001, 20001); commit")
+    assert await race == 25_000
+    assert await list_ranges(watcher) == [(1, 10_001), (10_001, 20_001), (20_001, 60_001)]
 
 
 async def test_a_partition_that_a_snapshot_cannot_see_is_found_all_the_same(
@@ -385,9 +385,9 @@ async def test_the_settings_of_a_session_change_nothing(connect: Connect) -> Non
     assert ours == theirs
 
 
-async def test_a_temporary_table_cannot_take_the_place_of_ours(world: World, user: Any) -> None:
-    await user.execute("create temporary table limits as select * from holdfast.limits limit 0")
-    await user.execute("create temporary table partitions (end_job_id bigint)")
-    await user.execute("set search_path = pg_temp, holdfast")
-    await sql_submit(user, SPEC)
-    assert len(await world.claim()) == 1
+async def test_a_users_own_functions_are_never_called_instead_of_ours(user: Any) -> None:
+    await user.execute(
+        "create schema mine; create function mine.sha256(bytea) returns bytea language plpgsql"
+        " as 'begin raise exception ''taken over''; end'; set search_path = mine, pg_catalog"
+    )
+    assert await sql_submit(user, SPEC) > 0

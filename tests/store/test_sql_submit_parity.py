@@ -317,12 +317,12 @@ async def test_the_limits_of_sql_are_those_of_the_server(two_ways: TwoWays) -> N
 
 async def test_an_operator_may_widen_the_range_of_leases(two_ways: TwoWays) -> None:
     await two_ways.connection.execute(
-        "update holdfast.limits set lease_seconds_min = 45, lease_seconds_max = 900"
+        "update holdfast.limits set lease_seconds_min = $1, lease_seconds_max = 900", 100 / 3
     )
-    two_ways.ledger.limits = Limits(lease_seconds_min=45.0, lease_seconds_max=900.0)
+    two_ways.ledger.limits = Limits(lease_seconds_min=100 / 3, lease_seconds_max=900.0)
     for spec in (SPEC, SPEC | {"lease": 900}, SPEC | {"queue": None}):
         assert isinstance(await two_ways.compare(spec), dict)
-    for lease in (44.9, 900.1):
+    for lease in (33.3, 900.1):
         assert await two_ways.compare(SPEC | {"lease": lease}) == "lease"
 
 

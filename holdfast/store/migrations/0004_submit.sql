@@ -250,7 +250,7 @@ declare
         when entrypoint ->> 'pickle' is not null then 'pickle'
         else coalesce(nullif(regexp_replace(rtrim(entrypoint #>> '{command,0}', '/'), '^.*/', ''), ''), 'command')
         end, limits.text_length_max));
-    lease constant numeric := least(limits.lease_seconds_max, greatest(
+    lease constant text := least(limits.lease_seconds_max, greatest(
         limits.lease_seconds_min, case when placed then 60 else 30 end));
 begin
     return '{' || concat_ws(',',
@@ -282,7 +282,7 @@ begin
         '"scheduling_timeout":' || holdfast.float_text((spec ->> 'scheduling_timeout')::numeric),
         '"timeout":' || holdfast.float_text((spec ->> 'timeout')::numeric),
         '"on_timeout":' || to_json(coalesce(spec ->> 'on_timeout', case when placed then 'kill' else 'fail' end)),
-        '"lease":' || holdfast.float_text(coalesce((spec ->> 'lease')::numeric, lease)),
+        '"lease":' || holdfast.float_text(coalesce(spec ->> 'lease', lease)::numeric),
         '"grace":' || holdfast.float_text(coalesce((spec ->> 'grace')::numeric, 30)),
         '"not_before":' || holdfast.float_text((spec ->> 'not_before')::numeric),
         '"priority":' || nullif((spec ->> 'priority')::int, 0),

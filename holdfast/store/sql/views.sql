@@ -72,7 +72,7 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
    and ($label_key::text is null or labels ->> $label_key = $label_value::text)
  order by job_id desc limit $count_max;
 
--- name: get_job
+-- name: get_job_with_spec
 select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
        trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
        cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,

@@ -1,0 +1,144 @@
+"""The routes that read events: of a job, of a task, and all of them as they come."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.api import convert
+from holdfast.api.endpoint import Call, Endpoint, Stream
+from holdfast.api.event_names import parse_event_type
+from holdfast.api.pages import EventPlace, check_page_size, read_token, write_token
+from holdfast.errors import Invalid, Unavailable
+from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.services.runtime import Runtime
+from holdfast.store import events, views
+from holdfast.store.events import Cursor
+from holdfast.store.follow import (
+    ID_MAX,
+    Follower,
+    Moment,
+    list_events_of_job,
+    list_events_of_task,
+)
+from holdfast.wire.requests import EventListQuery, EventStreamQuery
+from holdfast.wire.status import EventPage
+
+LOOK_SECONDS = 0.25
+KEEP_ALIVE_SECONDS = 15.0
+_CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
+_FIRST = Moment()
+_encode = msgspec.json.Encoder().encode
+
+
+async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
+    """List what happened to a job and to its tasks, in the order of time."""
+    job_id = parse_job_id(call.path["job_id"])
+    kind, after, page_size = _read_query(call.query)
+    async with call.runtime.reads.transaction() as tx:
+        await views.get_job(tx, job_id)
+        found = await list_events_of_job(tx, job_id, kind, after=after, page_size=page_size + 1)
+    return _tell_page(found, page_size)
+
+
+async def list_task_events(call: Call[None, EventListQuery]) -> EventPage:
+    """List what happened to one task, in the order of time."""
+    task_id = parse_task_id(call.path["task_id"])
+    kind, after, page_size = _read_query(call.query)
+    async with call.runtime.reads.transaction() as tx:
+        await views.get_task(tx, task_id)
+        found = await list_events_of_task(tx, task_id, kind, after=after, page_size=page_size + 1)
+    return _tell_page(found, page_size)
+
+
+def _read_query(asked: EventListQuery) -> tuple[str | None, Moment, int]:
+    kind, page_size = parse_event_type(asked.type), check_page_size(asked.page_size)
+    place = read_token(asked.page_token, EventPlace)
+    if place is None:
+        return kind, _FIRST, page_size
+    after = Moment(_FIRST.ts + timedelta(microseconds=place.microseconds), place.id)
+    return kind, after, page_size
+
+
+def _tell_page(found: list[events.Event], page_size: int) -> EventPage:
+    """Make a page of what was looked for, which is one more."""
+    page = found[:page_size]
+    following = None
+    if len(found) > page_size:
+        microseconds = (page[-1].ts - _FIRST.ts) // timedelta(microseconds=1)
+        following = EventPlace(microseconds, page[-1].id)
+    return EventPage([convert.event(row) for row in page], write_token(following))
+
+
+async def follow_events(call: Call[None, EventStreamQuery]) -> Stream:
+    """Follow events as they come: from now, or after the id of an event (0-0: from the first)."""
+    asked = call.query
+    kind = parse_event_type(asked.type)
+    job_id = None if asked.job_id is None else parse_job_id(asked.job_id)
+    last_seen = call.headers.get(b"last-event-id", b"").decode("latin-1")
+    cursor = None
+    # A browser that connects again says where it was; its address still says where it began.
+    if last_seen:
+        cursor = parse_cursor(last_seen, "Last-Event-ID")
+    elif asked.after is not None:
+        cursor = parse_cursor(asked.after, "after")
+    return Stream(_pour(call.runtime, Follower(cursor, job_id), kind))
+
+
+def parse_cursor(text: str, field: str) -> Cursor:
+    """Read a place among all events, such as 8123-4711."""
+    match = _CURSOR.fullmatch(text)
+    if match is None or max(int(match[1]), int(match[2])) > ID_MAX:
+        raise Invalid(field, f"{text[:50]!r} is not the id of an event; give one as it came")
+    return Cursor(int(match[1]), int(match[2]))
+
+
+async def _pour(runtime: Runtime, follower: Follower, kind: str | None) -> AsyncIterator[bytes]:
+    """Write events as they come; the place is told now and then even if nothing happens."""
+    clock = asyncio.get_running_loop().time
+    quiet_since = clock()
+    yield b": events follow\n\n"
+    while not runtime.is_stopping:
+        try:
+            async with runtime.reads.transaction() as tx:
+                found, is_all = await follower.read(tx)
+        except Unavailable:
+            # Whoever follows connects again and goes on where it was.
+            return
+        chunks = [_tell(row) for row in found if kind is None or row.type == kind]
+        if chunks:
+            yield b"".join(chunks)
+            quiet_since = clock()
+        elif clock() - quiet_since >= KEEP_ALIVE_SECONDS:
+            yield _tell_place(follower.cursor)
+            quiet_since = clock()
+        if is_all:
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _tell(row: events.Event) -> bytes:
+    return b"id: %d-%d\ndata: %b\n\n" % (row.txid, row.id, _encode(convert.event(row)))
+
+
+def _tell_place(cursor: Cursor | None) -> bytes:
+    """Write a comment, and an id without an event, so that a return begins where nothing is new."""
+    place = b"" if cursor is None else b"id: %d-%d\n" % cursor
+    return b": nothing new\n" + place + b"\n"
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/api/jobs/{job_id}/events", list_job_events, EventPage, query=EventListQuery),
+    Endpoint(
+        "GET", "/api/tasks/{task_id}/events", list_task_events, EventPage, query=EventListQuery
+    ),
+    Endpoint(
+        "GET",
+        "/api/events/stream",
+        follow_events,
+        None,
+        query=EventStreamQuery,
+        content_type="text/event-stream",
+    ),
+)

@@ -1,0 +1,101 @@
+"""The routes that read workers, queues and dead letters."""
+
+from typing import get_args
+
+from holdfast.api import convert
+from holdfast.api.endpoint import Call, Endpoint
+from holdfast.api.pages import TaskPlace, WorkerPlace, check_page_size, read_token, write_token
+from holdfast.errors import Invalid
+from holdfast.model.ids import TaskId, check_worker_id, parse_job_id, parse_task_id
+from holdfast.model.outcomes import STAGES, ReasonCode
+from holdfast.rules.submission import check_text
+from holdfast.store import fleet
+from holdfast.wire.requests import DeadLetterListQuery, Nothing, PageQuery
+from holdfast.wire.status import (
+    DeadLetter,
+    DeadLetterPage,
+    QueueList,
+    WorkerList,
+    WorkerStatus,
+)
+
+TEXT_MAX = 256
+
+
+async def list_workers(call: Call[None, PageQuery]) -> WorkerList:
+    """List the workers, the living first, with their health and how many leases they hold."""
+    asked = call.query
+    page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, WorkerPlace)
+    after = fleet.FIRST_WORKER
+    if place is not None:
+        after = fleet.WorkerPlace(place.illness, place.worker_id)
+    async with call.runtime.reads.snapshot() as tx:
+        page = await fleet.list_workers(tx, after=after, page_size=page_size)
+    following = None if page.next_after is None else WorkerPlace(*page.next_after)
+    workers = [convert.worker_status(worker) for worker in page.rows]
+    return WorkerList(workers, write_token(following))
+
+
+async def show_worker(call: Call[None, Nothing]) -> WorkerStatus:
+    """Read one worker."""
+    worker_id = check_worker_id(call.path["worker_id"])
+    async with call.runtime.reads.snapshot() as tx:
+        return convert.worker_status(await fleet.get_worker(tx, worker_id))
+
+
+async def list_queues(call: Call[None, Nothing]) -> QueueList:
+    """List every queue that is paused, or whose tasks wait, run or have just finished."""
+    async with call.runtime.reads.transaction() as tx:
+        view = await fleet.list_queues(tx)
+    rows = [view.queues[name] for name in sorted(view.queues)]
+    return QueueList([convert.queue_status(row, view.now) for row in rows])
+
+
+async def show_dead_letters(call: Call[None, DeadLetterListQuery]) -> DeadLetterPage:
+    """List dead letters by id: those that wait for a decision, or with `settled` all of them."""
+    asked = call.query
+    wanted = _letter_filter(asked)
+    page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, TaskPlace)
+    after = fleet.FIRST_DEAD_LETTER
+    if place is not None:
+        after = TaskId(place.job_id, place.task_index)
+    async with call.runtime.reads.transaction() as tx:
+        page = await fleet.list_dead_letters(tx, wanted, after=after, page_size=page_size)
+    following = None if page.next_after is None else TaskPlace(*page.next_after)
+    letters = [convert.dead_letter(row) for row in page.rows]
+    return DeadLetterPage(letters, write_token(following))
+
+
+def _letter_filter(asked: DeadLetterListQuery) -> fleet.LetterFilter:
+    for field, known in (("reason_code", get_args(ReasonCode)), ("stage", STAGES)):
+        value = getattr(asked, field)
+        if value is not None and value not in known:
+            raise Invalid(field, f"{value!r} is unknown; use one of {', '.join(known)}")
+    for field in ("type", "queue"):
+        check_text(field, getattr(asked, field) or "", TEXT_MAX)
+    return fleet.LetterFilter(
+        reason_code=asked.reason_code,
+        stage=asked.stage,
+        type=asked.type,
+        queue=asked.queue,
+        job_id=None if asked.job_id is None else parse_job_id(asked.job_id),
+        with_settled=asked.settled,
+    )
+
+
+async def show_dead_letter(call: Call[None, Nothing]) -> DeadLetter:
+    """Read one dead letter."""
+    task_id = parse_task_id(call.path["task_id"])
+    async with call.runtime.reads.transaction() as tx:
+        return convert.dead_letter(await fleet.get_dead_letter(tx, task_id))
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/api/workers", list_workers, WorkerList, query=PageQuery),
+    Endpoint("GET", "/api/workers/{worker_id:path}", show_worker, WorkerStatus),
+    Endpoint("GET", "/api/queues", list_queues, QueueList),
+    Endpoint(
+        "GET", "/api/dead-letters", show_dead_letters, DeadLetterPage, query=DeadLetterListQuery
+    ),
+    Endpoint("GET", "/api/dead-letters/{task_id}", show_dead_letter, DeadLetter),
+)

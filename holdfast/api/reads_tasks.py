@@ -1,0 +1,173 @@
+"""The routes that read tasks: their state, attempts, output and results."""
+
+import asyncio
+from collections.abc import Sequence
+
+from holdfast.api import convert
+from holdfast.api.endpoint import Call, Endpoint
+from holdfast.api.explain import explain_task
+from holdfast.api.pages import IndexPlace, check_page_size, read_token, write_token
+from holdfast.api.work import check_wait
+from holdfast.errors import NotFound
+from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
+from holdfast.model.states import TaskState, parse_state
+from holdfast.operations.logs import Log, read_log
+from holdfast.services.doorbell import Bell
+from holdfast.store import fleet, views
+from holdfast.store.database import Transaction
+from holdfast.store.views import AttemptRow, JobRow, TaskRow
+from holdfast.wire.requests import LogQuery, Nothing, PageQuery, ResultQuery, TaskListQuery
+from holdfast.wire.status import (
+    AttemptList,
+    Explanation,
+    LogChunk,
+    TaskPage,
+    TaskResult,
+    TaskStatus,
+)
+
+ATTEMPTS_SHOWN_MAX = 1000
+# Only the ends of jobs ring; a task that ends before its job is noticed by looking again.
+LOOK_SECONDS = 0.25
+FOLLOW_SECONDS = 0.3
+NO_ATTEMPT = -1
+
+
+async def list_tasks(call: Call[None, TaskListQuery]) -> TaskPage:
+    """List the tasks of a job by index; a short page with a token is not the last one."""
+    job_id, asked = parse_job_id(call.path["job_id"]), call.query
+    state = None if asked.state is None else parse_state(asked.state)
+    page_size = check_page_size(asked.page_size)
+    place = read_token(asked.page_token, IndexPlace)
+    after = -1 if place is None else place.index
+    async with call.runtime.reads.transaction() as tx:
+        job = await views.get_job(tx, job_id)
+        page = await views.list_tasks(tx, job_id, state, after=after, page_size=page_size)
+        tasks = await tell_tasks(tx, job, page.rows)
+    following = None if page.next_after is None else IndexPlace(page.next_after)
+    return TaskPage(tasks, write_token(following))
+
+
+async def tell_tasks(tx: Transaction, job: JobRow, rows: Sequence[TaskRow]) -> list[TaskStatus]:
+    """Describe tasks of one job, the pending ones with what they wait for."""
+    line = await views.read_line(tx, job.queue)
+    return [
+        convert.task_status(
+            row, now=line.now, pending_reason=convert.pending_reason(job, row, line)
+        )
+        for row in rows
+    ]
+
+
+async def show_task(call: Call[None, Nothing]) -> TaskStatus:
+    """Read one task with the history of its attempts."""
+    task_id = parse_task_id(call.path["task_id"])
+    async with call.runtime.reads.transaction() as tx:
+        job, task = await views.get_task(tx, task_id)
+        attempts = await _read_attempts(tx, task_id)
+        line = await views.read_line(tx, job.queue)
+        ahead = await _count_ahead(tx, job, task)
+    return convert.task_status(
+        task,
+        now=line.now,
+        pending_reason=convert.pending_reason(job, task, line, ahead=ahead),
+        attempts=[convert.task_attempt(row, task, line.now) for row in attempts],
+    )
+
+
+async def _read_attempts(tx: Transaction, task_id: TaskId) -> list[AttemptRow]:
+    return await views.list_attempts(tx, task_id, page_size=ATTEMPTS_SHOWN_MAX)
+
+
+async def _count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int | None:
+    if task.state != TaskState.PENDING or job.queue is None:
+        return None
+    return await views.count_ahead(tx, job, task)
+
+
+async def list_attempts(call: Call[None, PageQuery]) -> AttemptList:
+    """List the attempts of a task, the oldest first."""
+    task_id, page_size = parse_task_id(call.path["task_id"]), check_page_size(call.query.page_size)
+    place = read_token(call.query.page_token, IndexPlace)
+    after = -1 if place is None else place.index
+    async with call.runtime.reads.transaction() as tx:
+        job, task = await views.get_task(tx, task_id)
+        found = await views.list_attempts(tx, task_id, after=after, page_size=page_size + 1)
+        line = await views.read_line(tx, job.queue)
+    page = found[:page_size]
+    following = IndexPlace(page[-1].attempt) if len(found) > page_size else None
+    attempts = [convert.task_attempt(row, task, line.now) for row in page]
+    return AttemptList(attempts, write_token(following))
+
+
+async def explain(call: Call[None, Nothing]) -> Explanation:
+    """Explain in sentences why a task stands where it stands."""
+    task_id = parse_task_id(call.path["task_id"])
+    async with call.runtime.reads.transaction() as tx:
+        _, task = await views.get_task(tx, task_id)
+        job = await views.get_job_with_spec(tx, task_id.job_id)
+        attempts = await _read_attempts(tx, task_id)
+        line = await views.read_line(tx, job.queue)
+        ahead = await _count_ahead(tx, job, task)
+        letter = None
+        if task.state == TaskState.DEAD_LETTERED:
+            letter = await fleet.get_dead_letter(tx, task_id)
+    lines = explain_task(job, task, line, attempts=attempts, ahead=ahead, letter=letter)
+    return Explanation(str(task_id), convert.task_state(task.state), lines)
+
+
+async def show_result(call: Call[None, ResultQuery]) -> TaskResult:
+    """Read what a task returned: at once, or when it has finished or `wait_ms` are over."""
+    task_id = parse_task_id(call.path["task_id"])
+    clock, doorbells = asyncio.get_running_loop().time, call.runtime.doorbells
+    ends_at = clock() + check_wait(call.query.wait_ms) / 1000
+    with doorbells.listen([Bell("job", str(task_id.job_id))]) as listener:
+        while True:
+            async with call.runtime.reads.transaction() as tx:
+                found = await views.get_result(tx, task_id)
+            remaining = ends_at - clock()
+            if found.is_finished or remaining <= 0 or doorbells.is_closed:
+                return convert.task_result(str(task_id), found)
+            await listener.wait(min(remaining, LOOK_SECONDS))
+
+
+async def show_log(call: Call[None, LogQuery]) -> LogChunk:
+    """Read the output of an attempt from an offset on; `follow` waits up to `wait_ms` for more."""
+    task_id, asked = parse_task_id(call.path["task_id"]), call.query
+    clock = asyncio.get_running_loop().time
+    ends_at = clock() + (check_wait(asked.wait_ms) / 1000 if asked.follow else 0)
+    while True:
+        log = await _read_log(call, task_id)
+        remaining = ends_at - clock()
+        if log.content or log.is_complete or remaining <= 0 or call.runtime.is_stopping:
+            break
+        await asyncio.sleep(min(remaining, FOLLOW_SECONDS))
+    next_offset = log.start_offset + len(log.content)
+    return LogChunk(
+        str(task_id), log.attempt, log.start_offset, next_offset, log.content, log.is_complete
+    )
+
+
+async def _read_log(call: Call[None, LogQuery], task_id: TaskId) -> Log:
+    """Read a log; that of a task without any attempt is empty."""
+    asked, reads = call.query, call.runtime.reads
+    try:
+        return await read_log(reads, task_id, asked.attempt, asked.offset)
+    except NotFound:
+        async with reads.transaction() as tx:
+            _, task = await views.get_task(tx, task_id)
+        if asked.attempt is not None:
+            raise
+        return Log(NO_ATTEMPT, asked.offset, b"", is_complete=task.finished_at is not None)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/api/jobs/{job_id}/tasks", list_tasks, TaskPage, query=TaskListQuery),
+    Endpoint("GET", "/api/tasks/{task_id}", show_task, TaskStatus),
+    Endpoint("GET", "/api/tasks/{task_id}/attempts", list_attempts, AttemptList, query=PageQuery),
+    Endpoint("GET", "/api/tasks/{task_id}/explain", explain, Explanation),
+    Endpoint(
+        "GET", "/api/tasks/{task_id}/result", show_result, TaskResult, query=ResultQuery, waits=True
+    ),
+    Endpoint("GET", "/api/tasks/{task_id}/logs", show_log, LogChunk, query=LogQuery, waits=True),
+)

@@ -1,0 +1,135 @@
+"""Where a setting comes from: its flag, its HOLDFAST_ variable, then holdfast.toml.
+
+Cyclopts looks them up; here stands what the flags are, and how the file is laid out. A section has
+the name of a command. `[defaults]` is for every command that has such a flag.
+"""
+
+import os
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from cyclopts.config import Dict
+
+from holdfast.errors import Invalid
+
+if TYPE_CHECKING:
+    from cyclopts import App, ArgumentCollection
+
+FILE = "holdfast.toml"
+FILE_VARIABLE = "HOLDFAST_CONFIG"
+PREFIX = "HOLDFAST_"
+DEFAULTS = "defaults"
+SHARED = (
+    "server",
+    "database-url",
+    "log-format",
+    "wake-ups",
+    "sqs-prefix",
+    "sqs-endpoint-url",
+)
+
+Server = Annotated[
+    str | None,
+    Parameter(
+        name="--server",
+        env_var="HOLDFAST_SERVER",
+        help="Where the server is. Default: http://127.0.0.1:7878.",
+    ),
+]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Write JSON, for programs.")]
+Follow = Annotated[
+    bool, Parameter(name=["--follow", "-f"], negative="", help="Go on as more comes.")
+]
+LogFormat = Annotated[
+    Literal["auto", "plain", "json"],
+    Parameter(
+        name="--log-format",
+        env_var="HOLDFAST_LOG_FORMAT",
+        help="auto: plain on a terminal, JSON lines elsewhere.",
+    ),
+]
+WakeUpsOfServer = Annotated[
+    Literal["notify", "sqs", "local"],
+    Parameter(
+        name="--wake-ups",
+        env_var="HOLDFAST_WAKE_UPS",
+        help="How others hear of work: through Postgres, also through SQS, or not at all.",
+    ),
+]
+SqsPrefix = Annotated[
+    str,
+    Parameter(
+        name="--sqs-prefix",
+        env_var="HOLDFAST_SQS_PREFIX",
+        help="What the names of all SQS queues begin with.",
+    ),
+]
+SqsEndpointUrl = Annotated[
+    str | None,
+    Parameter(
+        name="--sqs-endpoint-url",
+        env_var="HOLDFAST_SQS_ENDPOINT_URL",
+        help="An SQS other than that of the region.",
+    ),
+]
+
+
+def forget_empty_variables() -> None:
+    """Take a variable of ours that is set to nothing for one that is not set."""
+    for name in [name for name, text in os.environ.items() if name.startswith(PREFIX) and not text]:
+        del os.environ[name]
+
+
+@dataclass(frozen=True)
+class SettingsFile:
+    """A source of settings for cyclopts: holdfast.toml, here or where HOLDFAST_CONFIG says."""
+
+    commands: Sequence[str]
+
+    def __call__(
+        self, app: "App", commands: tuple[str, ...], arguments: "ArgumentCollection"
+    ) -> None:
+        """Fill in what flags and variables have left open; an unknown key is an error."""
+        path, sections = load_file()
+        unknown = sections.keys() - {DEFAULTS, *self.commands}
+        if unknown:
+            raise Invalid(
+                str(path), f"[{min(unknown)}] is no command; use a command's name or [{DEFAULTS}]"
+            )
+        Dict(data=sections, source=str(path))(app, commands, arguments)
+        shared = self._choose_shared(path, sections.get(DEFAULTS, {}), arguments)
+        Dict(data={DEFAULTS: shared}, source=str(path))(app, (DEFAULTS,), arguments)
+
+    def _choose_shared(
+        self, path: Path, section: Any, arguments: "ArgumentCollection"
+    ) -> dict[str, Any]:
+        """Take the defaults that this command has a flag for."""
+        if not isinstance(section, dict):
+            raise Invalid(str(path), f"{DEFAULTS} is a section; write [{DEFAULTS}]")
+        chosen = {}
+        for key, value in section.items():
+            if key not in SHARED:
+                raise Invalid(
+                    str(path), f"{key!r} is unknown in [{DEFAULTS}]; it takes {', '.join(SHARED)}"
+                )
+            if f"--{key}" in arguments:
+                chosen[key] = value
+        return chosen
+
+
+def load_file() -> tuple[Path, dict[str, Any]]:
+    """Read holdfast.toml; it may be missing, unless it was named."""
+    named = os.environ.get(FILE_VARIABLE)
+    path = Path(named or FILE)
+    try:
+        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        if named:
+            raise Invalid(FILE_VARIABLE, f"there is no file {path}") from error
+        return path, {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Invalid(str(path), f"cannot be read: {error}") from error

@@ -1,0 +1,170 @@
+"""How answers are shown: tables for people, JSON for programs.
+
+A terminal gets colours and columns cut to its width; whoever reads through a pipe gets plain text,
+whole, one row a line. Text of users passes through `inert` on its way to either.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.text import inert, state_name
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+GAP = "  "
+FLEXIBLE_WIDTH_MIN = 12
+# Legal in JSON as they are, but some terminals obey them, or show what follows in another order.
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+class State(str):
+    """A state's short name, which a terminal shows as a badge."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table; a flexible one is cut where the terminal is too narrow."""
+
+    title: str
+    right: bool = False
+    flexible: bool = False
+
+
+def state(name: str) -> State:
+    """Take a state from the wire as a cell."""
+    return State(state_name(name))
+
+
+def is_terminal() -> bool:
+    """Tell whether a person reads this."""
+    return sys.stdout.isatty()
+
+
+def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """Write rows under their titles."""
+    cells = [[inert(cell) if type(cell) is str else cell for cell in row] for row in rows]
+    if is_terminal():
+        _draw_table(columns, cells)
+    else:
+        _write_plain(columns, cells)
+
+
+def write_fields(fields: Mapping[str, str]) -> None:
+    """Write what is known of one thing, a line each; what is empty is left out."""
+    known = {name: text for name, text in fields.items() if text}
+    width = max(map(len, known), default=0)
+    console = open_console() if is_terminal() else None
+    for name, text in known.items():
+        if console is None:
+            sys.stdout.write(f"{name:<{width}}{GAP}{inert(text)}\n")
+        else:
+            from rich.text import Text
+
+            label = Text(f"{name:<{width}}{GAP}", style="dim")
+            console.print(label + cell_text(text), soft_wrap=True)
+
+
+def write_title(words: str, state: State | None = None) -> None:
+    """Write what the lines below are about."""
+    if not is_terminal():
+        sys.stdout.write(inert(words) + (f"{GAP}{state}" if state else "") + "\n")
+        return
+    from rich.text import Text
+
+    title = Text(inert(words), style="bold")
+    open_console().print(title if state is None else title + GAP + cell_text(state), soft_wrap=True)
+
+
+def write_line(*parts: str) -> None:
+    """Write one line of parts, a state among them as a badge."""
+    if not is_terminal():
+        sys.stdout.write(GAP.join(inert(part) for part in parts if part).rstrip() + "\n")
+        return
+    from rich.text import Text
+
+    texts = [cell_text(part) for part in parts if part]
+    open_console().print(Text(GAP).join(texts), soft_wrap=True)
+
+
+def write_json(document: Any, *, indented: bool = True) -> None:
+    """Write one JSON document; those that follow each other stand in one line each."""
+    import msgspec
+
+    text = msgspec.json.encode(document)
+    if indented:
+        text = msgspec.json.format(text, indent=2)
+    sys.stdout.write(_escape(text.decode()) + "\n")
+    sys.stdout.flush()
+
+
+def remark(text: str) -> None:
+    """Tell a person something that is no part of the answer."""
+    sys.stderr.write(f"{inert(text)}\n")
+    sys.stderr.flush()
+
+
+def open_console() -> "Console":
+    """Give the terminal; text is written as it is, without markup of any kind."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def cell_text(cell: str) -> "Text":
+    """Dress a cell for a terminal."""
+    from rich.text import Text
+
+    if isinstance(cell, State):
+        from holdfast.cli.colours import badge
+        from holdfast.model.states import TaskState
+
+        known = TaskState.__members__.get(cell.upper())
+        return Text(f" {inert(cell)} ") if known is None else badge(known)
+    # Cut, not wrapped: one row stays one line.
+    return Text(inert(cell), no_wrap=True, overflow="ellipsis")
+
+
+def _draw_table(columns: Sequence[Column], rows: list[list[str]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, len(GAP), 0, 0), pad_edge=False, header_style="dim")
+    drawn = [[cell_text(cell) for cell in row] for row in rows]
+    least = 0
+    for place, column in enumerate(columns):
+        width = max([len(column.title), *(row[place].cell_len for row in drawn)])
+        narrow = min(width, FLEXIBLE_WIDTH_MIN) if column.flexible else width
+        least += narrow + len(GAP)
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=not column.flexible,
+            min_width=narrow,
+        )
+    for texts in drawn:
+        table.add_row(*texts)
+    console = open_console()
+    # Where even the fixed columns do not fit, the terminal breaks the line, not the id.
+    console.width = max(console.width, least)
+    console.print(table)
+
+
+def _write_plain(columns: Sequence[Column], rows: list[list[str]]) -> None:
+    lines = [[column.title for column in columns], *rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    for line in lines:
+        padded = (
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        )
+        sys.stdout.write(GAP.join(padded).rstrip() + "\n")
+
+
+def _escape(text: str) -> str:
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,78 @@
+"""What a scrape should know of the ledger as it stands: queues, workers, leases.
+
+Reading it costs some milliseconds, so it is read at most every few seconds, however many scrape.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from holdfast.store.database import Database
+from holdfast.store.fleet import QueueView, count_leases, count_workers, list_queues
+
+FRESH_SECONDS = 5.0
+QUEUES_MAX = 1000
+
+
+async def read_gauges(database: Database) -> list[Metric]:
+    """Read how deep and how old queues are, how workers do, and how many leases there are."""
+    async with database.transaction() as tx:
+        view = await list_queues(tx)
+        workers = await count_workers(tx)
+        open_leases, ending_leases = await count_leases(tx)
+    by_health = GaugeMetricFamily("holdfast_workers", "Workers by health.", labels=["health"])
+    for health, count in workers.items():
+        by_health.add_metric([health], count)
+    leases = GaugeMetricFamily(
+        "holdfast_leases",
+        "Leases: of open attempts, and of ended ones not released.",
+        labels=["of"],
+    )
+    leases.add_metric(["open"], open_leases)
+    leases.add_metric(["ending"], ending_leases)
+    return [*_queue_gauges(view), by_health, leases]
+
+
+def _queue_gauges(view: QueueView) -> list[Metric]:
+    depth = GaugeMetricFamily("holdfast_queue_depth", "Tasks in line.", labels=["queue"])
+    age = GaugeMetricFamily(
+        "holdfast_queue_oldest_age_seconds",
+        "How long the oldest task in line has waited.",
+        labels=["queue"],
+    )
+    running = GaugeMetricFamily("holdfast_queue_running", "Attempts under way.", labels=["queue"])
+    paused = GaugeMetricFamily("holdfast_queue_paused", "1 if it is paused.", labels=["queue"])
+    # The deepest ones, should there be a runaway number of them.
+    deepest = sorted(view.queues.values(), key=lambda row: (-row.depth, row.queue))
+    for row in deepest[:QUEUES_MAX]:
+        waited = 0.0 if row.oldest_at is None else (view.now - row.oldest_at).total_seconds()
+        depth.add_metric([row.queue], row.depth)
+        age.add_metric([row.queue], max(waited, 0.0))
+        running.add_metric([row.queue], row.running)
+        paused.add_metric([row.queue], float(row.paused_by is not None))
+    return [depth, age, running, paused]
+
+
+class Gauges(Collector):
+    """The gauges as they were read last; register it, and refresh it before a scrape."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._metrics: list[Metric] = []
+        self._read_at: float | None = None
+        self._turn = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """Read the gauges again, if the last time is a while ago; one reader at a time."""
+        async with self._turn:
+            if self._read_at is None or time.monotonic() - self._read_at >= FRESH_SECONDS:
+                self._metrics = await read_gauges(self._database)
+                self._read_at = time.monotonic()
+
+    def collect(self) -> Iterable[Metric]:
+        """Give the gauges to the registry."""
+        return self._metrics
