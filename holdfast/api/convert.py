@@ -256,6 +256,7 @@ def task_result(task_id: str, found: ResultRow) -> TaskResult:
         error=(found.error or found.cause) if ended_badly else None,
         error_class=found.error_class if ended_badly else None,
         exit_code=found.exit_code,
+        is_finished=found.is_finished,
         pickled=found.is_pickled,
     )
 

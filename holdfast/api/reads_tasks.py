@@ -21,6 +21,7 @@ from holdfast.wire.status import (
     AttemptList,
     Explanation,
     LogChunk,
+    ResultPage,
     TaskPage,
     TaskResult,
     TaskStatus,
@@ -131,6 +132,20 @@ async def show_result(call: Call[None, ResultQuery]) -> TaskResult:
             await listener.wait(min(remaining, LOOK_SECONDS))
 
 
+async def list_results(call: Call[None, PageQuery]) -> ResultPage:
+    """List how the tasks of a job stand and what they returned, by index."""
+    job_id, page_size = parse_job_id(call.path["job_id"]), check_page_size(call.query.page_size)
+    place = read_token(call.query.page_token, IndexPlace)
+    after = -1 if place is None else place.index
+    async with call.runtime.reads.transaction() as tx:
+        await views.get_job(tx, job_id)
+        found = await views.list_results(tx, job_id, after=after, page_size=page_size + 1)
+    page = found[:page_size]
+    following = IndexPlace(page[-1].task_index) if len(found) > page_size else None
+    results = [convert.task_result(str(TaskId(job_id, row.task_index)), row) for row in page]
+    return ResultPage(results, write_token(following))
+
+
 async def show_log(call: Call[None, LogQuery]) -> LogChunk:
     """Read the output of an attempt from an offset on; `follow` waits up to `wait_ms` for more."""
     task_id, asked = parse_task_id(call.path["task_id"]), call.query
@@ -163,6 +178,7 @@ async def _read_log(call: Call[None, LogQuery], task_id: TaskId) -> Log:
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/api/jobs/{job_id}/tasks", list_tasks, TaskPage, query=TaskListQuery),
+    Endpoint("GET", "/api/jobs/{job_id}/results", list_results, ResultPage, query=PageQuery),
     Endpoint("GET", "/api/tasks/{task_id}", show_task, TaskStatus),
     Endpoint("GET", "/api/tasks/{task_id}/attempts", list_attempts, AttemptList, query=PageQuery),
     Endpoint("GET", "/api/tasks/{task_id}/explain", explain, Explanation),

@@ -7,13 +7,12 @@ any number of servers may do the same chore at once.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from holdfast.errors import Unavailable
 
 log = logging.getLogger("holdfast.chores")
-TURNS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +23,6 @@ class Chore:
     every: float
     run: Callable[[], Awaitable[int]]
     full: int = 1
-
-
-async def run_once(chore: Chore) -> int:
-    """Do a chore until a turn finds less than a full load; returns how much was done."""
-    total = 0
-    for _ in range(TURNS_MAX):
-        count = await chore.run()
-        total += count
-        if count < chore.full:
-            break
-    return total
 
 
 @asynccontextmanager
@@ -51,14 +39,18 @@ async def run_in_background(chores: Sequence[Chore]) -> AsyncIterator[None]:
 
 async def _repeat(chore: Chore, stopping: asyncio.Event) -> None:
     while not stopping.is_set():
-        try:
-            await run_once(chore)
-        except Unavailable as error:
-            log.warning("%s will be tried again: %s", chore.name, error)
-        except Exception:
-            # A broken invariant ends this turn, is told whole, and does not end the loop.
-            log.exception("%s failed", chore.name)
-        try:
-            await asyncio.wait_for(stopping.wait(), chore.every)
-        except TimeoutError:
-            continue
+        if await _take_turn(chore) < chore.full:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), chore.every)
+
+
+async def _take_turn(chore: Chore) -> int:
+    """Run a chore once; what goes wrong ends this turn, and not the loop."""
+    try:
+        return await chore.run()
+    except Unavailable as error:
+        log.warning("%s will be tried again: %s", chore.name, error)
+    except Exception:
+        # A broken invariant is told whole, and is never turned into a retry at once.
+        log.exception("%s failed", chore.name)
+    return 0

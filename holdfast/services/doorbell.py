@@ -55,13 +55,18 @@ class Doorbells:
     def listen(self, bells: Sequence[Bell], appetite: int = 1) -> Iterator[Listener]:
         """Listen for the time of a block: look first and then wait, and no ring falls between."""
         listener = Listener(appetite)
-        for bell in bells:
+        different = dict.fromkeys(bells)
+        for bell in different:
             self._listening.setdefault(bell, {})[listener] = None
         try:
             yield listener
         finally:
-            for bell in bells:
+            for bell in different:
                 self._leave(bell, listener)
+            if listener.was_rung:
+                # It heard the news and left without looking: the next one should.
+                for bell in different:
+                    self.ring(bell)
 
     def ring(self, bell: Bell, worth: int = 1) -> int:
         """Wake those that listen, in the order they came, until the news is used up."""

@@ -36,6 +36,7 @@ class Stops:
         self._doorbells = doorbells
         self._told: dict[str, set[Stop]] = {}
         self._seen: set[str] = set()
+        # Nobody comes back from draining, and few are drained: once learned, it is kept.
         self.draining: set[str] = set()
 
     def see(self, worker_id: str) -> None:
@@ -67,14 +68,15 @@ class Stops:
     async def note_workers(self) -> int:
         """Store who has been heard of since the last time, and learn who should drain."""
         seen, self._seen = sorted(self._seen), set()
-        if not seen:
+        known = sorted({*seen, *self._doorbells.names(WORKER)} - self.draining)
+        if not seen and not known:
             return 0
         async with self._ledger.database.transaction() as tx:
             await tx.fetch(_WORKERS["see_workers"], worker_ids=seen)
-            rows = await tx.fetch(_WORKERS["list_draining"], worker_ids=seen)
-        self.draining = {row[0] for row in rows}
-        for worker_id in self.draining:
-            self._doorbells.ring(Bell(WORKER, worker_id))
+            rows = await tx.fetch(_WORKERS["list_draining"], worker_ids=known)
+        for row in rows:
+            self.draining.add(row[0])
+            self._doorbells.ring(Bell(WORKER, row[0]))
         return 0
 
     async def _take_news(self, worker_ids: Sequence[str]) -> dict[str, list[Stop]]:

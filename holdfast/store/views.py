@@ -122,6 +122,7 @@ class AttemptRow(NamedTuple):
 class ResultRow(NamedTuple):
     """How a task stands and what it returned, a JSON text."""
 
+    task_index: int
     state: int
     is_finished: bool
     result: str | None
@@ -321,12 +322,20 @@ async def list_attempts(
 
 async def get_result(tx: Transaction, task_id: TaskId) -> ResultRow:
     """Read how a task stands and what it returned. Raises NotFound."""
-    row = await tx.fetch_one(
-        _VIEWS["get_result"], job_id=task_id.job_id, task_index=task_id.task_index
-    )
-    if row is None:
+    found = await list_results(tx, task_id.job_id, after=task_id.task_index - 1, page_size=1)
+    if not found or found[0].task_index != task_id.task_index:
         raise NotFound("task", task_id)
-    return ResultRow(*row)
+    return found[0]
+
+
+async def list_results(
+    tx: Transaction, job_id: int, *, after: int = -1, page_size: int
+) -> list[ResultRow]:
+    """List how the tasks of a job stand and what they returned, by index."""
+    rows = await tx.fetch(
+        _VIEWS["list_results"], job_id=job_id, after_index=after, count_max=page_size
+    )
+    return [ResultRow(*row) for row in rows]
 
 
 async def read_line(tx: Transaction, queue: str | None) -> Line:

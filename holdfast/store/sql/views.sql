@@ -126,8 +126,8 @@ select attempt, worker_id, state, created_at, started_at, finished_at, released_
  where job_id = $job_id and task_index = $task_index and attempt > $after_attempt
  order by attempt limit $count_max;
 
--- name: get_result
-select tasks.state, tasks.finished_at is not null as is_finished, tasks.result::text, tasks.cause,
+-- name: list_results
+select tasks.task_index, tasks.state, tasks.finished_at is not null as is_finished, tasks.result::text, tasks.cause,
        last.exit_code, last.error, last.error_class, jobs.spec -> 'entrypoint' ? 'pickle' as is_pickled
   from holdfast.jobs
   join holdfast.tasks using (job_id)
@@ -135,7 +135,8 @@ select tasks.state, tasks.finished_at is not null as is_finished, tasks.result::
       select attempts.* from holdfast.attempts
        where attempts.job_id = tasks.job_id and attempts.task_index = tasks.task_index
          and attempts.attempt = tasks.attempt) as last on true
- where jobs.job_id = $job_id and jobs.submitted_at is not null and tasks.task_index = $task_index;
+ where jobs.job_id = $job_id and jobs.submitted_at is not null and tasks.task_index > $after_index
+ order by tasks.task_index limit $count_max;
 
 -- name: read_line
 -- What stands between a queue's tasks and a worker.
