@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.api.endpoint import Call, Endpoint, decode_text
 from holdfast.api.errors import tell
-from holdfast.errors import Invalid
+from holdfast.errors import Invalid, LeaseConflict
 from holdfast.model.ids import check_worker_id, parse_task_id
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.complete import Completed, Completion
@@ -47,9 +47,10 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
         task_id = str(completion.fence.task_id)
         if isinstance(answer, Completed):
             results.append(CompletionAnswer(task_id, accepted=answer.accepted))
-        else:
+            continue
+        if isinstance(answer, LeaseConflict):
             runtime.metrics.lease_conflicts.inc()
-            results.append(CompletionAnswer(task_id, error=tell(answer)))
+        results.append(CompletionAnswer(task_id, error=tell(answer)))
     if asked.completions is None and isinstance(answers[0], Exception):
         raise answers[0]
     return TaskCompleteAnswer(results)
@@ -81,8 +82,9 @@ async def find_checkpoint(call: Call[CheckpointLoadRequest, Nothing]) -> Checkpo
 
 def _completions(asked: TaskCompleteRequest) -> list[TaskCompletion]:
     if asked.completions is not None:
-        if asked.task_id is not None:
-            raise Invalid("task_id", "goes without completions; give one of the two")
+        for field in msgspec.structs.fields(TaskCompletion):
+            if getattr(asked, field.name) not in (None, msgspec.UNSET, []):
+                raise Invalid(field.name, "goes without completions; give one of the two")
         if len(asked.completions) > COMPLETIONS_MAX:
             raise Invalid("completions", f"has more than {COMPLETIONS_MAX}; send them in parts")
         return asked.completions

@@ -5,15 +5,16 @@ Each endpoint is an ASGI application of its own: the hot routes pass no other la
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 import msgspec
 
 from holdfast.api.errors import (
+    INTERNAL,
     RETRY_AFTER_SECONDS,
     UnsupportedMediaType,
     body_of,
@@ -63,7 +64,7 @@ class Reply:
 class Stream:
     """An answer that goes on as long as somebody reads it."""
 
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
     content_type: bytes = b"text/event-stream"
 
 
@@ -102,26 +103,24 @@ class BoundEndpoint:
         try:
             call = await self._read(scope, receive)
             answer = self._endpoint.answer(call)
-            if self._endpoint.waits:
-                answered = await _unless_gone(answer, receive)
-                if answered is _GONE:
-                    return
-            else:
-                answered = await answer
+            answered = await (_unless_gone(answer, receive) if self._endpoint.waits else answer)
+            if answered is _GONE:
+                return
+            if not isinstance(answered, Stream):
+                reply = answered if isinstance(answered, Reply) else Reply(answered)
+                content = reply.content
+                content = content if isinstance(content, bytes) else _encode(content)
         except HoldfastError as error:
             await send_error(send, status_of(error), body_of(error))
             return
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            problem = ErrorBody("internal", "the server failed; its log says why")
-            await send_error(send, 500, problem)
+            await send_error(send, 500, INTERNAL)
             return
         if isinstance(answered, Stream):
-            await _send_stream(answered, receive, send)
-            return
-        reply = answered if isinstance(answered, Reply) else Reply(answered)
-        content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
-        await _send(send, reply.status, content, content_type=reply.content_type)
+            await _send_stream(answered, receive, send, is_wanted=scope["method"] != "HEAD")
+        else:
+            await _send(send, reply.status, content, content_type=reply.content_type)
 
     async def _read(self, scope: Scope, receive: Receive) -> Call[Any, Any]:
         endpoint = self._endpoint
@@ -134,7 +133,7 @@ class BoundEndpoint:
             body = self._parse(content, headers)
         return Call(
             self._runtime,
-            {name: unquote(str(text)) for name, text in scope["path_params"].items()},
+            scope["path_params"],
             _parse_query(scope["query_string"], endpoint.query),
             body,
             _actor_of(headers),
@@ -177,15 +176,16 @@ async def _send(
     await send({"type": "http.response.body", "body": content})
 
 
-async def _send_stream(stream: Stream, receive: Receive, send: Send) -> None:
+async def _send_stream(stream: Stream, receive: Receive, send: Send, *, is_wanted: bool) -> None:
     headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def pour() -> None:
-        async for chunk in stream.chunks:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        async with aclosing(stream.chunks) as chunks:
+            async for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-    if await _unless_gone(pour(), receive) is not _GONE:
+    if not is_wanted or await _unless_gone(pour(), receive) is not _GONE:
         await send({"type": "http.response.body", "body": b""})
 
 
@@ -200,10 +200,9 @@ async def _unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else _GONE
     finally:
-        for task in (working, leaving):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _disconnected(receive: Receive) -> None:

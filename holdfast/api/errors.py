@@ -1,5 +1,6 @@
 """Errors as HTTP answers: one table from exception to status and code."""
 
+import logging
 from typing import Any
 
 import msgspec
@@ -7,6 +8,8 @@ import msgspec
 from holdfast import errors
 from holdfast.store.database import LockTimeout
 from holdfast.wire.answers import ErrorAnswer, ErrorBody
+
+log = logging.getLogger("holdfast.api")
 
 
 class UnsupportedMediaType(errors.HoldfastError):
@@ -33,6 +36,7 @@ _TABLE: tuple[tuple[type[errors.HoldfastError], int, str], ...] = (
     (errors.Unavailable, 503, "unavailable"),
 )
 RETRY_AFTER_SECONDS = 1
+INTERNAL = ErrorBody("internal", "the server failed; its log says why")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -65,4 +69,5 @@ def tell(problem: Exception) -> ErrorBody:
     """Describe what went wrong with one of many; what is not ours is not told to strangers."""
     if isinstance(problem, errors.HoldfastError):
         return body_of(problem)
-    return ErrorBody("internal", "the server failed; its log says why")
+    log.error("one of many failed", exc_info=problem)
+    return INTERNAL

@@ -16,16 +16,14 @@ async def is_alive(_: Call[None, Nothing]) -> Health:
     return Health("ok")
 
 
-async def is_ready(call: Call[None, Nothing]) -> Reply:
-    """Say whether this server can work now: 503 with the reasons if not."""
+async def is_ready(call: Call[None, Nothing]) -> Health:
+    """Say whether this server can work now; 503 with the reason if not."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS), call.runtime.reads.transaction() as tx:
             await tx.now()
-    except Unavailable as error:
-        return Reply(Health("unavailable", [str(error)]), 503)
-    except TimeoutError:
-        return Reply(Health("unavailable", ["Postgres does not answer in time"]), 503)
-    return Reply(Health("ok"))
+    except TimeoutError as error:
+        raise Unavailable("Postgres does not answer in time") from error
+    return Health("ok")
 
 
 async def scrape(call: Call[None, Nothing]) -> Reply:
@@ -36,6 +34,6 @@ async def scrape(call: Call[None, Nothing]) -> Reply:
 
 ENDPOINTS = (
     Endpoint("GET", "/healthz", is_alive, Health),
-    Endpoint("GET", "/readyz", is_ready, Health, also={503: Health}),
+    Endpoint("GET", "/readyz", is_ready, Health),
     Endpoint("GET", "/metrics", scrape, None, content_type="text/plain"),
 )

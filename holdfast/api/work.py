@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 
 import msgspec
 
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.errors import tell
 from holdfast.errors import Invalid, LeaseConflict
-from holdfast.model.ids import check_worker_id, parse_task_id
+from holdfast.model.ids import TaskId, check_worker_id, parse_task_id
+from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import parse_state
 from holdfast.operations.claim import Claim, ClaimRequest
-from holdfast.operations.notes import note_progress
+from holdfast.operations.notes import check_progress, note_progress
 from holdfast.operations.register import Registration, register
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Fence, Report
@@ -22,7 +24,6 @@ from holdfast.wire.answers import (
     ClaimedJob,
     ClaimedTask,
     ErrorAnswer,
-    ErrorBody,
     HeartbeatAnswer,
     LeaseAnswer,
     TaskClaimAnswer,
@@ -46,7 +47,7 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
     """Lease tasks to a worker: one by id, or up to max_tasks from queues; may wait for some."""
     asked, runtime = call.body, call.runtime
     request = ClaimRequest(
-        asked.worker_id,
+        check_worker_id(asked.worker_id),
         tuple(asked.queues),
         asked.max_tasks,
         None if asked.task_id is None else parse_task_id(asked.task_id),
@@ -54,23 +55,24 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
     )
     claiming_from = received_at = _now()
     ends_at = received_at + check_wait(asked.wait_ms) / 1000
-    runtime.stops.see(asked.worker_id)
+    runtime.stops.see(request.worker_id)
     bells = [Bell("queue", queue) for queue in request.queues]
     with runtime.doorbells.listen(bells, request.max_tasks) as listener:
         try:
             claims = await runtime.writers.claim(request)
-            while not claims and request.task_id is None and not runtime.doorbells.is_closed:
-                if not await listener.wait(ends_at - _now()):
+            while not claims and request.task_id is None:
+                heard = await listener.wait(ends_at - _now())
+                if not heard or runtime.doorbells.is_closed:
                     break
                 claiming_from = _now()
                 claims = await runtime.writers.claim(request)
         except LeaseConflict:
             runtime.metrics.claim_conflicts.inc()
             raise
-        if claims and (len(claims) == request.max_tasks or listener.was_rung):
-            # There may be more than these: the next one who waits should look.
-            for bell in bells:
-                runtime.doorbells.ring(bell)
+    if len(claims) == request.max_tasks:
+        # There may be more than these: the next one who waits should look.
+        for bell in bells:
+            runtime.doorbells.ring(bell)
     waited_ms = int((claiming_from - received_at) * 1000)
     return TaskClaimAnswer([_claimed(claim) for claim in claims], waited_ms)
 
@@ -78,8 +80,8 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
 async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
     """Renew leases and record starts; may wait until there is a cancel to tell the worker of."""
     asked, runtime = call.body, call.runtime
-    check_worker_id(asked.worker_id)
-    runtime.stops.see(asked.worker_id)
+    worker_id = check_worker_id(asked.worker_id)
+    check_wait(asked.wait_ms)
     reports = _lease_reports(asked)
     fences = [Fence(parse_task_id(r.task_id), r.attempt, r.lease_token) for r in reports]
     starts = [
@@ -87,45 +89,34 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
         for fence, report in zip(fences, reports, strict=True)
         if report.state is not None
     ]
+    progress = _progress(call, fences, reports)
+    runtime.stops.see(worker_id)
     started, renewed, _ = await asyncio.gather(
-        runtime.writers.report(starts), runtime.writers.renew(fences), _note(call, fences, reports)
+        runtime.writers.report(starts),
+        runtime.writers.renew(fences),
+        note_progress(runtime.ledger, progress),
     )
     refused = {
         start.fence: answer
         for start, answer in zip(starts, started, strict=True)
         if isinstance(answer, Exception)
     }
-    leases: list[LeaseAnswer] = []
-    notices: list[CancelNotice] = []
-    for fence, answer in zip(fences, renewed, strict=True):
-        problem = answer if isinstance(answer, Exception) else refused.get(fence)
-        if problem is not None:
-            runtime.metrics.lease_conflicts.inc()
-            leases.append(LeaseAnswer(str(fence.task_id), error=tell(problem)))
-            continue
-        assert isinstance(answer, Renewed)
-        runtime.metrics.renewals.inc()
-        leases.append(_lease_answer(answer))
-        if answer.cancel is not None:
-            notices.append(
-                CancelNotice(
-                    str(fence.task_id),
-                    fence.attempt,
-                    answer.cancel,
-                    None if answer.cancel_remaining is None else _ms(answer.cancel_remaining),
-                )
-            )
-    if asked.leases is None and asked.task_id is not None:
-        _raise_single(leases[0].error, fences[0])
-    if check_wait(asked.wait_ms) and not notices:
-        stops = await runtime.stops.wait(asked.worker_id, asked.wait_ms / 1000)
-        notices += [
-            CancelNotice(
-                str(s.task_id), s.attempt, s.mode, None if s.remaining is None else _ms(s.remaining)
-            )
-            for s in stops
-        ]
-    return HeartbeatAnswer(leases, notices, drain=asked.worker_id in runtime.stops.draining)
+    answers = [
+        refused.get(fence, answer) if isinstance(answer, Renewed) else answer
+        for fence, answer in zip(fences, renewed, strict=True)
+    ]
+    leases = [_lease_answer(call, f, answer) for f, answer in zip(fences, answers, strict=True)]
+    if asked.leases is None and answers and isinstance(answers[0], Exception):
+        raise answers[0]
+    notices = [
+        _notice(renewal.task_id, fence.attempt, renewal.cancel, renewal.cancel_remaining)
+        for fence, renewal in zip(fences, answers, strict=True)
+        if isinstance(renewal, Renewed) and renewal.cancel is not None
+    ]
+    if asked.wait_ms and not notices:
+        stops = await runtime.stops.wait(worker_id, asked.wait_ms / 1000)
+        notices = [_notice(*stop) for stop in stops]
+    return HeartbeatAnswer(leases, notices, drain=worker_id in runtime.stops.draining)
 
 
 async def register_worker(call: Call[WorkerRegisterRequest, Nothing]) -> WorkerRegisterAnswer:
@@ -187,8 +178,9 @@ def _claimed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
 
 def _lease_reports(asked: HeartbeatRequest) -> list[LeaseReport]:
     if asked.leases is not None:
-        if asked.task_id is not None:
-            raise Invalid("task_id", "goes without leases; give one of the two")
+        for field in ("task_id", "attempt", "lease_token", "state", "progress"):
+            if getattr(asked, field) is not None:
+                raise Invalid(field, "goes without leases; give one of the two")
         if len(asked.leases) > LEASES_MAX:
             raise Invalid("leases", f"names more than {LEASES_MAX}; send them in parts")
         return asked.leases
@@ -202,29 +194,41 @@ def _lease_reports(asked: HeartbeatRequest) -> list[LeaseReport]:
     ]
 
 
-async def _note(
+def _progress(
     call: Call[HeartbeatRequest, Nothing], fences: Sequence[Fence], reports: Sequence[LeaseReport]
-) -> None:
+) -> list[tuple[Fence, float, str | None]]:
     progress = [
         (fence, report.progress.fraction, report.progress.message)
         for fence, report in zip(fences, reports, strict=True)
         if report.progress is not None
     ]
-    if progress:
-        await note_progress(call.runtime.ledger, progress)
+    for _, fraction, message in progress:
+        check_progress(fraction, message, call.runtime.ledger.limits)
+    return progress
 
 
-def _lease_answer(renewed: Renewed) -> LeaseAnswer:
-    return LeaseAnswer(str(renewed.task_id), renewed.lease_expires_at, _ms(renewed.lease_remaining))
+def _lease_answer(
+    call: Call[HeartbeatRequest, Nothing], fence: Fence, answer: Renewed | Exception
+) -> LeaseAnswer:
+    metrics = call.runtime.metrics
+    if isinstance(answer, Renewed):
+        metrics.renewals.inc()
+        remaining_ms = _ms(answer.lease_remaining)
+        return LeaseAnswer(str(fence.task_id), answer.lease_expires_at, remaining_ms)
+    if isinstance(answer, LeaseConflict):
+        metrics.lease_conflicts.inc()
+    return LeaseAnswer(str(fence.task_id), error=tell(answer))
 
 
-def _raise_single(error: ErrorBody | None, fence: Fence) -> None:
-    if error is not None:
-        raise LeaseConflict(fence.task_id, "the lease is lost; stop the attempt")
+def _notice(
+    task_id: TaskId, attempt: int, mode: CancelMode, remaining: timedelta | None
+) -> CancelNotice:
+    remaining_ms = None if remaining is None else _ms(remaining)
+    return CancelNotice(str(task_id), attempt, mode, remaining_ms)
 
 
-def _ms(duration: object) -> int:
-    return max(int(duration.total_seconds() * 1000), 0)  # type: ignore[attr-defined]
+def _ms(duration: timedelta) -> int:
+    return max(int(duration.total_seconds() * 1000), 0)
 
 
 def _now() -> float:

@@ -1,17 +1,20 @@
-"""The way of a command to the server; without one it says so at once, and what to do."""
+"""The way of a command to the server; without one it says so, and what to do."""
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from holdfast.cli.show import remark
 from holdfast.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
 
-KNOCK_SECONDS_MAX = 5.0
+KNOCK_SECONDS_MAX = 10.0
+KNOCK_PAUSE_SECONDS = 0.2
 
 
 @contextmanager
@@ -27,7 +30,7 @@ def open_client(server: str | None) -> Iterator["Client"]:
 
 
 def knock(url: str) -> None:
-    """Refuse a server where nobody listens: a client would try for half a minute."""
+    """Wait a little for a server that is just starting, and say so; then give up."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -35,10 +38,19 @@ def knock(url: str) -> None:
         raise Invalid("server", f"{url!r} is not a URL: {error}") from error
     if not parts.hostname:
         raise Invalid("server", f"{url!r} names no host; write it like http://127.0.0.1:7878")
-    try:
-        socket.create_connection((parts.hostname, port), KNOCK_SECONDS_MAX).close()
-    except OSError as error:
-        raise Unavailable(
-            f"no server answers at {url} ({error.strerror or error}); start one with "
-            "`holdfast up`, or name it with --server or HOLDFAST_SERVER"
-        ) from error
+    ends_at = time.monotonic() + KNOCK_SECONDS_MAX
+    has_said = False
+    while True:
+        try:
+            socket.create_connection((parts.hostname, port), KNOCK_SECONDS_MAX).close()
+            return
+        except OSError as error:
+            if time.monotonic() >= ends_at:
+                raise Unavailable(
+                    f"no server answers at {url} ({error.strerror or error}); start one with "
+                    "`holdfast up`, or name it with --server or HOLDFAST_SERVER"
+                ) from error
+        if not has_said:
+            has_said = True
+            remark(f"holdfast: no server at {url} yet; trying for {KNOCK_SECONDS_MAX:g} s")
+        time.sleep(KNOCK_PAUSE_SECONDS)

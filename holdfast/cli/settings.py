@@ -116,7 +116,7 @@ class SettingsFile:
                 raise Invalid(
                     str(path), f"{key!r} is unknown in [{DEFAULTS}]; it takes {', '.join(SHARED)}"
                 )
-            if f"--{key}" in arguments:
+            if arguments.get(f"--{key}") is not None:
                 chosen[key] = value
         return chosen
 

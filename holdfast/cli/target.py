@@ -83,6 +83,7 @@ def check_url(url: str) -> str:
         is_sound = False
     if not is_sound:
         raise Invalid(
-            f"--database-url or {VARIABLE}", "is not a URL like postgresql://user@host:5432/database"
+            f"--database-url or {VARIABLE}",
+            "is not a URL like postgresql://user@host:5432/database",
         )
     return url

@@ -29,14 +29,14 @@ def span(seconds: float) -> str:
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     rest = round(seconds)
-    for size, unit in _UNITS:
-        if rest >= size:
-            break
+    place = next(place for place, (size, _) in enumerate(_UNITS) if rest >= size)
+    size, unit = _UNITS[place]
     count, rest = divmod(rest, size)
-    smaller = next((each for each in _UNITS if each[0] < size), None)
-    if smaller is None or rest < smaller[0]:
-        return f"{count} {unit}"
-    return f"{count} {unit} {rest // smaller[0]} {smaller[1]}"
+    words = f"{count} {unit}"
+    for smaller, smaller_unit in _UNITS[place + 1 : place + 2]:
+        if rest >= smaller:
+            words += f" {rest // smaller} {smaller_unit}"
+    return words
 
 
 def age(at_ms: float | None) -> str:

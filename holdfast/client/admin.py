@@ -1,5 +1,6 @@
 """What operators ask of a server beyond their own jobs; each function blocks."""
 
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -44,14 +45,14 @@ from holdfast.wire.status import (
     TaskResult,
     TaskStatus,
     WorkerList,
-    WorkerStatus,
 )
 
 Answer = TypeVar("Answer")
 Page = TypeVar("Page", JobPage, TaskPage, EventPage, DeadLetterPage, WorkerList)
 PAGE_MAX = 1000
-EMPTY_PAGES_MAX = 10_000
-RECONNECTS_MAX = 10
+FOLLOW_SECONDS_MAX = 60.0
+PAUSE_SECONDS = 0.5
+_TOKEN = "next_page_token"
 _SAFE = "/:@"
 
 
@@ -119,11 +120,113 @@ def list_events(client: Client, an_id: str, wanted: EventListQuery, *, count_max
 
 def follow_events(client: Client, wanted: EventStreamQuery) -> Iterator[Event]:
     """Follow events; a connection that breaks is taken up again where it broke."""
-    failures = 0
+    place = wanted.after
+    last_heard_at = time.monotonic()
     while True:
+        lines = _stream(client, msgspec.structs.replace(wanted, after=place))
         try:
-            stream = client.follow_lines("/api/events/stream", wanted)
-            for line in stream:
-                ...
+            event, event_place = None, place
+            while (line := client.loop_thread.run(_next(lines))) is not None:
+                last_heard_at = time.monotonic()
+                name, _, text = line.partition(b": ")
+                if name == b"id":
+                    event_place = text.decode().strip()
+                elif name == b"data":
+                    event = msgspec.json.decode(text, type=Event)
+                elif not line.strip():
+                    place = event_place
+                    if event is not None:
+                        yield event
+                    event = None
         except Unavailable:
-            ...
+            if time.monotonic() - last_heard_at > FOLLOW_SECONDS_MAX:
+                raise
+        time.sleep(PAUSE_SECONDS)
+
+
+def list_queues(client: Client) -> QueueList:
+    """List queues with what waits in them."""
+    return _read(client, "/api/queues", QueueList)
+
+
+def pause_queue(client: Client, queue: str) -> None:
+    """Hand out nothing more from a queue."""
+    _change(client, f"/api/queues/{quote(queue, _SAFE)}:pause", Nothing(), Changed)
+
+
+def resume_queue(client: Client, queue: str) -> None:
+    """Hand out tasks of a queue again."""
+    _change(client, f"/api/queues/{quote(queue, _SAFE)}:resume", Nothing(), Changed)
+
+
+def list_workers(client: Client, count_max: int) -> WorkerList:
+    """List workers, the living first."""
+    return _gather(client, "/api/workers", WorkerList(workers=[]), PageQuery(), count_max=count_max)
+
+
+def drain_worker(client: Client, worker_id: str) -> None:
+    """Ask a worker to finish what it has, take nothing more, and leave."""
+    _change(client, f"/api/workers/{quote(worker_id, _SAFE)}:drain", Nothing(), Changed)
+
+
+def list_dead_letters(
+    client: Client, wanted: DeadLetterListQuery, count_max: int
+) -> DeadLetterPage:
+    """List dead letters, by id."""
+    found = DeadLetterPage(dead_letters=[])
+    return _gather(client, "/api/dead-letters", found, wanted, count_max=count_max)
+
+
+def get_dead_letter(client: Client, task_id: str) -> DeadLetter:
+    """Read one dead letter with its input."""
+    return _read(client, f"/api/dead-letters/{task_id}", DeadLetter)
+
+
+def replay_dead_letters(
+    client: Client, which: Sequence[str] | DeadLetterFilter, *, dry_run: bool = False
+) -> ReplayAnswer:
+    """Submit dead letters again: those with these ids, or all that a filter matches."""
+    request = (
+        ReplayRequest(filter=which, dry_run=dry_run)
+        if isinstance(which, DeadLetterFilter)
+        else ReplayRequest(task_ids=list(which), dry_run=dry_run)
+    )
+    return _change(client, "/api/dead-letters:replay", request, ReplayAnswer)
+
+
+def discard_dead_letters(client: Client, task_ids: Sequence[str]) -> None:
+    """Settle dead letters without running them again."""
+    _change(client, "/api/dead-letters:discard", DiscardRequest(list(task_ids)), Changed)
+
+
+def _read(client: Client, path: str, returns: type[Answer], query: Any = None) -> Answer:
+    return client.loop_thread.run(client.read(path, returns, query=query))
+
+
+def _change(client: Client, path: str, body: Any, returns: type[Answer]) -> Answer:
+    return client.loop_thread.run(client.change(path, body, returns))
+
+
+def _gather(client: Client, path: str, found: Page, wanted: Any, *, count_max: int) -> Page:
+    """Read pages until there are as many as wanted; a short page is not always the last one."""
+    [rows] = [getattr(found, name) for name in found.__struct_fields__ if name != _TOKEN]
+    token: str | None = None
+    while len(rows) < count_max:
+        query = msgspec.structs.replace(
+            wanted, page_size=min(count_max - len(rows), PAGE_MAX), page_token=token
+        )
+        page = _read(client, path, type(found), query)
+        [more] = [getattr(page, name) for name in page.__struct_fields__ if name != _TOKEN]
+        rows += more
+        token = page.next_page_token
+        if token is None:
+            break
+    return msgspec.structs.replace(found, next_page_token=token)
+
+
+def _stream(client: Client, query: EventStreamQuery) -> AsyncIterator[bytes]:
+    return client._transport.follow("/api/events/stream", query, {})
+
+
+async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(lines, None)

@@ -1,17 +1,27 @@
 """One method, two faces: called, it blocks; its `.aio` is awaited. The code is there once.
 
 All calls to a server run on one event loop in a thread of its own, so any thread and any other
-event loop may make them.
+event loop may make them. What a method does before it returns its coroutine runs in the caller.
 """
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from holdfast.errors import Invalid
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 Owner = TypeVar("Owner", bound="HasLoop")
+# A thread that waits without end hears no exception that is sent to it, as a worker does to stop.
+SLICE_SECONDS = 0.2
+LEAVE_SECONDS_MAX = 2.0
+_END: Any = object()
 
 
 class LoopThread:
@@ -19,30 +29,96 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self._name = name
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._is_stopped = False
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Run a coroutine there and wait for its end."""
+        """Run a coroutine there and wait for its end; an interrupted wait ends the coroutine."""
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a blocking call would wait for itself here; await its .aio")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        ended = threading.Event()
+        future = self._begin(work, ended)
         try:
+            while not ended.wait(SLICE_SECONDS):
+                pass
             return future.result()
+        except CancelledError:
+            raise self._closed() from None
         except BaseException:
             future.cancel()
+            ended.wait(LEAVE_SECONDS_MAX)
             raise
 
     async def await_(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Run a coroutine there and await its end here."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+        future = self._begin(work, threading.Event())
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise self._closed() from None
 
-    def stop(self) -> None:
-        """End the loop and its thread."""
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+    def stop(self, last: Coroutine[Any, Any, None] | None = None) -> None:
+        """Cancel what runs there, run a last coroutine, and end the loop and its thread."""
+        if self._is_forked():
+            # The thread is not in this process; what it had belongs to the other one.
+            if last is not None:
+                last.close()
+            return
+        with self._lock:
+            assert not self._is_stopped, "a loop's thread is stopped twice"
+            self._is_stopped = True
+        try:
+            asyncio.run_coroutine_threadsafe(_wind_up(last), self.loop).result()
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
+
+    def _begin(
+        self, work: Coroutine[Any, Any, Answer], ended: threading.Event
+    ) -> Future[Answer]:
+        if self._is_forked():
+            work.close()
+            raise Invalid(
+                self._name, "was opened before this process was forked; open another one here"
+            )
+        with self._lock:
+            if not self._is_stopped:
+                return asyncio.run_coroutine_threadsafe(_tell_end(work, ended), self.loop)
+        work.close()
+        raise self._closed()
+
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._pid
+
+    def _closed(self) -> Invalid:
+        return Invalid(self._name, "was closed before this call was answered; open it again")
+
+
+async def _tell_end(work: Coroutine[Any, Any, Answer], ended: threading.Event) -> Answer:
+    try:
+        return await work
+    finally:
+        ended.set()
+
+
+async def _wind_up(last: Coroutine[Any, Any, None] | None) -> None:
+    running = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=LEAVE_SECONDS_MAX)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+    if last is not None:
+        await last
 
 
 class HasLoop(Protocol):
@@ -64,15 +140,13 @@ class Bound(Generic[Given, Answer]):
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
         """Call it and wait for the answer."""
-        return self._thread().run(self._function(self._owner, *args, **kwargs))
+        thread: LoopThread = self._owner.loop_thread
+        return thread.run(self._function(self._owner, *args, **kwargs))
 
     async def aio(self, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
         """Call it and await the answer."""
-        return await self._thread().await_(self._function(self._owner, *args, **kwargs))
-
-    def _thread(self) -> LoopThread:
         thread: LoopThread = self._owner.loop_thread
-        return thread
+        return await thread.await_(self._function(self._owner, *args, **kwargs))
 
 
 class both(Generic[Owner, Given, Answer]):
@@ -86,3 +160,56 @@ class both(Generic[Owner, Given, Answer]):
 
     def __get__(self, owner: Owner, _: type | None = None) -> Bound[Given, Answer]:
         return Bound(self._function, owner)
+
+
+class BoundStream(Generic[Given, Item]):
+    """A method of both faces that yields, bound to its owner."""
+
+    __slots__ = ("_function", "_owner")
+
+    def __init__(self, function: Callable[..., AsyncGenerator[Item, None]], owner: Any) -> None:
+        self._function = function
+        self._owner = owner
+
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Iterator[Item]:
+        """Call it and wait for each item."""
+        thread: LoopThread = self._owner.loop_thread
+        items = self._function(self._owner, *args, **kwargs)
+        try:
+            while (item := thread.run(_next(items))) is not _END:
+                yield item
+        finally:
+            with suppress(Invalid):  # a thread that was stopped has closed it before
+                thread.run(_close(items))
+
+    async def aio(self, *args: Given.args, **kwargs: Given.kwargs) -> AsyncIterator[Item]:
+        """Call it and await each item."""
+        thread: LoopThread = self._owner.loop_thread
+        items = self._function(self._owner, *args, **kwargs)
+        try:
+            while (item := await thread.await_(_next(items))) is not _END:
+                yield item
+        finally:
+            with suppress(Invalid):
+                await thread.await_(_close(items))
+
+
+class both_stream(Generic[Owner, Given, Item]):
+    """Give an async generator method two faces."""
+
+    def __init__(
+        self, function: Callable[Concatenate[Owner, Given], AsyncGenerator[Item, None]]
+    ) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, owner: Owner, _: type | None = None) -> BoundStream[Given, Item]:
+        return BoundStream(self._function, owner)
+
+
+async def _next(items: AsyncGenerator[Item, None]) -> Item:
+    return await anext(items, _END)
+
+
+async def _close(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()

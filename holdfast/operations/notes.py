@@ -47,12 +47,13 @@ async def note_progress(
 ) -> None:
     """Note how far attempts have got; whoever holds no lease is not listened to."""
     for _, fraction, message in progress:
-        if not 0.0 <= fraction <= 1.0:
-            raise Invalid("progress.fraction", f"{fraction!r} is not from 0 to 1")
-        check_text("progress.message", message or "", ledger.limits.text_length_max)
-    fences = [fence for fence, _, _ in progress]
+        check_progress(fraction, message, ledger.limits)
+    if not progress:
+        return
     async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(_LEASES["find_leases"], **fence_columns(fences))
+        rows = await tx.fetch(
+            _LEASES["find_leases"], **fence_columns([fence for fence, _, _ in progress])
+        )
         held = {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows}
         await add_notes(
             tx,
@@ -62,6 +63,13 @@ async def note_progress(
                 if fence in held
             ],
         )
+
+
+def check_progress(fraction: float, message: str | None, limits: Limits) -> None:
+    """Refuse progress that cannot be stored."""
+    if not 0.0 <= fraction <= 1.0:
+        raise Invalid("progress.fraction", f"{fraction!r} is not from 0 to 1")
+    check_text("progress.message", message or "", limits.text_length_max)
 
 
 def _progress_note(fraction: float, message: str | None) -> Note:

@@ -286,7 +286,6 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Whether this server works, and what stands in the way if not."""
+    """This server works; one that does not answers with an error."""
 
     status: str
-    problems: list[str] = []

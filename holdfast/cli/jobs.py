@@ -1,0 +1,288 @@
+"""`holdfast jobs`, `job`, `task` and `explain`: what there is, and how it stands."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from holdfast.cli.connect import open_client
+from holdfast.cli.settings import Json, Server
+from holdfast.cli.show import (
+    Column,
+    State,
+    remark,
+    state,
+    write_fields,
+    write_json,
+    write_line,
+    write_table,
+    write_title,
+)
+from holdfast.cli.text import age, moment, state_name, took
+from holdfast.cli.which import find_task
+from holdfast.model.ids import parse_job_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.wire.status import JobStatus, TaskAttempt, TaskStatus
+
+JOBS_SHOWN = 50
+TASKS_SHOWN = 20
+_JOB_COLUMNS = (
+    Column("id", right=True),
+    Column("job", flexible=True),
+    Column("state"),
+    Column("tasks", right=True),
+    Column("queue"),
+    Column("submitted"),
+    Column("took", right=True),
+    Column("error", flexible=True),
+)
+_TASK_COLUMNS = (
+    Column("task"),
+    Column("state"),
+    Column("attempts", right=True),
+    Column("started"),
+    Column("took", right=True),
+    Column("worker", flexible=True),
+    Column("remark", flexible=True),
+)
+_ATTEMPT_COLUMNS = (
+    Column("attempt"),
+    Column("state"),
+    Column("started"),
+    Column("took", right=True),
+    Column("exit", right=True),
+    Column("worker", flexible=True),
+    Column("error", flexible=True),
+)
+
+
+def list_jobs(
+    *,
+    state: Annotated[str | None, Parameter(help="In this state, such as running.")] = None,
+    name: Annotated[str | None, Parameter(help="With a name that begins so.")] = None,
+    type: Annotated[str | None, Parameter(help="Of this type.")] = None,
+    owner: Annotated[str | None, Parameter(help="Of this owner.")] = None,
+    queue: Annotated[str | None, Parameter(help="In this queue.")] = None,
+    parent: Annotated[str | None, Parameter(help="Children of this job.")] = None,
+    label: Annotated[str | None, Parameter(help="With this label, as key=value.")] = None,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many.")] = JOBS_SHOWN,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """List jobs, the newest first."""
+    from holdfast.client import admin
+    from holdfast.wire.requests import JobListQuery
+
+    wanted = JobListQuery(state, name, type, owner, queue, parent, label)
+    with open_client(server) as client:
+        page = admin.list_jobs(client, wanted, check_limit(limit))
+    if as_json:
+        write_json(page)
+        return 0
+    if not page.jobs:
+        remark("no jobs" if wanted == JobListQuery() else "no jobs match")
+        return 0
+    write_table(_JOB_COLUMNS, [_job_row(job) for job in page.jobs])
+    if page.next_page_token is not None:
+        remark(f"there are more; --limit {limit * 2} shows more of them")
+    return 0
+
+
+def show_job(
+    job_id: Annotated[str, Parameter(name="ID", help="A job's id, such as 4182.")],
+    /,
+    *,
+    limit: Annotated[
+        int, Parameter(name=["--limit", "-n"], help="How many of its tasks.")
+    ] = TASKS_SHOWN,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Show one job with its tasks."""
+    import msgspec
+
+    from holdfast.client import admin
+    from holdfast.wire.requests import TaskListQuery
+
+    parse_job_id(job_id, "id")
+    with open_client(server) as client:
+        job = admin.get_job(client, job_id)
+        page = admin.list_tasks(client, job_id, TaskListQuery(), count_max=check_limit(limit))
+    if as_json:
+        write_json(msgspec.structs.replace(job, tasks=page.tasks))
+        return 0
+    write_title(f"Job {job.job_id}  {job.name}", state(job.state))
+    write_fields(_job_fields(job))
+    write_line("")
+    write_table(_TASK_COLUMNS, [_task_row(task) for task in page.tasks])
+    if page.next_page_token is not None:
+        remark(f"there are {job.num_tasks} tasks; --limit shows more of them")
+    return 0
+
+
+def show_task(
+    task_id: Annotated[str, Parameter(name="ID", help="A task's id, such as 4182.3.")],
+    /,
+    *,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Show one task with its attempts; a job's id means its only task."""
+    from holdfast.client import admin
+
+    with open_client(server) as client:
+        task = admin.get_task(client, find_task(client, task_id)[0])
+    if as_json:
+        write_json(task)
+        return 0
+    write_title(f"Task {task.task_id}", state(task.state))
+    write_fields(_task_fields(task))
+    if task.attempts:
+        write_line("")
+        write_table(_ATTEMPT_COLUMNS, _attempt_rows(task, task.attempts))
+    return 0
+
+
+def explain_task(
+    task_id: Annotated[str, Parameter(name="ID", help="A task's id, such as 4182.3.")],
+    /,
+    *,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Say why a task stands where it stands; a job's id means its only task."""
+    from holdfast.client import admin
+
+    with open_client(server) as client:
+        explanation = admin.explain_task(client, find_task(client, task_id)[0])
+    if as_json:
+        write_json(explanation)
+        return 0
+    for line in explanation.lines:
+        write_line(line)
+    return 0
+
+
+def check_limit(limit: int) -> int:
+    """Refuse to show nothing."""
+    from holdfast.errors import Invalid
+
+    if limit < 1:
+        raise Invalid("limit", f"is {limit}; ask for one at least")
+    return limit
+
+
+def _job_row(job: "JobStatus") -> "Sequence[str]":
+    return (
+        job.job_id,
+        job.name,
+        state(job.state),
+        _count_tasks(job),
+        job.queue or "",
+        age(job.submitted_at_ms),
+        took(job.started_at_ms, job.finished_at_ms),
+        _first_line(job.error),
+    )
+
+
+def _count_tasks(job: "JobStatus") -> str:
+    live = job.tasks_pending + job.tasks_assigned + job.tasks_building + job.tasks_running
+    return f"{job.num_tasks - live}/{job.num_tasks}"
+
+
+def _job_fields(job: "JobStatus") -> dict[str, str]:
+    cancelled = f"{job.cancel_mode}: {job.cancel_reason}" if job.cancel_mode else ""
+    return {
+        "type": "" if job.type == job.name else job.type,
+        "owner": job.owner,
+        "queue": job.queue or "",
+        "priority": str(job.priority) if job.priority else "",
+        "labels": "  ".join(f"{key}={value}" for key, value in job.labels.items()),
+        "submitted": moment(job.submitted_at_ms),
+        "started": moment(job.started_at_ms),
+        "finished": moment(job.finished_at_ms),
+        "took": took(job.started_at_ms, job.finished_at_ms),
+        "tasks": job.status_message.removeprefix("Tasks: "),
+        "cancelled": cancelled,
+        "exit code": "" if job.exit_code is None else str(job.exit_code),
+        "error": job.error or "",
+        "parent": job.parent_job_id or "",
+        "replay of": job.replay_of or "",
+        "correlation": job.correlation_id,
+        "trace": job.trace_id or "",
+    }
+
+
+def _task_row(task: "TaskStatus") -> "Sequence[str]":
+    return (
+        task.task_id,
+        state(task.state),
+        str(task.current_attempt_id + 1),
+        age(task.started_at_ms),
+        took(task.started_at_ms, task.finished_at_ms),
+        task.worker_id or "",
+        _first_line(_remark(task)),
+    )
+
+
+def _remark(task: "TaskStatus") -> str | None:
+    """Choose what is worth knowing of a task: what it waits for, what went wrong, how far it is."""
+    if task.pending_reason or task.error:
+        return "; ".join(filter(None, (task.pending_reason, task.error)))
+    return _progress(task)
+
+
+def _progress(task: "TaskStatus") -> str:
+    share = "" if task.progress is None else f"{task.progress:.0%}"
+    return " ".join(filter(None, (share, task.status_message)))
+
+
+def _task_fields(task: "TaskStatus") -> dict[str, str]:
+    waits = state_name(task.state) == "pending"
+    return {
+        "worker": task.worker_id or "",
+        "submitted": moment(task.submitted_at_ms),
+        "eligible": moment(task.eligible_at_ms) if waits else "",
+        "started": moment(task.started_at_ms),
+        "finished": moment(task.finished_at_ms),
+        "took": took(task.started_at_ms, task.finished_at_ms),
+        "waits": task.pending_reason or "",
+        "progress": _progress(task),
+        "failures": str(task.failure_count) if task.failure_count else "",
+        "preemptions": str(task.preemption_count) if task.preemption_count else "",
+        "exit code": "" if task.exit_code is None else str(task.exit_code),
+        "error": task.error or "",
+    }
+
+
+def _attempt_rows(
+    task: "TaskStatus", attempts: "Sequence[TaskAttempt]"
+) -> "list[Sequence[str | State]]":
+    return [
+        (
+            _mark(task, attempt),
+            state(attempt.state),
+            age(attempt.started_at_ms),
+            took(attempt.started_at_ms, attempt.finished_at_ms),
+            "" if attempt.exit_code is None else str(attempt.exit_code),
+            attempt.worker_id,
+            _first_line(attempt.error),
+        )
+        for attempt in attempts
+    ]
+
+
+def _mark(task: "TaskStatus", attempt: "TaskAttempt") -> str:
+    marks = [str(attempt.attempt_id)]
+    if attempt.attempt_id == task.current_attempt_id:
+        marks.append("(curr)")
+    if attempt.is_worker_failure:
+        marks.append("(worker failure)")
+    return " ".join(marks)
+
+
+def _first_line(text: str | None) -> str:
+    """Take the first line of an error; the rest is for whoever looks at it alone."""
+    return (text or "").strip().partition("\n")[0]

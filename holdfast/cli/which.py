@@ -1,0 +1,36 @@
+"""Which job, task or attempt a typed id means."""
+
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Invalid
+from holdfast.model.ids import parse_attempt_id, parse_job_id, parse_task_id
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
+
+
+def check_id(text: str) -> str:
+    """Refuse what is neither a job's nor a task's id."""
+    match text.count("."):
+        case 0:
+            return str(parse_job_id(text, "id"))
+        case 1:
+            return str(parse_task_id(text, "id"))
+    raise Invalid("id", f"{text!r} is no job or task; write it like 4182 or 4182.3")
+
+
+def find_task(client: "Client", text: str) -> tuple[str, int | None]:
+    """Find the task that is meant, and the attempt if one is; a job means its only task."""
+    if text.count(".") == 2:
+        found = parse_attempt_id(text, "id")
+        return f"{found.job_id}.{found.task_index}", found.attempt
+    if "." in check_id(text):
+        return text, None
+    from holdfast.client.admin import get_job
+
+    job = get_job(client, text)
+    if job.num_tasks != 1:
+        raise Invalid(
+            "id", f"job {text} has {job.num_tasks} tasks; name one of them, like {text}.0"
+        )
+    return f"{text}.0", None
