@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast import fenced, testing
     from holdfast.client.client import Client
     from holdfast.client.context import Context
     from holdfast.client.job import Job
@@ -11,11 +12,14 @@ if TYPE_CHECKING:
     from holdfast.errors import (
         DependencyUnavailable,
         HoldfastError,
+        IllegalMove,
         Invalid,
+        KeyReused,
         NotFound,
         PermanentError,
         Refused,
         TaskFailed,
+        TooLarge,
         TransientError,
         Unavailable,
         ValidationError,
@@ -32,6 +36,7 @@ _HOMES = {
     "TaskFunction": "holdfast.client.task",
     "task": "holdfast.client.task",
 }
+_MODULES = ("fenced", "testing")
 
 __all__ = [
     "Backoff",
@@ -39,23 +44,36 @@ __all__ = [
     "Context",
     "DependencyUnavailable",
     "HoldfastError",
+    "IllegalMove",
     "Invalid",
     "Job",
+    "KeyReused",
     "LeaseConflictError",
     "NotFound",
     "PermanentError",
     "Refused",
     "TaskFailed",
     "TaskFunction",
+    "TooLarge",
     "TransientError",
     "Unavailable",
     "ValidationError",
+    "fenced",
     "task",
+    "testing",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    if name in _MODULES:
+        return importlib.import_module(f"holdfast.{name}")
     home = importlib.import_module(_HOMES.get(name, "holdfast.errors"))
-    return getattr(home, name.replace("LeaseConflictError", "LeaseConflict"))
+    found = getattr(home, name.replace("LeaseConflictError", "LeaseConflict"))
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

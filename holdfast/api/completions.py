@@ -82,8 +82,9 @@ async def find_checkpoint(call: Call[CheckpointLoadRequest, Nothing]) -> Checkpo
 
 def _completions(asked: TaskCompleteRequest) -> list[TaskCompletion]:
     if asked.completions is not None:
-        for field in msgspec.structs.fields(TaskCompletion):
-            if getattr(asked, field.name) not in (None, msgspec.UNSET, []):
+        for field in msgspec.structs.fields(asked):
+            is_alone = field.name not in ("worker_id", "completions")
+            if is_alone and getattr(asked, field.name) not in (None, msgspec.UNSET, []):
                 raise Invalid(field.name, "goes without completions; give one of the two")
         if len(asked.completions) > COMPLETIONS_MAX:
             raise Invalid("completions", f"has more than {COMPLETIONS_MAX}; send them in parts")

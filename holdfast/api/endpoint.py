@@ -16,6 +16,7 @@ import msgspec
 from holdfast.api.errors import (
     INTERNAL,
     RETRY_AFTER_SECONDS,
+    RETRY_AFTER_STATUSES,
     UnsupportedMediaType,
     body_of,
     encode_error,
@@ -156,7 +157,7 @@ class BoundEndpoint:
 async def send_error(send: Send, status: int, body: ErrorBody, **headers: str) -> None:
     """Send an error in the shape that all of them have."""
     extra = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
-    if status in (429, 503):
+    if status in RETRY_AFTER_STATUSES:
         extra.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
     await _send(send, status, encode_error(body), content_type=JSON, extra=extra)
 

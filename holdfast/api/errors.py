@@ -36,6 +36,7 @@ _TABLE: tuple[tuple[type[errors.HoldfastError], int, str], ...] = (
     (errors.Unavailable, 503, "unavailable"),
 )
 RETRY_AFTER_SECONDS = 1
+RETRY_AFTER_STATUSES = (429, 503)
 INTERNAL = ErrorBody("internal", "the server failed; its log says why")
 _encode = msgspec.json.Encoder().encode
 

@@ -8,11 +8,18 @@ from typing import Any
 import msgspec
 
 from holdfast.api.endpoint import Call, Endpoint, Reply
+from holdfast.api.errors import RETRY_AFTER_STATUSES
 from holdfast.wire.answers import ErrorAnswer
-from holdfast.wire.requests import Nothing
+from holdfast.wire.requests import JobIdText, Name, Nothing, TaskIdText, WorkerIdText
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REF = "#/components/schemas/{name}"
+_PATH_SHAPES: dict[str, Any] = {
+    "job_id": JobIdText,
+    "task_id": TaskIdText,
+    "worker_id": WorkerIdText,
+    "queue": Name,
+}
 # Any route may answer so: the request is wrong, too large, or comes at a bad moment.
 _ALWAYS = {
     400: "the request is wrong; the error names the field",
@@ -57,7 +64,12 @@ def build_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 def _operation(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]:
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": msgspec.json.schema(_PATH_SHAPES[name]),
+        }
         for name in _PARAMETER.findall(endpoint.path)
     ]
     parameters += _query_parameters(endpoint.query, components)
@@ -88,6 +100,8 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
             "description": _ALWAYS.get(status, "as asked" if status < 300 else "refused"),
             "content": {kind: {"schema": schema}},
         }
+        if status in RETRY_AFTER_STATUSES:
+            responses[str(status)]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
     return responses
 
 
@@ -100,10 +114,18 @@ def _query_parameters(query: Any, components: dict[str, Any]) -> list[dict[str, 
             "name": name,
             "in": "query",
             "required": name in schema.get("required", ()),
-            "schema": field,
+            "schema": _without_null(field),
         }
         for name, field in schema["properties"].items()
     ]
+
+
+def _without_null(field: dict[str, Any]) -> dict[str, Any]:
+    """Drop what a query cannot say: a parameter is left out, it is never null."""
+    if "anyOf" not in field:
+        return field
+    [kind] = [option for option in field["anyOf"] if option != {"type": "null"}]
+    return kind  # type: ignore[no-any-return]
 
 
 def _is_struct(shape: Any) -> bool:

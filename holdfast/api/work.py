@@ -31,6 +31,7 @@ from holdfast.wire.answers import (
 )
 from holdfast.wire.raw import raw
 from holdfast.wire.requests import (
+    WAIT_MS_MAX,
     HeartbeatRequest,
     LeaseReport,
     Nothing,
@@ -38,7 +39,6 @@ from holdfast.wire.requests import (
     WorkerRegisterRequest,
 )
 
-WAIT_MS_MAX = 60_000
 LEASES_MAX = 10_000
 _encode = msgspec.json.Encoder().encode
 
@@ -54,7 +54,7 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
         asked.idempotency_key,
     )
     claiming_from = received_at = _now()
-    ends_at = received_at + check_wait(asked.wait_ms) / 1000
+    ends_at = received_at + asked.wait_ms / 1000
     runtime.stops.see(request.worker_id)
     bells = [Bell("queue", queue) for queue in request.queues]
     with runtime.doorbells.listen(bells, request.max_tasks) as listener:
@@ -81,7 +81,6 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
     """Renew leases and record starts; may wait until there is a cancel to tell the worker of."""
     asked, runtime = call.body, call.runtime
     worker_id = check_worker_id(asked.worker_id)
-    check_wait(asked.wait_ms)
     reports = _lease_reports(asked)
     fences = [Fence(parse_task_id(r.task_id), r.attempt, r.lease_token) for r in reports]
     starts = [

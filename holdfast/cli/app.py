@@ -1,36 +1,53 @@
 """The command line: `holdfast COMMAND`. Commands are imported when they are called, not before.
 
-Exit codes: 0 done, 1 the answer is no (something was found, something does not fit), 2 it could not
-be asked (usage, no database), 130 interrupted.
+Exit codes: 0 done, 1 the answer is no (not found, something was found, something failed), 2 it
+could not be asked (usage, settings, no server, no database), 3 the time to wait is over, 128 + n
+ended by signal n. `run` ends with the code of its command.
 """
 
 import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
+from holdfast.cli.settings import SettingsFile, forget_empty_variables
 from holdfast.cli.signals import end_on_signals
-from holdfast.errors import HoldfastError
+from holdfast.cli.text import inert
+from holdfast.errors import HoldfastError, Invalid, Refused
 
+EXIT_NO = 1
 EXIT_UNAVAILABLE = 2
-COMMANDS = (
-    (
-        "demo",
-        "holdfast.cli.demo",
-        "demo",
-        "Show Holdfast at work on a database of its own, and leave nothing behind.",
+# Name, where it is, what it does; in the order of the help.
+COMMANDS = {
+    "Start": (
+        ("up", "up:up", "Start Postgres, a server and a worker on this machine."),
+        ("server", "server:run_server", "Serve the API and do the chores."),
+        ("worker", "worker:run_worker", "Claim tasks from queues and run them."),
+        ("demo", "demo:demo", "Show Holdfast at work on a database of its own."),
     ),
-    ("server", "holdfast.cli.server", "run_server", "Serve the API and do the chores."),
-    ("worker", "holdfast.cli.worker", "run_worker", "Claim tasks from queues and run them."),
-    (
-        "audit",
-        "holdfast.cli.audit",
-        "audit_ledger",
-        "Replay every event against the tables and report each broken invariant.",
+    "Submit": (
+        ("run", "run:run", "Run a command on a worker, and follow it here."),
+        ("submit", "submit:submit", "Submit a function, or a whole spec."),
+        ("wait", "ending:wait", "Wait until jobs and tasks have ended."),
+        ("cancel", "ending:cancel", "Cancel jobs and tasks."),
     ),
-    ("db", "holdfast.cli.db", "app", "Create, upgrade and check the schema."),
-)
+    "Look": (
+        ("jobs", "jobs:list_jobs", "List jobs."),
+        ("job", "jobs:show_job", "Show one job with its tasks."),
+        ("task", "jobs:show_task", "Show one task with its attempts."),
+        ("logs", "follow:show_logs", "Write what a task has written."),
+        ("events", "follow:show_events", "List or follow what happened."),
+        ("explain", "jobs:explain_task", "Say why a task stands where it stands."),
+    ),
+    "Operate": (
+        ("queues", "queues:app", "List queues; pause and resume one."),
+        ("workers", "workers:app", "List workers; drain one."),
+        ("dead-letters", "dead_letters:app", "List, show, replay and discard dead letters."),
+        ("audit", "audit:audit_ledger", "Replay every event and report each broken invariant."),
+        ("db", "db:app", "Create, upgrade and check the schema."),
+    ),
+}
 
 
 def read_version() -> str:
@@ -51,41 +68,57 @@ app = App(
     exit_on_error=False,
     print_error=False,
     suppress_keyboard_interrupt=False,
+    config=SettingsFile([name for group in COMMANDS.values() for name, _, _ in group]),
 )
-for command, module, function, purpose in COMMANDS:
-    app.command(f"{module}:{function}", name=command, help=purpose)
+for title, commands in COMMANDS.items():
+    group = Group.create_ordered(title)
+    for rank, (command, place, purpose) in enumerate(commands):
+        app.command(
+            f"holdfast.cli.{place}", name=command, help=purpose, group=group, sort_key=rank
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
+    forget_empty_variables()
     with end_on_signals() as ended_by:
         try:
             answer = app(sys.argv[1:] if arguments is None else list(arguments))
             sys.stdout.flush()
         except CycloptsError as error:
-            return _complain(f"{error} See `holdfast --help`.")
+            return _complain(f"{error} See `holdfast --help`.", EXIT_UNAVAILABLE)
         except HoldfastError as error:
-            return _complain(str(error))
+            return _complain(str(error), exit_code_of(error))
         except BrokenPipeError:
             _discard_output()  # whoever read it has seen enough
             return EXIT_UNAVAILABLE
         except OSError as error:
             _discard_output()
-            return _complain(str(error))
+            return _complain(str(error), EXIT_UNAVAILABLE)
         except KeyboardInterrupt:
             return 128 + ended_by()
     return answer if isinstance(answer, int) else 0
 
 
-def _complain(text: str) -> int:
+def exit_code_of(error: HoldfastError) -> int:
+    """Tell a question whose answer is no from one that could not be asked."""
+    is_answer = isinstance(error, Refused) and not isinstance(error, Invalid)
+    return EXIT_NO if is_answer else EXIT_UNAVAILABLE
+
+
+def _complain(text: str, code: int) -> int:
     """Say what is wrong in one line; what Postgres itself had to say stands below it."""
     head, mark, said = text.partition("\nPostgres said:\n")
-    sys.stderr.write(f"holdfast: {' '.join(head.split())}\n")
+    sys.stderr.write(f"holdfast: {inert(' '.join(head.split()))}\n")
     if mark:
-        sys.stderr.write(f"{said.rstrip()}\n")
-    return EXIT_UNAVAILABLE
+        sys.stderr.write(f"{inert(said.rstrip(), keep=chr(10))}\n")
+    return code
 
 
 def _discard_output() -> None:
     """Let what is still in the buffer go nowhere: it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

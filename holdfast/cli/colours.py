@@ -21,8 +21,8 @@ COLOURS = {
 }
 
 
-def badge(state: TaskState) -> "Text":
+def badge(state: TaskState, label: str | None = None) -> "Text":
     """Write a state as people see it everywhere: its lower-case name in its colour."""
     from rich.text import Text
 
-    return Text(f" {state.name.lower()} ", style=f"bold #ffffff on {COLOURS[state]}")
+    return Text(f" {label or state.name.lower()} ", style=f"bold #ffffff on {COLOURS[state]}")

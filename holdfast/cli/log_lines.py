@@ -53,6 +53,7 @@ def set_up_logging(
     lines = logging.StreamHandler(target)
     lines.setFormatter(PlainLines() if is_plain else JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def _ids(record: logging.LogRecord) -> dict[str, object]:

@@ -1,34 +1,95 @@
 """`holdfast server`: the API and the chores on one Postgres."""
 
-import logging
 import sys
-from typing import Annotated
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from holdfast.cli.target import DatabaseUrl, open_target
+from holdfast.cli.log_lines import set_up_logging
+from holdfast.cli.settings import LogFormat, Port, SqsEndpointUrl, SqsPrefix, WakeUps
+from holdfast.cli.target import DatabaseUrl, open_target, refusals_in_a_line
+from holdfast.errors import Invalid
+
+if TYPE_CHECKING:
+    from holdfast.services.runtime import Options
+    from holdfast.services.wake_ups import Transport
+
+SERVING_AT = "holdfast: serving at "
+RETENTION_DAYS = 30.0
+DAYS_MAX = 36_500.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """What a server is told beside where it listens."""
+
+    lease_min: float | None
+    retention_days: float
+    wake_ups: str
+    sqs_prefix: str
+    sqs_endpoint_url: str | None
 
 
 def run_server(
     *,
     database_url: DatabaseUrl = None,
-    host: Annotated[str, Parameter(help="A loopback address.")] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="0 lets the system choose.")] = 7878,
+    host: Annotated[
+        str, Parameter(env_var="HOLDFAST_HOST", help="A loopback address.")
+    ] = "127.0.0.1",
+    port: Port = 7878,
     migrate: Annotated[bool, Parameter(negative="", help="Bring the schema up first.")] = False,
+    retention_days: Annotated[
+        float,
+        Parameter(env_var="HOLDFAST_RETENTION_DAYS", help="How long jobs stay after their end."),
+    ] = RETENTION_DAYS,
+    lease_min: Annotated[
+        float | None,
+        Parameter(
+            env_var="HOLDFAST_LEASE_MIN", help="The shortest lease, in seconds, instead of 30."
+        ),
+    ] = None,
+    wake_ups: WakeUps = "notify",
+    sqs_prefix: SqsPrefix = "holdfast-",
+    sqs_endpoint_url: SqsEndpointUrl = None,
+    log_format: LogFormat = "auto",
 ) -> int:
     """Serve the API and do the chores until told to stop."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s"
-    )
     import uvloop
 
-    with open_target(database_url) as url:
-        return uvloop.run(_serve(url, host, port, migrate=migrate))
+    settings = ServerSettings(
+        lease_min=lease_min,
+        retention_days=retention_days,
+        wake_ups=wake_ups,
+        sqs_prefix=sqs_prefix,
+        sqs_endpoint_url=sqs_endpoint_url,
+    )
+    check_settings(settings)
+    set_up_logging(log_format)
+    with open_target(database_url) as url, refusals_in_a_line():
+        return uvloop.run(_serve(url, (host, port), settings, migrate=migrate))
 
 
-async def _serve(url: str, host: str, port: int, *, migrate: bool) -> int:
+def check_settings(settings: ServerSettings) -> None:
+    """Refuse numbers that no server can live with, before anything is started."""
+    from holdfast.model.spec import Limits
+
+    longest = Limits().lease_seconds_max
+    if settings.lease_min is not None and not 0 < settings.lease_min <= longest:
+        raise Invalid("lease_min", f"is {settings.lease_min:g}; use more than 0, up to {longest:g}")
+    if not 0 < settings.retention_days <= DAYS_MAX:
+        raise Invalid(
+            "retention_days", f"is {settings.retention_days:g}; use more than 0, up to {DAYS_MAX:g}"
+        )
+
+
+async def _serve(
+    url: str, place: tuple[str, int], settings: ServerSettings, *, migrate: bool
+) -> int:
     from holdfast.server import Address, run_until_signalled, serve
-    from holdfast.services.runtime import Options
     from holdfast.store.migrate import check_schema
     from holdfast.store.migrate import migrate as bring_up
 
@@ -36,8 +97,43 @@ async def _serve(url: str, host: str, port: int, *, migrate: bool) -> int:
         await bring_up(url)
     else:
         await check_schema(url)
-    async with serve(Options(url), Address(host, port)) as server:
-        sys.stdout.write(f"holdfast: serving at {server.url}\n")
+    async with (
+        _open_options(url, settings) as options,
+        serve(options, Address(*place)) as server,
+    ):
+        sys.stdout.write(f"{SERVING_AT}{server.url}\n")
         sys.stdout.flush()
         await run_until_signalled()
     return 0
+
+
+@asynccontextmanager
+async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Options]":
+    """Make what the server is built from; a connection to SQS is closed after it."""
+    from holdfast.model.spec import Limits
+    from holdfast.operations.prune import Retention
+    from holdfast.services.runtime import Options
+
+    lease_min = settings.lease_min
+    async with _open_transports(settings) as transports:
+        yield Options(
+            url,
+            Limits() if lease_min is None else Limits(lease_seconds_min=lease_min),
+            Retention(jobs=timedelta(days=settings.retention_days)),
+            transports,
+            uses_notify=settings.wake_ups != "local",
+        )
+
+
+@asynccontextmanager
+async def _open_transports(settings: ServerSettings) -> "AsyncIterator[list[Transport]]":
+    if settings.wake_ups != "sqs":
+        yield []
+        return
+    from holdfast.services.sqs import SqsPublisher
+
+    publisher = SqsPublisher(prefix=settings.sqs_prefix, endpoint_url=settings.sqs_endpoint_url)
+    try:
+        yield [publisher]
+    finally:
+        await publisher.close()

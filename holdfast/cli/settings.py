@@ -44,6 +44,48 @@ Json = Annotated[bool, Parameter(name="--json", negative="", help="Write JSON, f
 Follow = Annotated[
     bool, Parameter(name=["--follow", "-f"], negative="", help="Go on as more comes.")
 ]
+Port = Annotated[
+    int,
+    Parameter(
+        name="--port",
+        env_var="HOLDFAST_PORT",
+        help="Where the server listens; 0 lets the system choose.",
+    ),
+]
+Queues = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--queue",
+        env_var="HOLDFAST_QUEUES",
+        negative="",
+        help="A queue to serve; repeat it. Default: default.",
+    ),
+]
+Imports = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--import",
+        env_var="HOLDFAST_IMPORTS",
+        negative="",
+        help="A module with tasks, imported first; repeat it.",
+    ),
+]
+Concurrency = Annotated[
+    int,
+    Parameter(
+        name="--concurrency",
+        env_var="HOLDFAST_CONCURRENCY",
+        help="How many tasks a worker runs at once.",
+    ),
+]
+DrainSeconds = Annotated[
+    float,
+    Parameter(
+        name="--drain-seconds",
+        env_var="HOLDFAST_DRAIN_SECONDS",
+        help="How long what runs may take when a worker ends.",
+    ),
+]
 LogFormat = Annotated[
     Literal["auto", "plain", "json"],
     Parameter(
@@ -52,7 +94,7 @@ LogFormat = Annotated[
         help="auto: plain on a terminal, JSON lines elsewhere.",
     ),
 ]
-WakeUpsOfServer = Annotated[
+WakeUps = Annotated[
     Literal["notify", "sqs", "local"],
     Parameter(
         name="--wake-ups",

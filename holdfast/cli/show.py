@@ -23,9 +23,15 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\
 
 
 class State(str):
-    """A state's short name, which a terminal shows as a badge."""
+    """A state's short name, which a terminal shows as a badge; it may be labelled otherwise."""
 
-    __slots__ = ()
+    state: str
+
+    def __new__(cls, state: str, label: str | None = None) -> "State":
+        """Make a cell; its text is the label."""
+        cell = super().__new__(cls, state if label is None else label)
+        cell.state = state
+        return cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +68,15 @@ def write_fields(fields: Mapping[str, str]) -> None:
     width = max(map(len, known), default=0)
     console = open_console() if is_terminal() else None
     for name, text in known.items():
-        if console is None:
-            sys.stdout.write(f"{name:<{width}}{GAP}{inert(text)}\n")
-        else:
-            from rich.text import Text
+        for place, line in enumerate(text.rstrip("\n").split("\n")):
+            label = "" if place else name
+            if console is None:
+                sys.stdout.write(f"{label:<{width}}{GAP}{inert(line)}\n")
+            else:
+                from rich.text import Text
 
-            label = Text(f"{name:<{width}}{GAP}", style="dim")
-            console.print(label + cell_text(text), soft_wrap=True)
+                dim = Text(f"{label:<{width}}{GAP}", style="dim")
+                console.print(dim + cell_text(line), soft_wrap=True)
 
 
 def write_title(words: str, state: State | None = None) -> None:
@@ -125,8 +133,8 @@ def cell_text(cell: str) -> "Text":
         from holdfast.cli.colours import badge
         from holdfast.model.states import TaskState
 
-        known = TaskState.__members__.get(cell.upper())
-        return Text(f" {inert(cell)} ") if known is None else badge(known)
+        known = TaskState.__members__.get(cell.state.upper())
+        return Text(f" {inert(cell)} ") if known is None else badge(known, inert(cell))
     # Cut, not wrapped: one row stays one line.
     return Text(inert(cell), no_wrap=True, overflow="ellipsis")
 

@@ -31,14 +31,20 @@ DatabaseUrl = Annotated[
 def ask(
     database_url: str | None, question: Callable[[str], Coroutine[None, None, Answer]]
 ) -> Answer:
-    """Ask the database that is meant; what Postgres refuses becomes one line, not a traceback."""
+    """Ask the database that is meant."""
+    with open_target(database_url) as url, refusals_in_a_line():
+        return asyncio.run(question(url))
+
+
+@contextmanager
+def refusals_in_a_line() -> Iterator[None]:
+    """Turn what Postgres refuses into one line, where a traceback would help nobody."""
     from asyncpg import InterfaceError, PostgresError
 
-    with open_target(database_url) as url:
-        try:
-            return asyncio.run(question(url))
-        except (PostgresError, InterfaceError) as error:
-            raise Unavailable(f"Postgres refused: {error}") from error
+    try:
+        yield
+    except (PostgresError, InterfaceError) as error:
+        raise Unavailable(f"Postgres refused: {error}") from error
 
 
 @contextmanager

@@ -2,62 +2,100 @@
 
 import asyncio
 import importlib
-import logging
 import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+
+from holdfast.cli.log_lines import set_up_logging
+from holdfast.cli.settings import Concurrency, DrainSeconds, Imports, LogFormat, Queues, Server
+from holdfast.cli.show import remark
+from holdfast.errors import Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from holdfast.worker.slots import Slot
+    from holdfast.worker.worker import WorkerOptions
+
+EXIT_REPLACED = 1
+QUEUE = "default"
+CONCURRENCY_MAX = 10_000
+DRAIN_SECONDS_MAX = 86_400.0
 
 
 def run_worker(
     *,
-    server: Annotated[str | None, Parameter(help="Default: $HOLDFAST_SERVER, or local.")] = None,
-    queue: Annotated[list[str] | None, Parameter(help="A queue to serve; repeat it.")] = None,
-    concurrency: Annotated[int, Parameter(help="How many tasks at once.")] = 10,
-    import_: Annotated[
-        list[str] | None, Parameter(name="--import", help="A module with tasks; repeat it.")
-    ] = None,
-    isolation: Literal["auto", "process"] = "auto",
-    name: str | None = None,
-    drain_seconds: float = 30.0,
+    server: Server = None,
+    queue: Queues = (),
+    concurrency: Concurrency = 10,
+    import_: Imports = (),
+    isolation: Annotated[
+        Literal["auto", "process"],
+        Parameter(help="process: every function in a process of its own."),
+    ] = "auto",
+    name: Annotated[str | None, Parameter(help="Default: the host's name.")] = None,
+    drain_seconds: DrainSeconds = 30.0,
+    log_format: LogFormat = "auto",
 ) -> int:
-    """Claim tasks from queues and run them, until told to drain."""
+    """Claim tasks from queues and run them, until told to drain.
+
+    Exit code 1: another worker has taken this one's place.
+    """
+    import uvloop
+
     from holdfast.client.transport import find_server
     from holdfast.worker.slots import take_slot
-    from holdfast.worker.worker import WorkerOptions
+    from holdfast.worker.worker import Replaced, WorkerOptions
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s"
-    )
-    sys.path.insert(0, str(Path.cwd()))
-    for module in import_ or ():
-        importlib.import_module(module)
+    check_numbers(concurrency, drain_seconds)
     url = find_server(server)
+    set_up_logging(log_format)
+    import_modules(import_)
     folder = _folder_for(url)
     slot = take_slot(folder)
     options = WorkerOptions(
         server=url,
-        queues=tuple(queue or ["default"]),
+        queues=queue or (QUEUE,),
         folder=folder / f"slot-{slot.number}",
         concurrency=concurrency,
-        imports=tuple(import_ or ()),
+        imports=import_,
         isolation=isolation,
         drain_seconds=drain_seconds,
         **({} if name is None else {"name": name}),
     )
-    import uvloop
-
     with closing(slot):
-        return uvloop.run(_work(options, slot))
+        try:
+            return uvloop.run(_work(options, slot))
+        except Replaced as error:
+            remark(f"holdfast: {error}")
+            return EXIT_REPLACED
 
 
-async def _work(options, slot) -> int:
+def check_numbers(concurrency: int, drain_seconds: float) -> None:
+    """Refuse numbers that no worker can live with, before anything is started."""
+    if not 1 <= concurrency <= CONCURRENCY_MAX:
+        raise Invalid("concurrency", f"is {concurrency}; use 1 to {CONCURRENCY_MAX}")
+    if not 0 <= drain_seconds <= DRAIN_SECONDS_MAX:
+        raise Invalid("drain_seconds", f"is {drain_seconds:g}; use 0 to {DRAIN_SECONDS_MAX:g}")
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import modules with tasks; they are found in the current folder, as by `python -m`."""
+    sys.path.insert(0, str(Path.cwd()))
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise Invalid("import", f"{name!r} cannot be imported: {error}") from error
+
+
+async def _work(options: "WorkerOptions", slot: "Slot") -> int:
     from holdfast.worker.worker import Worker
 
     worker = Worker(options, slot)
@@ -71,5 +109,14 @@ async def _work(options, slot) -> int:
 def _folder_for(url: str) -> Path:
     """Choose where the workers of this user and server keep their locks."""
     place = os.environ.get("HOLDFAST_WORKER_DIR") or os.environ.get("XDG_RUNTIME_DIR")
-    base = Path(place) if place else Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}"
-    return base / f"workers-{sha256(url.encode()).hexdigest()[:12]}"
+    root = Path(place) if place else _own_folder(Path(tempfile.gettempdir()))
+    return root / f"workers-{sha256(url.encode()).hexdigest()[:12]}"
+
+
+def _own_folder(shared: Path) -> Path:
+    """Make a folder of this user's in one that all can write to; somebody else's is refused."""
+    folder = shared / f"holdfast-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise Unavailable(f"{folder} belongs to somebody else; set HOLDFAST_WORKER_DIR")
+    return folder

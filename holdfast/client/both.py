@@ -7,7 +7,7 @@ event loop may make them. What a method does before it returns its coroutine run
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
@@ -35,6 +35,11 @@ class LoopThread:
         self._is_stopped = False
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a fork of the one that has the thread."""
+        return os.getpid() != self._pid
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Run a coroutine there and wait for its end; an interrupted wait ends the coroutine."""
@@ -67,7 +72,7 @@ class LoopThread:
 
     def stop(self, last: Coroutine[Any, Any, None] | None = None) -> None:
         """Cancel what runs there, run a last coroutine, and end the loop and its thread."""
-        if self._is_forked():
+        if self.is_forked:
             # The thread is not in this process; what it had belongs to the other one.
             if last is not None:
                 last.close()
@@ -82,10 +87,8 @@ class LoopThread:
             self._thread.join()
             self.loop.close()
 
-    def _begin(
-        self, work: Coroutine[Any, Any, Answer], ended: threading.Event
-    ) -> Future[Answer]:
-        if self._is_forked():
+    def _begin(self, work: Coroutine[Any, Any, Answer], ended: threading.Event) -> Future[Answer]:
+        if self.is_forked:
             work.close()
             raise Invalid(
                 self._name, "was opened before this process was forked; open another one here"
@@ -95,9 +98,6 @@ class LoopThread:
                 return asyncio.run_coroutine_threadsafe(_tell_end(work, ended), self.loop)
         work.close()
         raise self._closed()
-
-    def _is_forked(self) -> bool:
-        return os.getpid() != self._pid
 
     def _closed(self) -> Invalid:
         return Invalid(self._name, "was closed before this call was answered; open it again")
@@ -171,7 +171,7 @@ class BoundStream(Generic[Given, Item]):
         self._function = function
         self._owner = owner
 
-    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Iterator[Item]:
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Generator[Item, None, None]:
         """Call it and wait for each item."""
         thread: LoopThread = self._owner.loop_thread
         items = self._function(self._owner, *args, **kwargs)
@@ -182,7 +182,7 @@ class BoundStream(Generic[Given, Item]):
             with suppress(Invalid):  # a thread that was stopped has closed it before
                 thread.run(_close(items))
 
-    async def aio(self, *args: Given.args, **kwargs: Given.kwargs) -> AsyncIterator[Item]:
+    async def aio(self, *args: Given.args, **kwargs: Given.kwargs) -> AsyncGenerator[Item, None]:
         """Call it and await each item."""
         thread: LoopThread = self._owner.loop_thread
         items = self._function(self._owner, *args, **kwargs)

@@ -2,7 +2,7 @@
 
 import contextvars
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.client.both import LoopThread, both
 from holdfast.client.transport import Transport
+from holdfast.errors import Invalid
 from holdfast.wire.answers import CheckpointAnswer
 from holdfast.wire.raw import encode_json
 from holdfast.wire.requests import CheckpointLoadRequest, CheckpointSaveRequest
@@ -54,16 +55,13 @@ class Checkpoint:
         return self._connection().loop_thread
 
     @both
-    async def save(self, value: Any) -> None:
+    def save(self, value: Any) -> Coroutine[Any, Any, None]:
         """Keep a value (JSON) in the place of the last one. Raises LeaseConflict if too late."""
-        identity = self._identity
-        body = CheckpointSaveRequest(
-            identity.task_id,
-            identity.attempt,
-            identity.lease_token,
-            msgspec.Raw(encode_json(value)),
-        )
-        await self._call("/internal/checkpoint-save", body)
+        try:
+            text = msgspec.Raw(encode_json(value))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Invalid("checkpoint", f"cannot be written as JSON ({error})") from error
+        return self._save(text)
 
     @both
     async def load(self) -> Any:
@@ -72,6 +70,11 @@ class Checkpoint:
         body = CheckpointLoadRequest(identity.task_id, identity.attempt, identity.lease_token)
         answer = await self._call("/internal/checkpoint-load", body)
         return msgspec.json.decode(answer.checkpoint)
+
+    async def _save(self, text: msgspec.Raw) -> None:
+        identity = self._identity
+        body = CheckpointSaveRequest(identity.task_id, identity.attempt, identity.lease_token, text)
+        await self._call("/internal/checkpoint-save", body)
 
     async def _call(self, path: str, body: Any) -> CheckpointAnswer:
         transport = self._connection().transport

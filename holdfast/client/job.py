@@ -1,20 +1,20 @@
 """A job that was submitted, as its submitter holds it."""
 
-import base64
-import builtins
+import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-import msgspec
-
-from holdfast import errors
-from holdfast.client.both import LoopThread, both
-from holdfast.client.progress import show_progress
-from holdfast.errors import TaskFailed
+from holdfast.client.both import LoopThread, both, both_stream
+from holdfast.client.outcome import open_result, open_results
+from holdfast.client.progress import count_live, show_progress
+from holdfast.errors import Invalid
+from holdfast.model.ids import check_index
 from holdfast.model.outcomes import CancelMode
-from holdfast.wire.requests import CancelRequest, JobQuery, PageQuery, ResultQuery
-from holdfast.wire.status import Changed, Event, JobStatus, ResultPage, TaskResult
+from holdfast.model.states import ENDED_STATES, parse_state
+from holdfast.wire.requests import CancelRequest, EventListQuery, JobQuery, PageQuery, ResultQuery
+from holdfast.wire.status import Changed, Event, EventPage, JobStatus, ResultPage, TaskResult
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 WAIT_SECONDS = 10.0
 PROGRESS_SECONDS = 0.5
+STRAGGLERS_SECONDS = 0.1
 RESULTS_PER_PAGE = 500
-_ENDED = ("SUCCEEDED", "FAILED", "KILLED", "WORKER_FAILED", "UNSCHEDULABLE", "DEAD_LETTERED")
 
 
 class Job(Generic[Answer]):
@@ -50,27 +50,30 @@ class Job(Generic[Answer]):
     @both
     async def wait(self, timeout: float | None = None, *, progress: bool = False) -> JobStatus:
         """Wait for the job's end, however it ends; TimeoutError if it takes longer."""
-        return await self._wait(timeout, progress=progress)
+        return await self._wait(_Deadline(timeout), progress=progress)
 
     @both
-    async def result(self, timeout: float | None = None) -> Answer:
-        """Wait for the job's first task and give what its function returned, or raise its error."""
-        ends_at = None if timeout is None else time.monotonic() + timeout
+    async def result(
+        self, timeout: float | None = None, *, task_index: int | None = None
+    ) -> Answer:
+        """Wait for a task, the only one by default; give what it returned, or raise its error."""
+        if task_index is None and self.num_tasks > 1:
+            problem = f"job {self.id} has {self.num_tasks} tasks; name one, or use results()"
+            raise Invalid("task_index", problem)
+        task_id = f"{self.id}.{check_index(task_index or 0, 'task_index')}"
+        deadline = _Deadline(timeout)
         while True:
-            left = WAIT_SECONDS if ends_at is None else ends_at - time.monotonic()
-            query = ResultQuery(int(min(max(left, 0.0), WAIT_SECONDS) * 1000))
-            path = f"/api/tasks/{self.id}.0/result"
+            query = ResultQuery(deadline.wait_ms(WAIT_SECONDS))
+            path = f"/api/tasks/{task_id}/result"
             found = await self._client.read(path, TaskResult, query=query)
             if found.is_finished:
                 return open_result(found)  # type: ignore[no-any-return]
-            if ends_at is not None and time.monotonic() >= ends_at:
-                raise TimeoutError(f"task {self.id}.0 is {found.state} after {timeout:g} s")
+            deadline.check(f"task {task_id} is {found.state}")
 
     @both
     async def results(self, timeout: float | None = None) -> list[Answer]:
         """Wait for the whole job and give every task's result in order; raises the first error."""
-        found = await self._outcomes(timeout)
-        return [open_result(result) for result in found]
+        return open_results(await self._outcomes(timeout))
 
     @both
     async def outcomes(self, timeout: float | None = None) -> list[TaskResult]:
@@ -84,70 +87,72 @@ class Job(Generic[Answer]):
         answer = await self._client.change(path, CancelRequest(mode, reason), Changed)
         return answer.changed
 
-    def logs(self, task_index: int = 0, *, follow: bool = False) -> Iterator[bytes]:
+    @both_stream
+    def logs(
+        self, task_index: int = 0, *, attempt: int | None = None, follow: bool = False
+    ) -> AsyncGenerator[bytes, None]:
         """Read the output of a task's latest attempt; `follow` goes on until it has ended."""
-        return self._client.logs(f"{self.id}.{task_index}", follow=follow)
+        task_id = f"{self.id}.{check_index(task_index, 'task_index')}"
+        return self._client.read_log(task_id, attempt=attempt, follow=follow)
 
     @both
     async def events(self) -> list[Event]:
         """List what happened to the job and its tasks."""
-        return await self._client.list_events(self.id)
+        events: list[Event] = []
+        query = EventListQuery()
+        while True:
+            page = await self._client.read(f"/api/jobs/{self.id}/events", EventPage, query=query)
+            events += page.events
+            if page.next_page_token is None:
+                return events
+            query = EventListQuery(page_token=page.next_page_token)
 
-    async def _read(self, wait_seconds: float) -> JobStatus:
-        query = JobQuery(wait_ms=int(wait_seconds * 1000))
+    async def _read(self, wait_ms: int) -> JobStatus:
+        query = JobQuery(wait_ms=wait_ms)
         return await self._client.read(f"/api/jobs/{self.id}", JobStatus, query=query)
 
-    async def _wait(self, timeout: float | None, *, progress: bool) -> JobStatus:
-        ends_at = None if timeout is None else time.monotonic() + timeout
-        pause = PROGRESS_SECONDS if progress else WAIT_SECONDS
-        with show_progress(self.num_tasks, shown=progress) as show:
+    async def _wait(self, deadline: "_Deadline", *, progress: bool = False) -> JobStatus:
+        with show_progress(self.id, self.num_tasks, wanted=progress) as show:
+            pause = WAIT_SECONDS if show is None else PROGRESS_SECONDS
             while True:
-                left = pause if ends_at is None else ends_at - time.monotonic()
-                status = await self._read(min(max(left, 0.0), pause))
-                show(status)
-                if status.state.removeprefix("JOB_STATE_") in _ENDED:
+                status = await self._read(deadline.wait_ms(pause))
+                if show is not None:
+                    show(status)
+                if parse_state(status.state) in ENDED_STATES:
                     return status
-                if ends_at is not None and time.monotonic() >= ends_at:
-                    raise TimeoutError(f"job {self.id} is {status.state} after {timeout:g} s")
+                deadline.check(f"job {self.id} is {status.state}")
 
     async def _outcomes(self, timeout: float | None) -> list[TaskResult]:
-        await self._wait(timeout, progress=False)
-        return [result async for result in self._pages()]
-
-    async def _pages(self) -> AsyncIterator[TaskResult]:
-        token: str | None = None
+        deadline = _Deadline(timeout)
+        status = await self._wait(deadline)
+        while live := count_live(status):
+            # The job's end was decided before every task of it had been stopped.
+            deadline.check(f"job {self.id} has ended, but {live} of its tasks have not")
+            await asyncio.sleep(STRAGGLERS_SECONDS)
+            status = await self._read(0)
+        results: list[TaskResult] = []
+        query = PageQuery(RESULTS_PER_PAGE)
         while True:
-            query = PageQuery(RESULTS_PER_PAGE, token)
             page = await self._client.read(f"/api/jobs/{self.id}/results", ResultPage, query=query)
-            for result in page.results:
-                yield result
-            token = page.next_page_token
-            if token is None:
-                return
+            results += page.results
+            if page.next_page_token is None:
+                return results
+            query = PageQuery(RESULTS_PER_PAGE, page.next_page_token)
 
 
-def open_result(found: TaskResult) -> Any:
-    """Give what a task's function returned, or raise what it raised."""
-    if found.state != "TASK_STATE_SUCCEEDED":
-        raise rebuild_failure(found)
-    value = msgspec.json.decode(found.result)
-    if found.pickled and value is not None:
-        import cloudpickle
+class _Deadline:
+    """The moment at which somebody stops waiting, if ever."""
 
-        return cloudpickle.loads(base64.b64decode(value))
-    return value
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = math.inf if timeout is None else timeout
+        self._ends_at = time.monotonic() + self._timeout
 
+    def wait_ms(self, seconds_max: float) -> int:
+        """Say how long the server should wait this time."""
+        left = self._ends_at - time.monotonic()
+        return int(max(min(left, seconds_max), 0.0) * 1000)
 
-def rebuild_failure(found: TaskResult) -> TaskFailed:
-    """Make an exception that is both a TaskFailed and of the class that the task raised."""
-    name = found.error_class or ""
-    raised = getattr(errors, name, None) or getattr(builtins, name, None)
-    arguments = (found.task_id, found.state.removeprefix("TASK_STATE_"), found.error)
-    if isinstance(raised, type) and issubclass(raised, Exception):
-        try:
-            mixed: type[TaskFailed] = type(name, (TaskFailed, raised), {})
-            return mixed(*arguments)
-        except TypeError:
-            # A class with a memory layout of its own cannot be mixed in: OSError and its like.
-            return TaskFailed(*arguments)
-    return TaskFailed(*arguments)
+    def check(self, standing: str) -> None:
+        """Raise TimeoutError, with how things stand, if it has passed."""
+        if time.monotonic() >= self._ends_at:
+            raise TimeoutError(f"{standing} after {self._timeout:g} s")

@@ -1,5 +1,7 @@
 """Errors of the server as exceptions again: the other side of its table of codes."""
 
+import ast
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -7,7 +9,17 @@ import msgspec
 from holdfast import errors
 from holdfast.wire.answers import ErrorAnswer, ErrorBody
 
+SAID_MAX = 200
+_MAY_PASS = (408, 425, 429, 502, 503, 504)
+_NOT_FOUND = re.compile(r"there is no (.+) (\S+)")
+_KEY = re.compile(r"idempotency_key: ('.*'|\".*\") was used for job ", re.DOTALL)
+_SUBJECT = re.compile(r"cannot .*?((?:job|task|dead letter|worker) \S+): it is ")
+_UNIT = re.compile(r"\d+ (\S+) is over the limit of ")
 _decode = msgspec.json.Decoder(ErrorAnswer).decode
+
+
+class ServerFailed(errors.Unavailable):
+    """The server stumbled over this very request; trying again seldom helps."""
 
 
 def read_error(status: int, content: bytes) -> errors.HoldfastError:
@@ -15,15 +27,27 @@ def read_error(status: int, content: bytes) -> errors.HoldfastError:
     try:
         return as_exception(_decode(content).error)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Not ours: something between us and the server has answered.
-        said = content[:200].decode(errors="replace")
-        return errors.Unavailable(f"HTTP {status} from something that is not Holdfast: {said}")
+        return not_holdfast(status, content)
+
+
+def not_holdfast(status: int, content: bytes) -> errors.HoldfastError:
+    """Say that something between us and the server, or in its place, has answered."""
+    said = content[:SAID_MAX].decode(errors="replace")
+    text = f"HTTP {status} from something that is not Holdfast; check the server's URL: {said}"
+    if status in _MAY_PASS:
+        return errors.Unavailable(text)
+    return ServerFailed(text) if status >= 500 else errors.Refused(text)
 
 
 def as_exception(body: ErrorBody) -> errors.HoldfastError:
-    """Rebuild the exception that an error describes."""
-    build = _BUILDERS.get(body.code)
-    return errors.Refused(body.message) if build is None else build(body)
+    """Rebuild the exception that an error describes, with the text that the server gave it."""
+    error = _BUILDERS.get(body.code, _refused)(body)
+    error.args = (body.message,)
+    return error
+
+
+def _refused(body: ErrorBody) -> errors.HoldfastError:
+    return errors.Refused(body.message)
 
 
 def _invalid(body: ErrorBody) -> errors.HoldfastError:
@@ -33,23 +57,30 @@ def _invalid(body: ErrorBody) -> errors.HoldfastError:
 
 def _too_large(body: ErrorBody) -> errors.HoldfastError:
     details = body.details or {}
-    return errors.TooLarge(body.field or "request", details.get("size", 0), details.get("limit", 0))
+    unit = _UNIT.search(body.message)
+    return errors.TooLarge(
+        body.field or "request",
+        details.get("size", 0),
+        details.get("limit", 0),
+        unit=unit[1] if unit else "bytes",
+    )
 
 
 def _not_found(body: ErrorBody) -> errors.HoldfastError:
-    kind, _, name = body.message.removeprefix("there is no ").rpartition(" ")
-    return errors.NotFound(kind, name)
+    named = _NOT_FOUND.fullmatch(body.message)
+    return errors.NotFound(*named.groups()) if named else errors.NotFound("route", body.message)
 
 
 def _key_reused(body: ErrorBody) -> errors.HoldfastError:
-    job_id = int((body.details or {}).get("job_id", 0))
-    return errors.KeyReused(body.message.partition("'")[2].partition("'")[0], job_id)
+    quoted = _KEY.match(body.message)
+    key = ast.literal_eval(quoted[1]) if quoted else ""
+    return errors.KeyReused(key, int((body.details or {}).get("job_id", 0)))
 
 
 def _illegal_move(body: ErrorBody) -> errors.HoldfastError:
-    request, _, subject = body.message.removeprefix("cannot ").partition(" ")
+    subject = _SUBJECT.match(body.message)
     state = (body.details or {}).get("state", "")
-    return errors.IllegalMove(subject.partition(":")[0], state, request)
+    return errors.IllegalMove(subject[1] if subject else "", state, "")
 
 
 def _lease_conflict(body: ErrorBody) -> errors.HoldfastError:
@@ -69,5 +100,5 @@ _BUILDERS: dict[str, Callable[[ErrorBody], errors.HoldfastError]] = {
     "stopping": lambda body: errors.Stopping(body.message),
     "busy": lambda body: errors.Unavailable(body.message),
     "unavailable": lambda body: errors.Unavailable(body.message),
-    "internal": lambda body: errors.Unavailable(body.message),
+    "internal": lambda body: ServerFailed(body.message),
 }

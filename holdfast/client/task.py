@@ -1,16 +1,29 @@
 """The decorator that makes a function one that can be submitted."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import msgspec
 
 from holdfast.errors import Invalid
-from holdfast.model.spec import Backoff
+from holdfast.model.shapes import as_invalid
+from holdfast.model.spec import Backoff, OnExhausted, OnTimeout
 
 if TYPE_CHECKING:
+    from holdfast.client.client import Client, Submits
     from holdfast.client.job import Job
 
 Given = ParamSpec("Given")
@@ -19,7 +32,9 @@ Isolation = Literal["auto", "process"]
 CONTEXT_PARAMETER = "ctx"
 
 
-class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskOptions(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """How the jobs of a function are run; None leaves the server's default."""
 
     queue: str = "default"
@@ -30,8 +45,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     preemption_retries: int | None = None
     backoff: Backoff | None = None
     timeout: float | None = None
-    on_timeout: Literal["kill", "fail"] | None = None
-    on_exhausted: Literal["fail", "dead_letter"] | None = None
+    on_timeout: OnTimeout | None = None
+    on_exhausted: OnExhausted | None = None
     max_task_failures: int | None = None
     lease: float | None = None
     grace: float | None = None
@@ -46,39 +61,71 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     isolation: Isolation = "auto"
 
 
+class GivenOptions(TypedDict, total=False):
+    """The same options as keywords, for type checkers and editors."""
+
+    queue: str
+    name: str | None
+    type: str | None
+    owner: str | None
+    retries: int | None
+    preemption_retries: int | None
+    backoff: Backoff | None
+    timeout: float | None
+    on_timeout: OnTimeout | None
+    on_exhausted: OnExhausted | None
+    max_task_failures: int | None
+    lease: float | None
+    grace: float | None
+    priority: int | None
+    not_before: float | None
+    scheduling_timeout: float | None
+    labels: dict[str, str] | None
+    environment: dict[str, str] | None
+    idempotency_key: str | None
+    correlation_id: str | None
+    pickled: bool
+    isolation: Isolation
+
+
 class TaskFunction(Generic[Given, Answer]):
     """A function that can be called here, or submitted to run on a worker."""
 
     def __init__(self, function: Callable[Given, Any], options: TaskOptions) -> None:
+        self.signature = _read_signature(function)
         update_wrapper(self, function)
         self.function = function
         self.options = options
-        self.signature = inspect.signature(function)
         self.wants_context = CONTEXT_PARAMETER in self.signature.parameters
+
+    def __repr__(self) -> str:
+        return f"<task {self.path}>"
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Any:
         """Call the function right here, without Holdfast."""
         return self.function(*args, **kwargs)
 
-    def with_options(self, **changes: Any) -> "TaskFunction[Given, Answer]":
+    def with_options(self, **changes: Unpack[GivenOptions]) -> "TaskFunction[Given, Answer]":
         """Make the same function with other options, for one call or many."""
         return TaskFunction(self.function, change_options(self.options, changes))
 
-    def submit(self, *args: Any, **kwargs: Any) -> "Job[Answer]":
-        """Submit one call as a job of one task."""
-        from holdfast.client.client import find_client
+    @property
+    def submit(self) -> "Outgoing[Answer]":
+        """Submit one call as a job of one task; `await fn.submit.aio(...)` in async code."""
+        return Outgoing(self, lambda client: client.submit)
 
-        return find_client().submit(self, *args, **kwargs)
-
-    def map(self, inputs: Iterable[Any], *args: Any, **kwargs: Any) -> "Job[Answer]":
+    @property
+    def map(self) -> "Outgoing[Answer]":
         """Submit one job with one task per input, which comes first among the arguments."""
-        from holdfast.client.client import find_client
-
-        return find_client().map(self, inputs, *args, **kwargs)
+        return Outgoing(self, lambda client: client.map)
 
     def check_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuse arguments that the function cannot take, before anything is submitted."""
-        given = {**kwargs, CONTEXT_PARAMETER: None} if self.wants_context else kwargs
+        given = dict(kwargs)
+        if self.wants_context:
+            if CONTEXT_PARAMETER in kwargs:
+                raise Invalid(CONTEXT_PARAMETER, "is given by the worker; leave it out")
+            given[CONTEXT_PARAMETER] = None
         try:
             self.signature.bind(*args, **given)
         except TypeError as error:
@@ -90,13 +137,53 @@ class TaskFunction(Generic[Given, Answer]):
         return f"{self.function.__module__}:{self.function.__qualname__}"
 
 
+class Outgoing(Generic[Answer]):
+    """A call that goes to the client in use: it blocks, and its `.aio` is awaited."""
+
+    __slots__ = ("_choose", "_function")
+
+    def __init__(
+        self,
+        function: TaskFunction[Any, Answer],
+        choose: Callable[["Client"], "Submits"],
+    ) -> None:
+        self._function = function
+        self._choose = choose
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Job[Answer]":
+        """Submit it and wait until the server has taken it in."""
+        return self._bound()(self._function, *args, **kwargs)
+
+    async def aio(self, *args: Any, **kwargs: Any) -> "Job[Answer]":
+        """Submit it and await that the server has taken it in."""
+        return await self._bound().aio(self._function, *args, **kwargs)
+
+    def _bound(self) -> "Submits":
+        from holdfast.client.client import find_client
+
+        return self._choose(find_client())
+
+
+class Decorator(Protocol):
+    """Makes a task of a function; what a coroutine function returns is what it is awaited for."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Given, Coroutine[Any, Any, Answer]], /
+    ) -> TaskFunction[Given, Answer]: ...
+    @overload
+    def __call__(self, function: Callable[Given, Answer], /) -> TaskFunction[Given, Answer]: ...
+
+
+@overload
+def task(
+    function: Callable[Given, Coroutine[Any, Any, Answer]], /
+) -> TaskFunction[Given, Answer]: ...
 @overload
 def task(function: Callable[Given, Answer], /) -> TaskFunction[Given, Answer]: ...
 @overload
-def task(
-    **options: Any,
-) -> Callable[[Callable[Given, Answer]], TaskFunction[Given, Answer]]: ...
-def task(function: Any = None, /, **options: Any) -> Any:
+def task(**options: Unpack[GivenOptions]) -> Decorator: ...
+def task(function: Any = None, /, **options: Unpack[GivenOptions]) -> Any:
     """Make a function one that can be submitted: `@task`, or `@task(queue="emails", retries=3)`."""
     chosen = change_options(TaskOptions(), options)
     if function is not None:
@@ -108,10 +195,23 @@ def task(function: Any = None, /, **options: Any) -> Any:
     return decorate
 
 
-def change_options(options: TaskOptions, changes: dict[str, Any]) -> TaskOptions:
+def change_options(options: TaskOptions, changes: GivenOptions) -> TaskOptions:
     """Change some options; an unknown one is an error that lists those there are."""
-    unknown = changes.keys() - set(TaskOptions.__struct_fields__)
-    if unknown:
+    if unknown := sorted(changes.keys() - set(TaskOptions.__struct_fields__)):
         known = ", ".join(TaskOptions.__struct_fields__)
-        raise Invalid(sorted(unknown)[0], f"is not an option of a task; there are {known}")
-    return msgspec.structs.replace(options, **changes)
+        raise Invalid(unknown[0], f"is not an option of a task; there are {known}")
+    try:
+        return msgspec.convert({**msgspec.structs.asdict(options), **changes}, TaskOptions)
+    except msgspec.ValidationError as error:
+        raise as_invalid(error, "options") from error
+
+
+def _read_signature(function: Any) -> inspect.Signature:
+    if not (inspect.isroutine(function) and hasattr(function, "__qualname__")):
+        raise Invalid("function", f"{function!r} is not a function; write one with def")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise Invalid("function", f"{function.__qualname__} yields; return a list instead")
+    try:
+        return inspect.signature(function)
+    except ValueError as error:
+        raise Invalid("function", f"{error}; wrap it in a function of your own") from error

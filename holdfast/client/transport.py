@@ -1,34 +1,46 @@
 """Calls to a server: JSON over HTTP, one connection pool per event loop."""
 
 import asyncio
+import logging
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import msgspec
 
-from holdfast.client.refusals import read_error
+from holdfast.client.refusals import ServerFailed, not_holdfast, read_error
 from holdfast.errors import Invalid, Unavailable
 
+log = logging.getLogger("holdfast.client")
 Answer = TypeVar("Answer")
 DEFAULT_SERVER = "http://127.0.0.1:7878"
 VARIABLE = "HOLDFAST_SERVER"
 CALL_SECONDS_MAX = 30.0
+CONNECT_SECONDS_MAX = 5.0
 PAUSE_SECONDS_MAX = 2.0
+# The server says at least every 15 seconds that a stream still lives.
+QUIET_SECONDS_MAX = 45.0
+LINE_BYTES_MAX = 8 << 20
+FAILURES_MAX = 3
 _encode = msgspec.json.Encoder().encode
 _decoders: dict[Any, Any] = {}
 
 
 def find_server(url: str | None = None) -> str:
     """Choose the server: the one given, that of the environment, or the local one."""
-    chosen = (url or os.environ.get(VARIABLE) or DEFAULT_SERVER).rstrip("/")
-    if not chosen.startswith(("http://", "https://")):
+    chosen = url or os.environ.get(VARIABLE) or DEFAULT_SERVER
+    try:
+        parts = urlsplit(chosen)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good or parts.query or parts.fragment:
         raise Invalid("server", f"{chosen!r} is not a URL; write it like {DEFAULT_SERVER}")
-    return chosen
+    return chosen.rstrip("/")
 
 
 class Transport:
@@ -45,8 +57,9 @@ class Transport:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections_max, keepalive_timeout=60),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
             auto_decompress=False,
+            skip_auto_headers=("Accept-Encoding",),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
@@ -63,12 +76,20 @@ class Transport:
         *,
         body: Any = None,
         query: Any = None,
+        headers: Mapping[str, str] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
     ) -> Answer:
         """Call a route once; raises what the server refuses, or Unavailable."""
         content = None if body is None else _encode(body)
-        async with self._open(method, path, content, query, seconds_max) as response:
-            return _decoder(returns)(await response.read())  # type: ignore[no-any-return]
+        url = f"{path}{_query_text(query)}"
+        async with self._open(
+            method, url, headers=headers, seconds_max=seconds_max, data=content
+        ) as response:
+            text = await response.read()
+        try:
+            return _decoder(returns)(text)  # type: ignore[no-any-return]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise not_holdfast(response.status, text) from error
 
     async def insist(
         self,
@@ -78,27 +99,55 @@ class Transport:
         *,
         body: Any = None,
         query: Any = None,
+        headers: Mapping[str, str] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
+        patience: float | None = None,
     ) -> Answer:
-        """Call a route that may be repeated, again and again while the server is unavailable."""
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + seconds_max
-        pause = 0.05
+        """Call a route that may be repeated, again and again while the server is unavailable.
+
+        All of it takes `seconds_max` at most, and `patience` at most once it has failed.
+        """
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + seconds_max
+        pause, failures = 0.05, 0
         while True:
             try:
-                left = max(ends_at - loop.time(), 0.001)
                 return await self.call(
-                    method, path, returns, body=body, query=query, seconds_max=left
+                    method,
+                    path,
+                    returns,
+                    body=body,
+                    query=query,
+                    headers=headers,
+                    seconds_max=max(ends_at - clock(), 0.001),
                 )
-            except Unavailable:
-                if loop.time() + pause >= ends_at:
+            except Unavailable as error:
+                if not failures and patience is not None:
+                    ends_at = min(ends_at, clock() + patience)
+                failures += 1
+                has_failed = isinstance(error, ServerFailed) and failures >= FAILURES_MAX
+                if has_failed or clock() + pause >= ends_at:
                     raise
+                if failures == 1:
+                    log.warning("%s %s will be tried again: %s", method, path, error)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
-    async def follow(self, path: str, query: Any, headers: dict[str, str]) -> AsyncIterator[bytes]:
+    async def follow(
+        self, path: str, query: Any, headers: Mapping[str, str]
+    ) -> AsyncGenerator[bytes, None]:
         """Read the lines of an answer that goes on."""
-        async with self._open("GET", path, None, query, None, headers) as response:
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_SECONDS_MAX, sock_read=QUIET_SECONDS_MAX
+        )
+        async with self._open(
+            "GET",
+            f"{path}{_query_text(query)}",
+            headers=headers,
+            seconds_max=None,
+            timeout=timeout,
+            read_bufsize=LINE_BYTES_MAX,
+        ) as response:
             async for line in response.content:
                 yield line
 
@@ -106,22 +155,25 @@ class Transport:
     async def _open(
         self,
         method: str,
-        path: str,
-        content: bytes | None,
-        query: Any,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None,
         seconds_max: float | None,
-        headers: dict[str, str] | None = None,
+        **options: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         assert self._session is not None, "a transport is used that was never entered"
-        url = f"{self.server}{path}{_query_text(query)}"
         try:
             async with (
                 asyncio.timeout(seconds_max),
                 self._session.request(
-                    method, url, data=content, headers={**self._headers, **(headers or {})}
+                    method,
+                    f"{self.server}{url}",
+                    headers={**self._headers, **(headers or {})},
+                    allow_redirects=False,
+                    **options,
                 ) as response,
             ):
-                if response.status >= 400:
+                if response.status >= 300:
                     raise read_error(response.status, await response.read())
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -17,4 +17,5 @@ def as_invalid(error: msgspec.ValidationError, whole: str) -> Invalid:
     name = _NAMED_FIELD.match(text)
     parts = [match[1] for match in (path, name) if match and match[1]]
     problem = text[: path.start()] if path else text
-    return Invalid(".".join(parts) or whole, problem)
+    field = ".".join(parts)
+    return Invalid(f"{whole}{field}" if field.startswith("[") else field or whole, problem)

@@ -11,9 +11,9 @@ from holdfast.store.database import Database
 from holdfast.store.statements import load_statements
 
 _ATTEMPTS = load_statements("attempts")
-_LEASES = load_statements("leases")
 STRETCH_BYTES_MAX = 1 << 20
-LOG_BYTES_MAX = 16 << 20
+# Workers stop at 16 MiB, and then have one more line to say.
+LOG_BYTES_MAX = (16 << 20) + 1024
 STRETCHES_PER_READ_MAX = 16
 
 
@@ -38,19 +38,20 @@ async def append_logs(ledger: Ledger, stretches: Sequence[Stretch]) -> None:
     """Store output; all of it, or none if a lease among them is not the caller's."""
     for stretch in stretches:
         _check(stretch)
-    fences = [stretch.fence for stretch in stretches]
+    # One statement cannot write a row twice: of the same stretch, the longest says it all.
+    longest = {(s.fence, s.start_offset): s for s in sorted(stretches, key=_size)}
+    different = list(longest.values())
     async with ledger.database.transaction() as tx:
-        found = await tx.fetch(_LEASES["find_leases"], **fence_columns(fences))
-        held = {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in found}
-        for fence in fences:
-            if fence not in held:
-                raise LeaseConflict(fence.task_id, "the lease is lost; its output is not kept")
-        await tx.fetch(
+        rows = await tx.fetch(
             _ATTEMPTS["append_logs"],
-            **fence_columns(fences),
-            start_offsets=[stretch.start_offset for stretch in stretches],
-            contents=[stretch.content for stretch in stretches],
+            **fence_columns([stretch.fence for stretch in different]),
+            start_offsets=[stretch.start_offset for stretch in different],
+            contents=[stretch.content for stretch in different],
         )
+        kept = {tuple(row) for row in rows}
+        for fence, start_offset in longest:
+            if (*fence.task_id, fence.attempt, start_offset) not in kept:
+                raise LeaseConflict(fence.task_id, "the lease is lost; its output is not kept")
 
 
 async def read_log(
@@ -60,7 +61,7 @@ async def read_log(
     check_task_id(task_id)
     if attempt is not None:
         check_index(attempt, "attempt")
-    if not 0 <= start_offset <= LOG_BYTES_MAX * 2:
+    if not 0 <= start_offset <= LOG_BYTES_MAX:
         raise Invalid("offset", "is not a place in a log; use next_offset of the last answer")
     place = {"job_id": task_id.job_id, "task_index": task_id.task_index}
     async with database.transaction() as tx:
@@ -76,9 +77,29 @@ async def read_log(
             start_offset=start_offset,
             batch_max=STRETCHES_PER_READ_MAX,
         )
-    content = b"".join(row[1][max(start_offset - row[0], 0) :] for row in rows)
-    full = len(rows) == STRETCHES_PER_READ_MAX
-    return Log(number, start_offset, content, is_complete=not is_open and not full)
+    first, content, is_whole = _join([tuple(row) for row in rows], start_offset)
+    is_all = is_whole and len(rows) < STRETCHES_PER_READ_MAX
+    return Log(number, first, content, is_complete=not is_open and is_all)
+
+
+def _join(rows: list[tuple[int, bytes]], start_offset: int) -> tuple[int, bytes, bool]:
+    """Put stretches together up to the first gap; one that lies before them is stepped over."""
+    parts: list[bytes] = []
+    first = place = start_offset
+    for start, content in rows:
+        if start > place:
+            if parts:
+                return first, b"".join(parts), False
+            first = place = start
+        new = content[place - start :]
+        if new:
+            parts.append(new)
+            place += len(new)
+    return first, b"".join(parts), True
+
+
+def _size(stretch: Stretch) -> int:
+    return len(stretch.content)
 
 
 def _check(stretch: Stretch) -> None:

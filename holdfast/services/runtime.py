@@ -1,10 +1,12 @@
 """One running server without its HTTP face: the ledger, its writers, who waits, what is due."""
 
-import time
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.operations.ledger import Ledger
@@ -14,6 +16,7 @@ from holdfast.operations.submit import CHUNK_TASKS_MAX, Submitted
 from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.due import list_chores
+from holdfast.services.gauges import Gauges
 from holdfast.services.metrics import Metrics
 from holdfast.services.notify import NotifyTransport, listening
 from holdfast.services.republish import Republisher
@@ -22,8 +25,10 @@ from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport, WakeUps
 from holdfast.services.writers import Writers
 from holdfast.store.database import Database
 
+log = logging.getLogger("holdfast.runtime")
 WRITE_CONNECTIONS = 8
 READ_CONNECTIONS = 4
+GAUGES_SECONDS_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,9 @@ class Runtime:
         self.doorbells = wake_ups.doorbells
         self.writers = Writers(ledger)
         self.metrics = Metrics(ledger)
+        self._gauges = Gauges(reads)
+        self.metrics.registry.register(self._gauges)
         self.stops = Stops(ledger, self.doorbells)
-        self.started_at = time.time()
         self.is_stopping = False
         ledger.tell = self.hear
 
@@ -60,7 +66,8 @@ class Runtime:
         return submitted
 
     def announce(self, submission: Submission, job_id: int) -> None:
-        """Wake whoever waits for the tasks of a new job."""
+        """Count the tasks of a new job, and wake whoever waits for them."""
+        self.metrics.submissions.inc(submission.num_tasks)
         if submission.spec.queue is None:
             return
         count = min(submission.num_tasks, CHUNK_TASKS_MAX)
@@ -76,11 +83,16 @@ class Runtime:
         self.metrics.count(news)
 
     async def scrape(self) -> bytes:
-        """Write down every metric."""
+        """Write down every metric; what was counted is told even while Postgres is away."""
+        try:
+            async with asyncio.timeout(GAUGES_SECONDS_MAX):
+                await self._gauges.refresh()
+        except (Unavailable, TimeoutError) as error:
+            log.warning("the gauges are as old as the last time they could be read: %s", error)
         return self.metrics.render()
 
     async def stop(self) -> None:
-        """Hand nothing out any more, answer everybody who waits, and write what is in flight."""
+        """Hand nothing out any more, and answer everybody who waits."""
         self.is_stopping = True
         self.doorbells.close()
 
@@ -106,6 +118,8 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
         notify = [NotifyTransport(writes)] if options.uses_notify else []
         wake_ups = WakeUps(Doorbells(), [*notify, *options.transports])
         runtime = Runtime(Ledger(writes, options.limits), reads, wake_ups)
+        # After the chores have ended: they announce what they have made ready.
+        stack.push_async_callback(wake_ups.close)
         if options.uses_notify:
             await stack.enter_async_context(listening(writes, wake_ups.hear))
         await stack.enter_async_context(run_in_background(runtime.chores(options)))
@@ -114,4 +128,3 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
         finally:
             await runtime.stop()
             await runtime.writers.stop()
-            await wake_ups.close()

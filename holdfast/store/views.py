@@ -298,7 +298,7 @@ async def _read_tasks(
 ) -> list[TaskRow]:
     rows = await tx.fetch(
         _VIEWS["read_tasks"],
-        job_ids=[job_id] * len(task_indexes),
+        job_id=job_id,
         task_indexes=task_indexes,
         state=state,
         count_max=count_max,

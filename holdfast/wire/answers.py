@@ -118,7 +118,7 @@ class WorkerRegisterAnswer(msgspec.Struct, frozen=True):
 
 
 class LogAppendAnswer(msgspec.Struct, frozen=True):
-    """How many bytes of the log are stored now; what is over the limit is dropped."""
+    """Where the next stretch of the log begins: the end of the one that is stored now."""
 
     size: int
 

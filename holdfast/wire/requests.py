@@ -1,15 +1,43 @@
 """What callers send: one struct per request body or query, and an unknown field is an error."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
+from msgspec import Meta
 
+from holdfast.model.ids import INDEX_MAX, WORKER_ID_LENGTH_MAX
 from holdfast.model.outcomes import CancelMode, Stage
 from holdfast.model.spec import JobSpec
 from holdfast.wire.raw import absent_is_null
 
+WAIT_MS_MAX = 60_000
+PAGE_SIZE_MAX = 1000
 Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
+
+
+def _described(**schema: Any) -> Meta:
+    """Describe a text to readers of the routes; whoever reads its value words the refusal."""
+    return Meta(extra_json_schema=schema)
+
+
+JobIdText = Annotated[str, _described(pattern=r"^[1-9][0-9]{0,18}$", examples=["4182"])]
+TaskIdText = Annotated[
+    str, _described(pattern=r"^[1-9][0-9]{0,18}\.(0|[1-9][0-9]{0,9})$", examples=["4182.3"])
+]
+WorkerIdText = Annotated[
+    str,
+    _described(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$",
+        maxLength=WORKER_ID_LENGTH_MAX,
+        examples=["builder-7f3a"],
+    ),
+]
+Name = Annotated[str, _described(minLength=1, maxLength=256)]
+AttemptNumber = Annotated[int, Meta(ge=0, le=INDEX_MAX)]
+WaitMs = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX)]
+PageSize = Annotated[int, Meta(ge=1, le=PAGE_SIZE_MAX)]
+Offset = Annotated[int, Meta(ge=0)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -23,26 +51,26 @@ class Nothing(Request, frozen=True):
 class TaskClaimRequest(Request, frozen=True):
     """Claim one task by id, or up to `max_tasks` from queues; `wait_ms` makes it a long poll."""
 
-    worker_id: str
-    task_id: str | None = None
-    queues: list[str] = []
-    max_tasks: int = 1
-    wait_ms: int = 0
+    worker_id: WorkerIdText
+    task_id: TaskIdText | None = None
+    queues: list[Name] = []
+    max_tasks: Annotated[int, Meta(ge=1, le=1000)] = 1
+    wait_ms: WaitMs = 0
     idempotency_key: str | None = None
 
 
 class Progress(Request, frozen=True):
     """How far a task has got, from 0 to 1, and what it says about it."""
 
-    fraction: float
+    fraction: Annotated[float, Meta(ge=0, le=1)]
     message: str | None = None
 
 
 class LeaseReport(Request, frozen=True):
     """One lease to renew; `state` says where its attempt stands, if that is news."""
 
-    task_id: str
-    attempt: int
+    task_id: TaskIdText
+    attempt: AttemptNumber
     lease_token: UUID
     state: str | None = None
     progress: Progress | None = None
@@ -54,14 +82,14 @@ class HeartbeatRequest(Request, frozen=True):
     With `wait_ms` the answer is held back until there is a cancel to tell this worker about.
     """
 
-    worker_id: str
+    worker_id: WorkerIdText
     leases: list[LeaseReport] | None = None
-    task_id: str | None = None
-    attempt: int | None = None
+    task_id: TaskIdText | None = None
+    attempt: AttemptNumber | None = None
     lease_token: UUID | None = None
     state: str | None = None
     progress: Progress | None = None
-    wait_ms: int = 0
+    wait_ms: WaitMs = 0
 
 
 class UserEvent(Request, frozen=True):
@@ -74,8 +102,8 @@ class UserEvent(Request, frozen=True):
 class TaskCompletion(Request, frozen=True):
     """How one attempt ended."""
 
-    task_id: str
-    attempt: int
+    task_id: TaskIdText
+    attempt: AttemptNumber
     lease_token: UUID
     status: Status
     exit_code: int | None = None
@@ -91,10 +119,10 @@ class TaskCompletion(Request, frozen=True):
 class TaskCompleteRequest(Request, frozen=True):
     """Complete many attempts, or the one described beside `worker_id`."""
 
-    worker_id: str
+    worker_id: WorkerIdText
     completions: list[TaskCompletion] | None = None
-    task_id: str | None = None
-    attempt: int | None = None
+    task_id: TaskIdText | None = None
+    attempt: AttemptNumber | None = None
     lease_token: UUID | None = None
     status: Status | None = None
     exit_code: int | None = None
@@ -108,28 +136,28 @@ class TaskCompleteRequest(Request, frozen=True):
 class WorkerRegisterRequest(Request, frozen=True):
     """A worker process says who it is; `replaces` names an incarnation it knows to be gone."""
 
-    worker_id: str
+    worker_id: WorkerIdText
     name: str
     host: str
     queues: list[str] = []
-    replaces: str | None = None
+    replaces: WorkerIdText | None = None
 
 
 class LogAppendRequest(Request, frozen=True):
     """A stretch of an attempt's output, from `offset` on; sending it twice is harmless."""
 
-    task_id: str
-    attempt: int
+    task_id: TaskIdText
+    attempt: AttemptNumber
     lease_token: UUID
-    offset: int
+    offset: Offset
     content: bytes
 
 
 class CheckpointSaveRequest(Request, frozen=True):
     """What the next attempt of a task should find."""
 
-    task_id: str
-    attempt: int
+    task_id: TaskIdText
+    attempt: AttemptNumber
     lease_token: UUID
     checkpoint: msgspec.Raw
 
@@ -137,8 +165,8 @@ class CheckpointSaveRequest(Request, frozen=True):
 class CheckpointLoadRequest(Request, frozen=True):
     """Ask for what an earlier attempt has saved."""
 
-    task_id: str
-    attempt: int
+    task_id: TaskIdText
+    attempt: AttemptNumber
     lease_token: UUID
 
 
@@ -174,13 +202,13 @@ class DeadLetterFilter(Request, frozen=True):
     stage: str | None = None
     type: str | None = None
     queue: str | None = None
-    job_id: str | None = None
+    job_id: JobIdText | None = None
 
 
 class ReplayRequest(Request, frozen=True):
     """Which dead letters to submit again: exact ids, or all that a filter matches."""
 
-    task_ids: list[str] | None = None
+    task_ids: list[TaskIdText] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
 
@@ -188,14 +216,14 @@ class ReplayRequest(Request, frozen=True):
 class DiscardRequest(Request, frozen=True):
     """Which dead letters need nothing more; exact ids only."""
 
-    task_ids: list[str]
+    task_ids: list[TaskIdText]
 
 
 class JobQuery(Request, frozen=True):
     """How to read one job: with a page of its tasks, or once it has ended (a long poll)."""
 
     tasks: bool = False
-    wait_ms: int = 0
+    wait_ms: WaitMs = 0
 
 
 class JobListQuery(Request, frozen=True):
@@ -206,16 +234,16 @@ class JobListQuery(Request, frozen=True):
     type: str | None = None
     owner: str | None = None
     queue: str | None = None
-    parent: str | None = None
+    parent: JobIdText | None = None
     label: str | None = None
-    page_size: int = 50
+    page_size: PageSize = 50
     page_token: str | None = None
 
 
 class PageQuery(Request, frozen=True):
     """One page of a list."""
 
-    page_size: int = 100
+    page_size: PageSize = 100
     page_token: str | None = None
 
 
@@ -223,7 +251,7 @@ class TaskListQuery(Request, frozen=True):
     """Which tasks of a job to list."""
 
     state: str | None = None
-    page_size: int = 100
+    page_size: PageSize = 100
     page_token: str | None = None
 
 
@@ -231,14 +259,14 @@ class EventListQuery(Request, frozen=True):
     """Which events to list; `type` also takes names such as job_claimed."""
 
     type: str | None = None
-    page_size: int = 1000
+    page_size: PageSize = 1000
     page_token: str | None = None
 
 
 class EventStreamQuery(Request, frozen=True):
     """Which events to follow."""
 
-    job_id: str | None = None
+    job_id: JobIdText | None = None
     type: str | None = None
     after: str | None = None
 
@@ -247,23 +275,20 @@ class DeadLetterListQuery(DeadLetterFilter, frozen=True):
     """Which dead letters to list; settled ones have been replayed or discarded."""
 
     settled: bool = False
-    page_size: int = 100
+    page_size: PageSize = 100
     page_token: str | None = None
 
 
 class LogQuery(Request, frozen=True):
     """Where to read a log from; `follow` waits for more, up to `wait_ms`."""
 
-    attempt: int | None = None
-    offset: int = 0
+    attempt: AttemptNumber | None = None
+    offset: Offset = 0
     follow: bool = False
-    wait_ms: int = 10_000
+    wait_ms: WaitMs = 10_000
 
 
 class ResultQuery(Request, frozen=True):
     """Whether to wait for the end of the task first."""
 
-    wait_ms: int = 0
-
-
-Arguments = dict[str, Any]
+    wait_ms: WaitMs = 0

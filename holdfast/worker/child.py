@@ -10,33 +10,36 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from holdfast.client.both import LoopThread
 from holdfast.client.context import Connection, Context, Identity, current
-from holdfast.client.transport import Transport
+from holdfast.errors import Refused, Unavailable
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.answers import HeartbeatAnswer
 from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import HeartbeatRequest, LeaseReport, Progress
 from holdfast.worker.function import (
+    KILLED,
     BadCall,
     Callee,
     Outcome,
     TaskStopped,
     arguments_of,
+    describe_progress,
     failure,
     find_function,
     success,
 )
+from holdfast.worker.inside import connect
 
 CALL_FILE = "call.json"
 OUTCOME_FILE = "outcome.json"
-STOPPED = Outcome("killed", error="stopped when asked to")
+PROGRESS_EVERY_SECONDS = 0.5
 
 
 class ChildCall(msgspec.Struct, frozen=True):
@@ -61,18 +64,11 @@ def main(folder: Path) -> None:
 def run(call: ChildCall) -> Outcome:
     """Find the function, call it, and say how it ended."""
     is_stopping = False
-    connection = cache(lambda: _connect(call.identity.server))
-
-    def note(fraction: float, message: str | None) -> None:
-        body = _progress(call.identity, Progress(fraction, message))
-        link = connection()
-        beat = link.transport.insist("POST", "/internal/heartbeat", HeartbeatAnswer, body=body)
-        link.loop_thread.run(beat)
-
+    connection = cache(lambda: connect(call.identity.server))
     context = Context(
         call.identity,
         is_cancelled=lambda: is_stopping,
-        note_progress=note,
+        note_progress=_Teller(call.identity, connection).note,
         connection=connection,
     )
 
@@ -81,28 +77,33 @@ def run(call: ChildCall) -> Outcome:
         is_stopping = True
 
     try:
-        for name in call.imports:
-            importlib.import_module(name)
+        _import_all(call.imports)
         callee = find_function(call.entrypoint)
         args, kwargs = arguments_of(callee, call.input, fan_out=call.fan_out, context=context)
     except BadCall as problem:
         return problem.outcome
-    except ImportError as error:
-        return failure(error, "fetch")
     current.set(context)
     try:
         work = _run_coroutine if callee.is_async else _run_plainly
-        value = work(callee, args, kwargs, ask_to_stop)
+        value = work(callee, args, kwargs, ask_to_stop=ask_to_stop)
     except TaskStopped:
-        return STOPPED
+        return KILLED
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
         outcome = failure(error)
         return Outcome("killed", error=outcome.error) if is_stopping else outcome
     return success(value, pickled=callee.pickled)
 
 
+def _import_all(names: list[str]) -> None:
+    try:
+        for name in names:
+            importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise BadCall(failure(error, "fetch")) from error
+
+
 def _run_plainly(
-    callee: Callee, args: list[Any], kwargs: dict[str, Any], ask_to_stop: Callable[[], None]
+    callee: Callee, args: list[Any], kwargs: dict[str, Any], *, ask_to_stop: Callable[[], None]
 ) -> Any:
     def stop(*_: object) -> None:
         ask_to_stop()
@@ -110,11 +111,14 @@ def _run_plainly(
             raise TaskStopped
 
     signal.signal(signal.SIGTERM, stop)
-    return callee.function(*args, **kwargs)
+    try:
+        return callee.function(*args, **kwargs)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on it would only do harm
 
 
 def _run_coroutine(
-    callee: Callee, args: list[Any], kwargs: dict[str, Any], ask_to_stop: Callable[[], None]
+    callee: Callee, args: list[Any], kwargs: dict[str, Any], *, ask_to_stop: Callable[[], None]
 ) -> Any:
     async def run_it() -> Any:
         task = asyncio.current_task()
@@ -136,25 +140,52 @@ def _run_coroutine(
                 raise TaskStopped from None
             raise
 
-    return asyncio.run(run_it())
+    try:
+        return asyncio.run(run_it())
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _connect(server: str) -> Connection:
-    thread = LoopThread("holdfast-calls")
-    transport = Transport(server)
-    thread.run(transport.__aenter__())
-    return Connection(transport, thread)
+class _Teller:
+    """Tells the server how far the function has got, as often as it makes sense."""
 
+    def __init__(self, identity: Identity, connection: Callable[[], Connection]) -> None:
+        self._identity = identity
+        self._connection = connection
+        self._latest: Progress | None = None
+        self._told: Progress | None = None
+        self._is_telling = False
 
-def _progress(identity: Identity, progress: Progress) -> HeartbeatRequest:
-    report = LeaseReport(
-        identity.task_id, identity.attempt, identity.lease_token, progress=progress
-    )
-    return HeartbeatRequest(f"child:{os.getpid()}", [report])
+    def note(self, fraction: float, message: str | None) -> None:
+        """Take the latest word; a failure to pass it on is no failure of the function."""
+        self._latest = describe_progress(fraction, message)
+        if not self._is_telling:
+            self._is_telling = True
+            loop = self._connection().loop_thread.loop
+            asyncio.run_coroutine_threadsafe(self._tell(), loop)
+
+    async def _tell(self) -> None:
+        while True:
+            latest = self._latest
+            if latest is not self._told:
+                with suppress(Unavailable):  # then the word then latest is told
+                    await self._send(latest)
+                    self._told = latest
+            await asyncio.sleep(PROGRESS_EVERY_SECONDS)
+
+    async def _send(self, progress: Progress | None) -> None:
+        identity = self._identity
+        report = LeaseReport(
+            identity.task_id, identity.attempt, identity.lease_token, progress=progress
+        )
+        body = HeartbeatRequest(f"child:{os.getpid()}", [report])
+        with suppress(Refused):
+            await self._connection().transport.call(
+                "POST", "/internal/heartbeat", HeartbeatAnswer, body=body
+            )
 
 
 if __name__ == "__main__":
-    # The folder in which the worker was started is where its modules are found.
     main(Path(sys.argv[1]))
     sys.stdout.flush()
     sys.stderr.flush()

@@ -15,10 +15,11 @@ from holdfast.client.task import CONTEXT_PARAMETER, TaskFunction
 from holdfast.model.outcomes import Stage
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.raw import encode_json
-from holdfast.wire.requests import Status
+from holdfast.wire.requests import Progress, Status
 
 RESULT_BYTES_MAX = 1 << 20
 ERROR_LENGTH_MAX = 16_000
+MESSAGE_LENGTH_MAX = 256
 _CLASSES = (
     errors.ValidationError,
     errors.PermanentError,
@@ -40,6 +41,10 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     error_class: str | None = None
     stage: Stage | None = None
     result: str | None = None
+
+
+KILLED = Outcome("killed", error="stopped when asked to")
+HANDED_BACK = Outcome("handed_back")
 
 
 class Callee(NamedTuple):
@@ -75,20 +80,21 @@ def find_function(entrypoint: Entrypoint) -> Callee:
             assert entrypoint.function is not None, "a command is not a function"
             found = _import(entrypoint.function)
             args, kwargs = entrypoint.args, entrypoint.kwargs
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadCall(failure(error, "fetch")) from error
     isolation = "auto"
     if isinstance(found, TaskFunction):
         isolation = found.options.isolation
         found = found.function
     if not callable(found):
-        problem = errors.PermanentError(f"{entrypoint.function} is not a function")
+        what = entrypoint.function or "what was pickled"
+        problem = errors.PermanentError(f"{what} is not a function")
         raise BadCall(failure(problem, "fetch"))
     signature = _signature_of(found)
     return Callee(
         found,
         signature,
-        inspect.iscoroutinefunction(found),
+        _is_async(found),
         signature is not None and CONTEXT_PARAMETER in signature.parameters,
         isolation,
         args,
@@ -113,7 +119,8 @@ class Functions:
         if callee is None:
             if len(self._found) >= self._functions_max:
                 self._found.clear()
-            callee = self._found[path] = find_function(entrypoint)
+            # Without the arguments of this one job, which may be large.
+            callee = self._found[path] = find_function(Entrypoint(function=path))
         return callee._replace(args=entrypoint.args, kwargs=entrypoint.kwargs)
 
 
@@ -152,24 +159,47 @@ def success(value: Any, *, pickled: bool) -> Outcome:
             import cloudpickle
 
             value = base64.b64encode(cloudpickle.dumps(value)).decode()
-        text = encode_json(value).decode()
-    except Exception as error:  # noqa: BLE001 - pickling runs user code
-        problem = f"the result cannot be kept: {error}"
-        return Outcome("failed", None, problem, "PermanentError", "output")
-    if len(text) > RESULT_BYTES_MAX:
-        problem = f"the result is over {RESULT_BYTES_MAX} bytes; store it and return where it is"
-        return Outcome("failed", None, problem, "PermanentError", "output")
-    return Outcome("succeeded", 0, result=text)
+        content = encode_json(value)
+    except Exception as error:  # noqa: BLE001 - encoding and pickling run user code
+        return _unfit(f"the result cannot be kept: {_say(error)}")
+    if len(content) > RESULT_BYTES_MAX:
+        return _unfit(f"the result is over {RESULT_BYTES_MAX} bytes; store it, return its place")
+    return Outcome("succeeded", 0, result=content.decode())
 
 
 def failure(error: BaseException, stage: Stage = "exec") -> Outcome:
     """Describe what user code has raised: what it says first, and where it came from below."""
     kind = next((known for known in _CLASSES if isinstance(error, known)), type(error))
-    head = f"{type(error).__name__}: {error}".rstrip(": ")
+    head = f"{type(error).__name__}: {_say(error)}".rstrip(": ")
     trace = "".join(traceback.format_exception(error))
     room = max(ERROR_LENGTH_MAX - len(head) - 2, 0)
     text = f"{head}\n\n{trace[-room:]}" if room else head
-    return Outcome("failed", None, _storable(text[:ERROR_LENGTH_MAX]), kind.__name__[:256], stage)
+    return Outcome("failed", None, storable(text, ERROR_LENGTH_MAX), kind.__name__, stage)
+
+
+def describe_progress(fraction: float, message: object | None) -> Progress:
+    """Say how far a task has got in words that can be kept: a long message loses its end."""
+    return Progress(
+        fraction, None if message is None else storable(str(message), MESSAGE_LENGTH_MAX)
+    )
+
+
+def storable(text: str, length_max: int) -> str:
+    """Replace what Postgres cannot keep in a text, and cut it."""
+    plain = text[:length_max].replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return plain[:length_max]
+
+
+def _unfit(problem: str) -> Outcome:
+    text = storable(problem, ERROR_LENGTH_MAX)
+    return Outcome("failed", None, text, "PermanentError", "output")
+
+
+def _say(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - user code, too
+        return "(an error that cannot be put into words)"
 
 
 def _import(path: str) -> Any:
@@ -180,13 +210,14 @@ def _import(path: str) -> Any:
     return found
 
 
+def _is_async(function: Any) -> bool:
+    """Tell whether a call gives a coroutine: of a function, or of an object that can be called."""
+    call = type(function).__call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
 def _signature_of(function: Any) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):  # built in, without a signature
         return None
-
-
-def _storable(text: str) -> str:
-    """Replace what Postgres cannot keep in a text."""
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()

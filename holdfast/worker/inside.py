@@ -6,31 +6,39 @@ import ctypes
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from holdfast.client.both import LoopThread
 from holdfast.client.context import Connection, Context, Identity, current
-from holdfast.wire.requests import Progress
+from holdfast.client.transport import Transport
 from holdfast.worker.attempt import Attempt, StopMode
+from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import (
+    HANDED_BACK,
+    KILLED,
     BadCall,
     Callee,
     Outcome,
     TaskStopped,
     arguments_of,
+    describe_progress,
     failure,
     success,
 )
 
-KILLED = Outcome("killed", error="stopped when asked to")
+# By item it is a copy of our own: others may want to declare its arguments otherwise.
+_set_exception = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 
 
 class InsideRunner:
     """Runs attempts in this process."""
 
-    def __init__(self, server: str, connection: Connection, *, threads_max: int) -> None:
+    def __init__(self, server: str, *, threads_max: int) -> None:
         self._server = server
-        self._connection = connection
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="holdfast-task")
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
 
     async def run(self, attempt: Attempt, callee: Callee) -> Outcome:
         """Call the function and say how it ended; it is gone when this returns."""
@@ -42,85 +50,90 @@ class InsideRunner:
         except BadCall as problem:
             return problem.outcome
         current.set(context)
+        attempt.started_at = boot_clock()
         if callee.is_async:
-            return await self._run_coroutine(attempt, callee, args, kwargs)
-        return await self._run_in_thread(attempt, callee, args, kwargs)
+            return await self._run_coroutine(attempt, callee, args, kwargs=kwargs)
+        return await self._run_in_thread(attempt, callee, args, kwargs=kwargs)
 
     def close(self) -> None:
         """Let the idle threads go."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._connection is not None:
+            self._connection.loop_thread.stop(self._connection.transport.__aexit__())
 
     async def _run_coroutine(
-        self, attempt: Attempt, callee: Callee, args: list[Any], kwargs: dict[str, Any]
+        self, attempt: Attempt, callee: Callee, args: list[Any], *, kwargs: dict[str, Any]
     ) -> Outcome:
         task = asyncio.current_task()
         assert task is not None
-
-        def stop(mode: StopMode) -> None:
-            if mode != "soft" or not callee.wants_context:
-                task.cancel()
-
-        attempt.on_stop = stop
+        attempt.on_stop = _interrupter(callee, task.cancel)
         try:
-            return success(await callee.function(*args, **kwargs), pickled=callee.pickled)
-        except asyncio.CancelledError as error:
-            if attempt.stop is None:
-                if task.cancelling():
-                    raise
-                return failure(error)
-            while task.cancelling():
-                task.uncancel()
-            return KILLED
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - user code's
-            return _end(attempt, error)
-        finally:
-            attempt.on_stop = None
+            value = await callee.function(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
+            return _end(attempt, error, was_cancelled=task.cancelling() > 0)
+        return success(value, pickled=callee.pickled)
 
     async def _run_in_thread(
-        self, attempt: Attempt, callee: Callee, args: list[Any], kwargs: dict[str, Any]
+        self, attempt: Attempt, callee: Callee, args: list[Any], *, kwargs: dict[str, Any]
     ) -> Outcome:
-        call = _ThreadCall(lambda: callee.function(*args, **kwargs))
-
-        def stop(mode: StopMode) -> None:
-            if mode != "soft" or not callee.wants_context:
-                call.interrupt()
-
-        attempt.on_stop = stop
+        # The result is made fit to be sent in the thread, too: that takes time, and user code.
+        call = _ThreadCall(
+            lambda: success(callee.function(*args, **kwargs), pickled=callee.pickled)
+        )
+        attempt.on_stop = _interrupter(callee, call.interrupt)
         copied = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._threads, copied.run, call)
-        was_cancelled = False
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError:
-                # The thread goes on until it is interrupted; the attempt is not over before that.
-                was_cancelled = True
-                call.interrupt()
-        attempt.on_stop = None
-        value, error = future.result()
-        if isinstance(error, TaskStopped):
-            if was_cancelled and attempt.stop is None:
-                raise asyncio.CancelledError
-            return KILLED
+        # The thread goes on until the interruption arrives; the attempt is not over before.
+        was_cancelled = await wait_out(future, on_cancel=call.interrupt)
+        outcome, error = future.result()
         if error is not None:
-            return _end(attempt, error)
-        return success(value, pickled=callee.pickled)
+            return _end(attempt, error, was_cancelled=was_cancelled)
+        assert outcome is not None
+        return outcome
 
     def _context(self, attempt: Attempt) -> Context:
         def note(fraction: float, message: str | None) -> None:
-            attempt.progress = Progress(fraction, message)
+            attempt.progress = describe_progress(fraction, message)
 
         return Context(
             identify(attempt, self._server),
             is_cancelled=lambda: attempt.stop is not None,
             note_progress=note,
-            connection=lambda: self._connection,
+            connection=self._connect,
         )
+
+    def _connect(self) -> Connection:
+        """Open what user code calls the server by: not the keeper's, which must not wait for it."""
+        with self._lock:
+            if self._connection is None:
+                self._connection = connect(self._server)
+            return self._connection
+
+
+async def wait_out(future: asyncio.Future[Any], *, on_cancel: Callable[[], object]) -> bool:
+    """Wait for the end of something, come what may; returns whether we were cancelled meanwhile."""
+    was_cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            was_cancelled = True
+            on_cancel()
+    return was_cancelled
+
+
+def connect(server: str) -> Connection:
+    """Open a way to the server, on a thread of its own."""
+    thread = LoopThread("holdfast-calls")
+    transport = Transport(server)
+    thread.run(transport.__aenter__())
+    return Connection(transport, thread)
 
 
 def identify(attempt: Attempt, server: str) -> Identity:
     """Say which attempt this is, for its function and its process."""
+    timeout = attempt.job.timeout
     return Identity(
         server=server,
         task_id=attempt.task_id,
@@ -129,47 +142,64 @@ def identify(attempt: Attempt, server: str) -> Identity:
         job_name=attempt.job.name,
         num_tasks=attempt.job.num_tasks,
         correlation_id=attempt.job.correlation_id,
-        deadline=attempt.deadline(),
+        deadline=None if timeout is None else datetime.now(UTC) + timedelta(seconds=timeout),
     )
 
 
-def _end(attempt: Attempt, error: BaseException) -> Outcome:
-    """Describe an error; after a request to stop, it is how the attempt was stopped."""
-    outcome = failure(error)
+def _interrupter(callee: Callee, interrupt: Callable[[], object]) -> Callable[[StopMode], None]:
+    def stop(mode: StopMode) -> None:
+        is_told = callee.wants_context and mode in ("soft", "timeout")
+        if not is_told:  # else it looks for itself, and has its grace
+            interrupt()
+
+    return stop
+
+
+def _end(attempt: Attempt, error: BaseException, *, was_cancelled: bool) -> Outcome:
+    """Describe an error: after a request to stop, or a drain, it is how the code was stopped."""
     if attempt.stop is None:
-        return outcome
-    return Outcome("killed", error=outcome.error)
+        return HANDED_BACK if was_cancelled else failure(error)
+    if isinstance(error, asyncio.CancelledError | TaskStopped):
+        return KILLED
+    return Outcome("killed", error=failure(error).error)
 
 
 class _ThreadCall:
     """A call in a thread that can be interrupted between two steps of Python code."""
 
-    def __init__(self, call: Callable[[], Any]) -> None:
+    def __init__(self, call: Callable[[], Outcome]) -> None:
         self._call = call
         self._lock = threading.Lock()
         self._thread_id: int | None = None
         self._is_interrupted = False
 
-    def __call__(self) -> tuple[Any, BaseException | None]:
+    def __call__(self) -> tuple[Outcome | None, BaseException | None]:
         """Make the call; what it raised is an answer too."""
+        answer: tuple[Outcome | None, BaseException | None]
         try:
             with self._lock:
                 if self._is_interrupted:
                     raise TaskStopped
                 self._thread_id = threading.get_ident()
-            try:
-                return self._call(), None
-            finally:
-                with self._lock:
-                    self._thread_id = None
+            answer = self._call(), None
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
-            return None, error
+            answer = None, error
+        try:
+            self._withdraw()
+        except TaskStopped:  # it has landed this very moment
+            self._withdraw()
+        return answer
 
     def interrupt(self) -> None:
         """Raise TaskStopped in the thread, as soon as it runs Python code again."""
         with self._lock:
             self._is_interrupted = True
             if self._thread_id is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(self._thread_id), ctypes.py_object(TaskStopped)
-                )
+                _set_exception(ctypes.c_ulong(self._thread_id), ctypes.py_object(TaskStopped))
+
+    def _withdraw(self) -> None:
+        """Take back an interruption that has not landed: it would land in the next call."""
+        with self._lock:
+            thread_id, self._thread_id = self._thread_id, None
+        if thread_id is not None:
+            _set_exception(ctypes.c_ulong(thread_id), None)

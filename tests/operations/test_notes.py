@@ -1,14 +1,23 @@
 """Notes beside the log: stored with their attempt, for a while, and never part of the order."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.spec import Limits
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.notes import TIME_TO_LIVE, Note, add_notes, check_note
-from tests.world import World
+from holdfast.operations.notes import (
+    TIME_TO_LIVE,
+    Note,
+    add_notes,
+    check_note,
+    check_progress,
+    note_progress,
+)
+from holdfast.operations.report import Fence
+from tests.world import World, fence_of
 
 
 async def test_a_note_belongs_to_its_attempt_and_has_a_time_to_live(world: World) -> None:
@@ -53,3 +62,56 @@ def test_a_note_that_cannot_be_stored_is_refused() -> None:
     for note in (Note("longer"), Note("a", "123456")):
         with pytest.raises(TooLarge):
             check_note(note, limits)
+
+
+async def test_progress_is_noted_for_whoever_holds_a_lease(ledger: Ledger, world: World) -> None:
+    await world.submit(inputs=[1, 2])
+    mine, ending = await world.claim(2)
+    await world.cancel_task(ending.task_id, "hard")
+    stranger = Fence(mine.task_id, mine.attempt, uuid4())
+    before = await world.count("events")
+    await note_progress(
+        ledger,
+        [
+            (fence_of(mine), 0.25, 'a "quarter"'),
+            (stranger, 0.9, "lies"),
+            (fence_of(ending), 1.0, None),
+            (fence_of(mine), 0, None),
+        ],
+    )
+    notes = await world.clock.fetch(
+        "select task_index, attempt, kind, payload from holdfast.notes order by id"
+    )
+    assert [tuple(note) for note in notes] == [
+        (mine.task_id.task_index, 0, "progress", '{"fraction":0.25,"message":"a \\"quarter\\""}'),
+        (ending.task_id.task_index, 0, "progress", '{"fraction":1.0,"message":null}'),
+        (mine.task_id.task_index, 0, "progress", '{"fraction":0,"message":null}'),
+    ]
+    assert await world.count("events") == before
+
+
+async def test_no_progress_is_nothing_to_note(ledger: Ledger, world: World) -> None:
+    await note_progress(ledger, [])
+    assert await world.count("notes") == 0
+
+
+async def test_progress_that_cannot_be_stored_names_its_field_and_notes_nothing(
+    ledger: Ledger, world: World
+) -> None:
+    await world.submit()
+    [mine] = await world.claim()
+    good = (fence_of(mine), 0.5, None)
+    bad: list[tuple[str, float, str | None]] = [
+        ("progress.fraction", -0.1, None),
+        ("progress.fraction", 1.1, None),
+        ("progress.fraction", float("nan"), None),
+        ("progress.message", 0.5, "a\x00b"),
+        ("progress.message", 0.5, "x" * (ledger.limits.text_length_max + 1)),
+    ]
+    for field, fraction, message in bad:
+        with pytest.raises(Invalid) as refused:
+            check_progress(fraction, message, ledger.limits)
+        assert refused.value.field == field
+        with pytest.raises(Invalid):
+            await note_progress(ledger, [good, (fence_of(mine), fraction, message)])
+    assert await world.count("notes") == 0

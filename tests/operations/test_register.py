@@ -5,7 +5,7 @@ import pytest
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound
 from holdfast.model.states import TaskState
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.register import Registration, register
+from holdfast.operations.register import Registration, drain, register
 from tests.world import World
 
 OLD = Registration("w1", "worker", "host")
@@ -140,3 +140,29 @@ async def test_bad_registrations_name_their_field(ledger: Ledger, world: World) 
             await register(ledger, registration)
         assert refused.value.field == field
     assert await world.count("workers") == 0
+
+
+async def test_a_worker_is_asked_to_drain_once_and_by_somebody(
+    ledger: Ledger, world: World
+) -> None:
+    await register(ledger, OLD)
+    assert await drain(ledger, "w1", actor="ops")
+    [first] = await world.clock.fetch("select draining_at, draining_by from holdfast.workers")
+    await world.clock.advance(5)
+    assert await drain(ledger, "w1", actor="somebody else")
+    [again] = await world.clock.fetch("select draining_at, draining_by from holdfast.workers")
+    assert tuple(again) == tuple(first)
+    assert first["draining_by"] == "ops"
+
+
+async def test_who_is_not_there_or_gone_cannot_drain(ledger: Ledger, world: World) -> None:
+    assert not await drain(ledger, "nobody", actor="ops")
+    await register(ledger, OLD)
+    await register(ledger, NEW)
+    before = await world.dump()
+    assert not await drain(ledger, "w1", actor="ops")
+    for field, worker_id, actor in (("worker_id", "a b", "ops"), ("actor", "w2", "o\x00ps")):
+        with pytest.raises(Invalid) as refused:
+            await drain(ledger, worker_id, actor=actor)
+        assert refused.value.field == field
+    assert await world.dump() == before

@@ -90,7 +90,8 @@ async def test_a_job_that_is_still_arriving_does_not_exist(
     shown = await lasting.insert_whole_job()
     hidden = await lasting.insert_job(shown=False, type="'t'", name="'n'")
     await lasting.insert_task(hidden)
-    for wanted in ({}, {"type": "t"}, {"owner": "o"}, {"name": "n"}):
+    filters: list[dict[str, Any]] = [{}, {"type": "t"}, {"owner": "o"}, {"name": "n"}]
+    for wanted in filters:
         assert await listed(database, **wanted) == [shown]
     async with database.transaction() as tx:
         for read in (views.get_job, views.get_job_with_spec):
@@ -308,6 +309,18 @@ async def test_a_result_is_read_with_how_it_was_made(world: World, database: Dat
             await views.get_result(tx, TaskId(job_id, 2))
     assert (done.result, done.is_finished, done.is_pickled) == ('{"n":1}', True, True)
     assert (open_one.result, open_one.is_finished) == (None, False)
+
+
+async def test_the_results_of_a_job_are_listed_by_index(world: World, database: Database) -> None:
+    job_id = await world.submit([1, 2, 3])
+    for claim in await world.claim(2):
+        await world.start(claim)
+        await world.succeed(claim, str(claim.task_id.task_index))
+    async with database.transaction() as tx:
+        first = await views.list_results(tx, job_id, page_size=2)
+        rest = await views.list_results(tx, job_id, after=1, page_size=2)
+    assert [(row.task_index, row.result) for row in first] == [(0, "0"), (1, "1")]
+    assert [(row.task_index, row.is_finished) for row in rest] == [(2, False)]
 
 
 async def test_a_line_tells_whether_it_is_paused_and_served(

@@ -1,6 +1,6 @@
-"""Workers that can be killed, and a guard for the test's own process."""
+"""Workers that can be killed, a guard for the test's own process, and a server to work for."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from holdfast.worker.guard import Guard
 from holdfast.worker.slots import Slot, take_slot
 
 from .living import Workers
+from .workplace import Workplace, open_workplace
 
 
 @pytest.fixture
@@ -34,3 +35,10 @@ def guard(slot: Slot) -> Iterator[Guard]:
     guard.start(slot.fd)
     yield guard
     guard.stop()
+
+
+@pytest.fixture
+async def workplace(database_url: str, tmp_path: Path) -> AsyncIterator[Workplace]:
+    """A server on the test's database, and workers that end with the test."""
+    async with open_workplace(database_url, tmp_path) as workplace:
+        yield workplace

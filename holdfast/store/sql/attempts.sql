@@ -1,12 +1,16 @@
 -- name: append_logs
--- Only the holder of the lease may write; a lease that is ending may still log.
+-- Only the holder of the lease may write; a lease that is ending may still log. A stretch that comes
+-- again may have grown meanwhile.
 insert into holdfast.logs (job_id, task_index, attempt, start_offset, content)
 select leases.job_id, leases.task_index, leases.attempt, mine.start_offset, mine.content
   from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[],
               $start_offsets::bigint[], $contents::bytea[])
          as mine(job_id, task_index, attempt, lease_token, start_offset, content)
   join holdfast.leases using (job_id, task_index, attempt, lease_token)
-on conflict do nothing;
+on conflict (job_id, task_index, attempt, start_offset) do update
+   set content = case when length(excluded.content) > length(logs.content)
+                      then excluded.content else logs.content end
+returning job_id, task_index, attempt, start_offset;
 
 -- name: read_log
 select start_offset, content from holdfast.logs
@@ -34,6 +38,7 @@ select leases.job_id, leases.task_index, leases.attempt, holdfast.now(), $checkp
  where job_id = $job_id and task_index = $task_index and attempt = $attempt and lease_token = $token
 on conflict (job_id, task_index) do update
    set attempt = excluded.attempt, saved_at = excluded.saved_at, checkpoint = excluded.checkpoint
+ where checkpoints.attempt <= excluded.attempt
 returning attempt;
 
 -- name: load_checkpoint

@@ -80,8 +80,8 @@ select queue, paused_by from holdfast.queues order by queue limit $count_max;
 -- name: count_finished
 -- Where there are more than a sample, its first and last moment tell the pace.
 with sample as materialized (
-    select job_id, type, ts from holdfast.events
-     where ts > $since::timestamptz and task_index >= 0 limit $count_max
+    select job_id, task_index, type, ts from holdfast.events
+     where ts > $since::timestamptz limit $count_max
 ),
 span as materialized (
     select case when count(*) < $count_max then holdfast.now() - $since else max(ts) - min(ts) end as length
@@ -91,7 +91,7 @@ tasks as materialized (
     select job_id,
            count(*) filter (where type in ('succeeded', 'failed', 'killed', 'worker_failed', 'unschedulable'))
            - count(*) filter (where type = 'retried') as count
-      from sample group by job_id
+      from sample where task_index >= 0 group by job_id
 )
 select jobs.queue, sum(tasks.count)::float8 / greatest(extract(epoch from span.length), 1)::float8
   from tasks join holdfast.jobs using (job_id) cross join span
@@ -113,8 +113,10 @@ select job_id, task_index from holdfast.dead_letters
 select job_id, task_index, reason_code, stage, error_class, last_error, attempts, last_owner,
        last_lease_expires_at, correlation_id, type, queue, input::text, dead_lettered_at, replayed_at,
        replayed_as, discarded_at, discarded_by
-  from unnest($job_ids::bigint[], $task_indexes::int[]) as walked(job_id, task_index)
-  join holdfast.dead_letters using (job_id, task_index)
+  from unnest($job_ids::bigint[], $task_indexes::int[]) as walked(walked_job_id, walked_index)
+ cross join lateral (
+       select * from holdfast.dead_letters
+        where job_id = walked_job_id and task_index = walked_index limit 1) as letter
  where ($reason_code::text is null or reason_code = $reason_code)
    and ($stage::text is null or stage = $stage)
    and ($type::text is null or type = $type)

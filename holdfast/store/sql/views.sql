@@ -57,11 +57,13 @@ select newest.job_id
  order by newest.job_id desc limit $count_max;
 
 -- name: read_jobs
+-- A lateral with a limit is a look-up by key, whatever the planner believes about the size of a table.
 select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
        trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
        cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,
        killed, worker_failed, unschedulable, dead_lettered, null as spec
-  from unnest($job_ids::bigint[]) as walked(job_id) join holdfast.jobs using (job_id)
+  from unnest($job_ids::bigint[]) as walked(id)
+ cross join lateral (select * from holdfast.jobs where job_id = walked.id limit 1) as job
  where submitted_at is not null
    and ($state::smallint is null or state = $state)
    and ($name::text is null or starts_with(name, $name))
@@ -93,22 +95,26 @@ select task_index from holdfast.dead_letters
 
 -- name: read_tasks
 with page as materialized (
-    select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
-           tasks.preemption_count, tasks.eligible_at, tasks.submitted_at, tasks.started_at,
-           tasks.finished_at, tasks.cause
-      from unnest($job_ids::bigint[], $task_indexes::int[]) as walked(job_id, task_index)
-      join holdfast.tasks using (job_id, task_index)
-     where $state::smallint is null or tasks.state = $state
-     order by tasks.task_index limit $count_max
+    select task.job_id, task.task_index, task.state, task.attempt, task.failure_count,
+           task.preemption_count, task.eligible_at, task.submitted_at, task.started_at,
+           task.finished_at, task.cause
+      from unnest($task_indexes::int[]) as walked(task_index)
+     cross join lateral (
+           select * from holdfast.tasks
+            where tasks.job_id = $job_id and tasks.task_index = walked.task_index limit 1) as task
+     where $state::smallint is null or task.state = $state
+     order by task.task_index limit $count_max
 )
-select page.*, leases.attempt as lease_attempt, leases.worker_id as lease_worker_id,
-       leases.expires_at as lease_expires_at, leases.duration as lease_duration,
-       leases.ending as lease_is_ending, leases.cancel_deadline_at,
+select page.*, lease.attempt as lease_attempt, lease.worker_id as lease_worker_id,
+       lease.expires_at as lease_expires_at, lease.duration as lease_duration,
+       lease.ending as lease_is_ending, lease.cancel_deadline_at,
        last.attempt as last_attempt, last.worker_id as last_worker_id, last.started_at as last_started_at,
        last.exit_code, last.error, last.error_class,
        progress.attempt as progress_attempt, progress.payload as progress
   from page
-  left join holdfast.leases on leases.job_id = page.job_id and leases.task_index = page.task_index
+  left join lateral (
+      select leases.* from holdfast.leases
+       where leases.job_id = page.job_id and leases.task_index = page.task_index limit 1) as lease on true
   left join lateral (
       select attempts.* from holdfast.attempts
        where attempts.job_id = page.job_id and attempts.task_index = page.task_index
@@ -134,7 +140,7 @@ select tasks.task_index, tasks.state, tasks.finished_at is not null as is_finish
   left join lateral (
       select attempts.* from holdfast.attempts
        where attempts.job_id = tasks.job_id and attempts.task_index = tasks.task_index
-         and attempts.attempt = tasks.attempt) as last on true
+         and attempts.attempt = tasks.attempt limit 1) as last on true
  where jobs.job_id = $job_id and jobs.submitted_at is not null and tasks.task_index > $after_index
  order by tasks.task_index limit $count_max;
 

@@ -1,0 +1,119 @@
+"""`holdfast cancel` and `holdfast wait`: ask for an end, and wait for it."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from holdfast.cli.connect import open_client
+from holdfast.cli.settings import Json, Server
+from holdfast.cli.show import remark, state, write_json, write_line
+from holdfast.cli.text import state_name
+from holdfast.cli.which import check_id
+from holdfast.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
+
+EXIT_NO = 1
+EXIT_TIMEOUT = 3
+WAIT_SECONDS = 10.0
+Ids = Annotated[str, Parameter(name="ID", help="Ids of jobs and tasks, such as 4182 and 4182.3.")]
+
+
+class Stand(msgspec.Struct, frozen=True):
+    """How a job or a task stands, in the words that the two share."""
+
+    id: str
+    state: str
+    ended: bool
+    exit_code: int | None = None
+    error: str | None = None
+
+
+class Stands(msgspec.Struct, frozen=True):
+    """Where everything stood when the wait was over."""
+
+    results: list[Stand]
+    timed_out: bool
+
+
+def cancel(
+    *ids: Ids,
+    hard: Annotated[
+        bool, Parameter(negative="", help="At once, without the grace that a soft cancel gives.")
+    ] = False,
+    reason: Annotated[str, Parameter(help="Why; it is kept with the job.")] = "cancelled",
+    server: Server = None,
+) -> int:
+    """Cancel jobs and tasks. Exit code 1: one of them does not exist."""
+    from holdfast.client import admin
+
+    wanted = _check(ids)
+    is_missing = False
+    with open_client(server) as client:
+        for an_id in wanted:
+            try:
+                changed = admin.cancel(client, an_id, "hard" if hard else "soft", reason=reason)
+            except NotFound as error:
+                is_missing = True
+                remark(f"holdfast: {error}")
+                continue
+            write_line(an_id, "asked to stop" if changed else "had ended or been asked before")
+    return EXIT_NO if is_missing else 0
+
+
+def wait(
+    *ids: Ids,
+    timeout: Annotated[
+        float | None, Parameter(name=["--timeout", "-t"], help="Seconds to wait at most.")
+    ] = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Wait until jobs and tasks have ended.
+
+    Exit code 0: all have succeeded. 1: one has ended otherwise. 3: the time is over.
+    """
+    wanted = _check(ids)
+    ends_at = None if timeout is None else time.monotonic() + timeout
+    stands = []
+    with open_client(server) as client:
+        for an_id in wanted:
+            stand = _wait_for(client, an_id, ends_at)
+            stands.append(stand)
+            if not as_json:
+                write_line(stand.id, state(stand.state), (stand.error or "").partition("\n")[0])
+    timed_out = not all(stand.ended for stand in stands)
+    if as_json:
+        write_json(Stands(stands, timed_out))
+    if timed_out:
+        remark(f"not everything has ended within {timeout:g} s")
+        return EXIT_TIMEOUT
+    return 0 if all(state_name(each.state) == "succeeded" for each in stands) else EXIT_NO
+
+
+def _check(ids: tuple[str, ...]) -> list[str]:
+    """Refuse to begin with anything while an id among them cannot be one."""
+    if not ids:
+        raise Invalid("ID", "give ids of jobs or tasks, such as 4182 or 4182.3")
+    return [check_id(text) for text in ids]
+
+
+def _wait_for(client: "Client", an_id: str, ends_at: float | None) -> Stand:
+    while True:
+        left = WAIT_SECONDS if ends_at is None else ends_at - time.monotonic()
+        stand = _look(client, an_id, min(max(left, 0.0), WAIT_SECONDS))
+        if stand.ended or left <= 0:
+            return stand
+
+
+def _look(client: "Client", an_id: str, wait_seconds: float) -> Stand:
+    from holdfast.client import admin
+
+    if "." in an_id:
+        task = admin.get_result(client, an_id, wait_seconds=wait_seconds)
+        return Stand(an_id, task.state, task.is_finished, task.exit_code, task.error)
+    job = admin.get_job(client, an_id, wait_seconds=wait_seconds)
+    return Stand(an_id, job.state, job.finished_at_ms is not None, job.exit_code, job.error)

@@ -1,0 +1,75 @@
+"""Processes that belong together: started in order, watched, and ended in order.
+
+Each child has a session of its own, so Ctrl-C reaches the parent alone and the parent decides who
+goes first. A child whose parent has died is asked to end by the kernel.
+"""
+
+import asyncio
+import ctypes
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from holdfast.cli.show import remark
+
+END_SECONDS_MAX = 20.0
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Child:
+    """One process of the family."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    ended: "asyncio.Task[int]"
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether it has not ended yet."""
+        return not self.ended.done()
+
+    def ask_to_end(self) -> None:
+        """Send it a request to terminate; asking twice means what it means to the child."""
+        with suppress(ProcessLookupError):
+            self.process.terminate()
+
+
+async def start_child(
+    name: str, arguments: Sequence[str], variables: Mapping[str, str], *, with_output: bool = False
+) -> Child:
+    """Start another command of this program."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "holdfast.cli.app",
+        *arguments,
+        env=variables,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE if with_output else None,
+        start_new_session=True,
+        preexec_fn=_end_with_parent,
+    )
+    return Child(name, process, asyncio.create_task(process.wait()))
+
+
+async def end_children(children: Sequence[Child], seconds_max: float) -> None:
+    """Ask children to end and wait for it; whoever does not is killed."""
+    living = [child for child in children if child.is_alive]
+    for child in living:
+        child.ask_to_end()
+    if living:
+        await asyncio.wait([child.ended for child in living], timeout=seconds_max)
+    for child in living:
+        if child.is_alive:
+            remark(f"holdfast: {child.name} does not end, and is killed")
+            with suppress(ProcessLookupError):
+                child.process.kill()
+            await child.ended
+
+
+def _end_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

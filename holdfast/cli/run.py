@@ -1,0 +1,122 @@
+"""`holdfast run`: a command somewhere else that feels like one here.
+
+Its output comes here and its exit code is ours. Ctrl-C asks it to stop, and the wait goes on; the
+second one stops it hard; the third leaves it alone.
+"""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from holdfast.cli.connect import open_client
+from holdfast.cli.output import Output, follow_task
+from holdfast.cli.settings import Server
+from holdfast.cli.show import remark, write_json, write_line
+from holdfast.cli.spec import NO_FLAGS, JobFlags, describe_command
+from holdfast.cli.text import state_name
+from holdfast.errors import Invalid
+from holdfast.model.outcomes import CancelMode
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
+    from holdfast.wire.status import JobStatus
+
+EXIT_NO = 1
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+_STEPS: tuple[tuple[CancelMode, str], ...] = (
+    ("soft", "is asked to stop; once more stops it at once"),
+    ("hard", "is stopped at once; once more leaves it alone"),
+)
+
+
+def run(
+    *command: Annotated[str, Parameter(name="COMMAND", help="After --: a program and its words.")],
+    detach: Annotated[
+        bool, Parameter(name=["--detach", "-d"], negative="", help="Write the job's id and leave.")
+    ] = False,
+    flags: JobFlags = NO_FLAGS,
+    server: Server = None,
+    as_json: Annotated[
+        bool, Parameter(name="--json", negative="", help="With --detach: write JSON.")
+    ] = False,
+) -> int:
+    """Run a command on a worker, follow its output, and end with its exit code."""
+    from holdfast.client import admin
+
+    if not command:
+        raise Invalid("COMMAND", "is missing; write it like `holdfast run -- echo hello`")
+    if as_json and not detach:
+        raise Invalid("json", "goes with --detach; otherwise the output is the command's")
+    # Who waits for it sees it fail: there is nothing to put aside for a later decision.
+    request = describe_command(command, flags, on_exhausted=None if detach else "fail")
+    with open_client(server) as client:
+        answer = admin.submit_spec(client, request)
+        if detach:
+            if as_json:
+                write_json(answer)
+            else:
+                write_line(answer.job_id)
+            return 0
+        return _follow(client, answer.job_id)
+
+
+def _follow(client: "Client", job_id: str) -> int:
+    from holdfast.client import admin
+
+    output = Output()
+    with _cancelling(client, job_id) as asked:
+        last = 0
+        for chunk in follow_task(client, f"{job_id}.0"):
+            if chunk.attempt > last:
+                last = chunk.attempt
+                remark(f"holdfast: attempt {last} begins")
+            output.write(chunk.content)
+        output.close()
+        job = admin.get_job(client, job_id, wait_seconds=10.0)
+    return _judge(job, was_cancelled=bool(asked))
+
+
+@contextmanager
+def _cancelling(client: "Client", job_id: str) -> Iterator[list[str]]:
+    """Turn interrupts into requests to stop the job; yields those that were made."""
+    asked: list[str] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if len(asked) == len(_STEPS):
+            signal.default_int_handler(number, frame)
+        mode, words = _STEPS[len(asked)]
+        asked.append(mode)
+        remark(f"holdfast: job {job_id} {words}")
+        _ask_to_stop(client, job_id, mode)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ask_to_stop(client: "Client", job_id: str, mode: CancelMode) -> None:
+    """Send the request from within a signal handler: nothing here may wait for the answer."""
+    from holdfast.wire.requests import CancelRequest
+    from holdfast.wire.status import Changed
+
+    body = CancelRequest(mode, "interrupted")
+    request = client.change(f"/api/jobs/{job_id}:cancel", body, Changed)
+    asyncio.run_coroutine_threadsafe(request, client.loop_thread.loop)
+
+
+def _judge(job: "JobStatus", *, was_cancelled: bool) -> int:
+    """Choose the exit code, and say what it alone would not tell."""
+    name = state_name(job.state)
+    if name == "succeeded":
+        return 0
+    remark(f"holdfast: job {job.job_id} is {name}" + (f": {job.error}" if job.error else ""))
+    if job.exit_code:
+        return job.exit_code
+    return EXIT_INTERRUPTED if was_cancelled else EXIT_NO

@@ -1,0 +1,148 @@
+"""What is to be run, as the command line says it: flags, files, and the request made of them."""
+
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from holdfast.errors import Invalid
+from holdfast.model.spec import Entrypoint, OnExhausted
+from holdfast.wire.raw import encode_json
+from holdfast.wire.requests import JobRequest
+
+QUEUE = "default"
+STDIN = "-"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class JobFlags:
+    """How a job is run; what is left out is the server's default."""
+
+    name: Annotated[str | None, Parameter(help="What the job is called.")] = None
+    queue: Annotated[str | None, Parameter(help=f"Which queue. Default: {QUEUE}.")] = None
+    retries: Annotated[int | None, Parameter(help="How often a failure is tried again.")] = None
+    timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.")] = None
+    priority: Annotated[int | None, Parameter(help="Higher runs first.")] = None
+    env: Annotated[
+        tuple[str, ...], Parameter(help="A variable for it, as K=V; repeat it.", negative="")
+    ] = ()
+    label: Annotated[
+        tuple[str, ...], Parameter(help="A label, as K=V; repeat it.", negative="")
+    ] = ()
+    key: Annotated[
+        str | None, Parameter(help="An idempotency key: the same again is the same job.")
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Write them as fields of a job's spec."""
+        given = {
+            "name": self.name,
+            "queue": self.queue or QUEUE,
+            "max_retries_failure": self.retries,
+            "timeout": self.timeout,
+            "priority": self.priority,
+            "idempotency_key": self.key,
+            "environment": parse_pairs("env", self.env) or None,
+            "labels": parse_pairs("label", self.label) or None,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+NO_FLAGS = JobFlags()
+
+
+def describe_command(
+    command: Sequence[str], flags: JobFlags, *, on_exhausted: OnExhausted | None = None
+) -> JobRequest:
+    """Describe a job of one command."""
+    entrypoint = Entrypoint(command=list(command))
+    return JobRequest(entrypoint=entrypoint, on_exhausted=on_exhausted, **flags.fields())
+
+
+def describe_call(
+    function: str, flags: JobFlags, *, args: Sequence[str], kwargs: Sequence[str]
+) -> JobRequest:
+    """Describe a job of one function; its arguments are JSON texts."""
+    values = [parse_json("arg", text) for text in args]
+    named = {
+        name: parse_json(f"kwarg {name}", text)
+        for name, text in parse_pairs("kwarg", kwargs).items()
+    }
+    entrypoint = Entrypoint(function=function, args=values, kwargs=named)
+    return JobRequest(entrypoint=entrypoint, **flags.fields())
+
+
+def read_spec(path: str) -> JobRequest:
+    """Read a whole job from a file of JSON or TOML, with its inputs."""
+    text = read_text("spec", path)
+    # A JSON object begins with a brace, and nothing in TOML does.
+    if text.lstrip().startswith("{"):
+        return _convert_json(text)
+    try:
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Invalid("spec", f"{path} is neither JSON nor TOML: {error}") from error
+    inputs = fields.pop("inputs", None)
+    if inputs is not None and not isinstance(inputs, list):
+        raise Invalid("inputs", "is no list; give one input per task")
+    try:
+        request = msgspec.convert(fields, JobRequest)
+        listed = None if inputs is None else [msgspec.Raw(encode_json(value)) for value in inputs]
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise Invalid("spec", str(error)) from error
+    return msgspec.structs.replace(request, inputs=listed)
+
+
+def read_inputs(path: str) -> list[msgspec.Raw]:
+    """Read inputs from a file, one JSON value a line."""
+    inputs = []
+    for number, line in enumerate(read_text("inputs", path).splitlines(), 1):
+        if line.strip():
+            parse_json(f"inputs, line {number}", line)
+            inputs.append(msgspec.Raw(line.strip().encode()))
+    if not inputs:
+        raise Invalid("inputs", f"{path} is empty; write one JSON value a line")
+    return inputs
+
+
+def read_text(field: str, path: str) -> str:
+    """Read a file, or standard input."""
+    try:
+        return sys.stdin.read() if path == STDIN else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(field, f"{path} cannot be read: {error}") from error
+
+
+def parse_pairs(field: str, pairs: Sequence[str]) -> dict[str, str]:
+    """Read K=V pairs; the same name twice is an error."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise Invalid(field, f"{pair!r} is no pair; write it like name=value")
+        if name in found:
+            raise Invalid(field, f"{name} is given twice; give it once")
+        found[name] = value
+    return found
+
+
+def parse_json(field: str, text: str) -> Any:
+    """Read a JSON value; a bare word is the mistake that people make."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        remedy = f"""; a string needs its quotes: '"{text}"'""" if text.isalnum() else ""
+        raise Invalid(field, f"{text[:80]!r} is not JSON: {error}{remedy}") from error
+
+
+def _convert_json(text: str) -> JobRequest:
+    try:
+        return msgspec.json.decode(text, type=JobRequest)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise Invalid("spec", str(error)) from error

@@ -1,0 +1,216 @@
+"""`holdfast up`: everything on one machine, as one tree of processes.
+
+up ─┬─ Postgres of its own          ended last
+    ├─ holdfast server              ended second
+    └─ holdfast worker, N times     drained first
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from holdfast.cli.family import END_SECONDS_MAX, Child, end_children, start_child
+from holdfast.cli.server import SERVING_AT
+from holdfast.cli.settings import Concurrency, DrainSeconds, Imports, LogFormat, Port, Queues
+from holdfast.cli.show import is_terminal, remark, write_fields, write_line, write_title
+from holdfast.cli.target import embedded
+from holdfast.cli.worker import QUEUE, check_numbers
+from holdfast.errors import Invalid
+
+EXIT_DIED = 1
+WORKERS_MAX = 100
+DEFAULT_PORT = 7878
+SERVER_SECONDS_MAX = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to be started."""
+
+    port: int
+    workers: int
+    queues: tuple[str, ...]
+    imports: tuple[str, ...]
+    concurrency: int
+    drain_seconds: float
+    log_format: str
+
+
+def up(
+    *,
+    port: Port = DEFAULT_PORT,
+    data_dir: Annotated[
+        Path | None,
+        Parameter(env_var="HOLDFAST_DATA_DIR", help="Where Postgres keeps its files."),
+    ] = None,
+    workers: Annotated[int, Parameter(help="How many worker processes.")] = 1,
+    no_worker: Annotated[bool, Parameter(negative="", help="None: start them elsewhere.")] = False,
+    queue: Queues = (),
+    import_: Imports = (),
+    concurrency: Concurrency = 10,
+    drain_seconds: DrainSeconds = 30.0,
+    log_format: LogFormat = "auto",
+) -> int:
+    """Start Postgres, a server and workers on this machine; Ctrl-C ends them in order.
+
+    Exit code 1: the server or all workers have died.
+    """
+    from holdfast.embedded import default_folder
+
+    check_numbers(concurrency, drain_seconds)
+    if not 0 <= workers <= WORKERS_MAX:
+        raise Invalid("workers", f"is {workers}; use 0 to {WORKERS_MAX}")
+    plan = Plan(
+        port=port,
+        workers=0 if no_worker else workers,
+        queues=queue or (QUEUE,),
+        imports=import_,
+        concurrency=concurrency,
+        drain_seconds=drain_seconds,
+        log_format=log_format,
+    )
+    folder = default_folder() if data_dir is None else data_dir
+    remark(f"holdfast: starting Postgres in {folder}")
+    with embedded(folder) as url:
+        return asyncio.run(House(plan, folder, url).live())
+
+
+class House:
+    """The server and the workers of one `up`."""
+
+    def __init__(self, plan: Plan, folder: Path, database_url: str) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._variables = {**os.environ, "HOLDFAST_DATABASE_URL": database_url}
+        self._workers: list[Child] = []
+        self._leaving = asyncio.Event()
+
+    async def live(self) -> int:
+        """Start everybody, wait until told to leave or until nothing is left to stay for."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._leave)
+        server = await self._start_server()
+        try:
+            url = await self._wait_until_served(server)
+            if url is None:
+                return await self._explain_start(server)
+            await self._start_workers(url)
+            self._welcome(url)
+            return await self._watch(server)
+        finally:
+            await end_children(self._workers, self._plan.drain_seconds + END_SECONDS_MAX)
+            await end_children([server], SERVER_SECONDS_MAX)
+            remark("holdfast: everything has ended")
+
+    async def _start_server(self) -> Child:
+        arguments = ["server", "--migrate", "--port", str(self._plan.port)]
+        return await start_child(
+            "the server", [*arguments, *self._logs()], self._variables, with_output=True
+        )
+
+    async def _wait_until_served(self, server: Child) -> str | None:
+        """Wait for the server's word that it serves; None if it ends first or we shall leave."""
+        assert server.process.stdout is not None
+        reading = asyncio.create_task(server.process.stdout.readline())
+        leaving = asyncio.create_task(self._leaving.wait())
+        try:
+            await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            line = reading.result().decode() if reading.done() else ""
+        finally:
+            for task in (reading, leaving):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        return line.removeprefix(SERVING_AT).strip() if line.startswith(SERVING_AT) else None
+
+    async def _explain_start(self, server: Child) -> int:
+        if self._leaving.is_set():
+            return 0
+        code = await server.ended
+        remark("holdfast: the server did not start")
+        return code or EXIT_DIED
+
+    async def _start_workers(self, url: str) -> None:
+        plan = self._plan
+        options = [
+            f"--concurrency={plan.concurrency}",
+            f"--drain-seconds={plan.drain_seconds}",
+            *(f"--queue={queue}" for queue in plan.queues),
+            *(f"--import={module}" for module in plan.imports),
+            *self._logs(),
+        ]
+        variables = {**self._variables, "HOLDFAST_SERVER": url}
+        del variables["HOLDFAST_DATABASE_URL"]  # a worker never touches the database
+        for number in range(1, plan.workers + 1):
+            name = "the worker" if plan.workers == 1 else f"worker {number}"
+            self._workers.append(await start_child(name, ["worker", *options], variables))
+
+    async def _watch(self, server: Child) -> int:
+        """Wait for the request to leave; say who has died, and leave with nobody left."""
+        leaving = asyncio.create_task(self._leaving.wait())
+        watched: dict[asyncio.Task[int], Child] = {each.ended: each for each in self._workers}
+        watched[server.ended] = server
+        try:
+            while not self._leaving.is_set():
+                await asyncio.wait({leaving, *watched}, return_when=asyncio.FIRST_COMPLETED)
+                gone = [watched.pop(task) for task in list(watched) if task.done()]
+                for child in gone:
+                    remark(f"holdfast: {child.name} has ended with code {child.ended.result()}")
+                if server in gone or (gone and not _any_alive(self._workers)):
+                    remark("holdfast: nothing is left to stay for")
+                    return EXIT_DIED
+            return 0
+        finally:
+            leaving.cancel()
+
+    def _leave(self) -> None:
+        """Begin to end; asked again, workers do not wait for what still runs."""
+        if self._leaving.is_set():
+            for child in self._workers:
+                if child.is_alive:
+                    child.ask_to_end()
+        elif self._workers:
+            remark("holdfast: draining; once more stops what still runs")
+        self._leaving.set()
+
+    def _logs(self) -> Sequence[str]:
+        return ["--log-format", self._plan.log_format]
+
+    def _welcome(self, url: str) -> None:
+        plan = self._plan
+        write_title("Holdfast is up.")
+        write_fields(
+            {
+                "server": url,
+                "database": f"Postgres in {self._folder}",
+                "workers": f"{plan.workers} on {', '.join(plan.queues)}"
+                if plan.workers
+                else "none; start one with `holdfast worker`",
+                "try": f"{_setting(url)}holdfast run{_queue_flag(plan.queues)} -- echo hello",
+            }
+        )
+        if is_terminal():
+            write_line("Ctrl-C ends it all.")
+        sys.stdout.flush()
+
+
+def _any_alive(children: Sequence[Child]) -> bool:
+    return any(child.is_alive for child in children)
+
+
+def _setting(url: str) -> str:
+    """Write what a command needs to find a server that is not where it looks by itself."""
+    return "" if url.endswith(f":{DEFAULT_PORT}") else f"HOLDFAST_SERVER={url} "
+
+
+def _queue_flag(queues: Sequence[str]) -> str:
+    return "" if QUEUE in queues else f" --queue {queues[0]}"

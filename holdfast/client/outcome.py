@@ -1,0 +1,67 @@
+"""What a task left behind, opened: the value that its function returned, or the error it raised."""
+
+import base64
+import builtins
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from holdfast import errors
+from holdfast.errors import TaskFailed
+from holdfast.wire.status import TaskResult
+
+SUCCEEDED = "TASK_STATE_SUCCEEDED"
+# How a task fails by itself; another state may be the echo of a sibling's failure.
+_OWN_FAULT = ("TASK_STATE_FAILED", "TASK_STATE_DEAD_LETTERED")
+# A coroutine cannot raise these: they mean something to whoever awaits it.
+_NOT_RAISED = (StopIteration, StopAsyncIteration)
+
+
+def open_result(found: TaskResult) -> Any:
+    """Give what a task's function returned, or raise what it raised."""
+    if found.state != SUCCEEDED:
+        raise rebuild_failure(found)
+    value = msgspec.json.decode(found.result)
+    if found.pickled and value is not None:
+        import cloudpickle
+
+        return cloudpickle.loads(base64.b64decode(value))
+    return value
+
+
+def open_results(found: Iterable[TaskResult]) -> list[Any]:
+    """Give what every task returned; raises the first failure, not what followed from it."""
+    listed = list(found)
+    failed = [result for result in listed if result.state != SUCCEEDED]
+    culprits = [result for result in failed if result.state in _OWN_FAULT]
+    for result in culprits or failed:
+        raise rebuild_failure(result)
+    return [open_result(result) for result in listed]
+
+
+def rebuild_failure(found: TaskResult) -> TaskFailed:
+    """Make an exception that is both a TaskFailed and of the class that the task raised."""
+    state = found.state.removeprefix("TASK_STATE_")
+    plain = TaskFailed(found.task_id, state, found.error)
+    mixed = _mix(found.error_class or "")
+    if mixed is None:
+        return plain
+    # Not by its own constructor: it would want what only the one who raised it knows.
+    failure = mixed.__new__(mixed)
+    failure.args = plain.args
+    failure.__dict__.update(plain.__dict__)
+    return failure
+
+
+@cache
+def _mix(name: str) -> type[TaskFailed] | None:
+    raised = getattr(errors, name, None) or getattr(builtins, name, None)
+    if not (isinstance(raised, type) and issubclass(raised, Exception)):
+        return None
+    if issubclass(raised, (*_NOT_RAISED, BaseExceptionGroup)) or issubclass(TaskFailed, raised):
+        return None
+    # Said plainly: a KeyError, for one, would quote its text.
+    body = {"__str__": Exception.__str__, "__module__": raised.__module__}
+    return type(name, (TaskFailed, raised), body)

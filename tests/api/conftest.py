@@ -1,0 +1,40 @@
+"""A whole server without its socket, and a quiet one that only does what it is asked."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.operations.ledger import Ledger
+from holdfast.services.doorbell import Doorbells
+from holdfast.services.runtime import Options, Runtime, open_runtime
+from holdfast.services.wake_ups import WakeUps
+from holdfast.store.database import Database
+from tests.api.face import Face
+
+
+@pytest.fixture
+async def runtime(database_url: str) -> AsyncIterator[Runtime]:
+    """A server at work: chores, wake-ups and all."""
+    async with open_runtime(Options(database_url)) as runtime:
+        yield runtime
+
+
+@pytest.fixture
+async def face(runtime: Runtime) -> Face:
+    """The routes of a server at work."""
+    return Face(runtime)
+
+
+@pytest.fixture
+async def quiet(ledger: Ledger, database: Database) -> AsyncIterator[Runtime]:
+    """A server without chores: nobody looks again, so whoever is woken was rung for."""
+    runtime = Runtime(ledger, database, WakeUps(Doorbells()))
+    yield runtime
+    await runtime.stop()
+    await runtime.writers.stop()
+
+
+@pytest.fixture
+async def quiet_face(quiet: Runtime) -> Face:
+    """The routes of a server without chores."""
+    return Face(quiet)

@@ -1,0 +1,53 @@
+"""The names of events, ours and others'."""
+
+import asyncpg
+import pytest
+
+from holdfast.api.event_names import ALIASES, TYPES, parse_event_type
+from holdfast.errors import Invalid
+from tests.store.raw import Raw
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_an_events_own_name_is_its_name(name: str) -> None:
+    assert parse_event_type(name) == name
+    assert parse_event_type(name.upper()) == name
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("job_claimed", "claimed"),
+        ("job_started", "started"),
+        ("job_succeeded", "succeeded"),
+        ("job_failed", "failed"),
+        ("job_cancelled", "killed"),
+        ("job_dead_lettered", "dead_lettered"),
+        ("job_compensated", "compensated"),
+    ],
+)
+def test_the_names_of_other_systems_are_understood(alias: str, name: str) -> None:
+    assert parse_event_type(alias) == name
+
+
+def test_renewals_and_heartbeats_are_understood_though_they_are_no_events() -> None:
+    assert parse_event_type("job_lease_renewed") not in TYPES
+    assert parse_event_type("job_heartbeat") not in TYPES
+    assert len(ALIASES) == 9
+
+
+def test_none_is_all_and_nonsense_is_refused() -> None:
+    assert parse_event_type(None) is None
+    with pytest.raises(Invalid, match="type: 'job_eaten' is not a type of event; use one of"):
+        parse_event_type("job_eaten")
+
+
+async def test_the_list_of_names_is_the_databases(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        rows = await Raw(connection).rows(
+            "select unnest(enum_range(null::holdfast.event_type))::text"
+        )
+    finally:
+        await connection.close()
+    assert tuple(row[0] for row in rows) == TYPES

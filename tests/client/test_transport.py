@@ -1,0 +1,203 @@
+"""Calls over HTTP: what is sent, what is tried again, and what is made of strange answers."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pytest
+
+from holdfast.client.refusals import ServerFailed
+from holdfast.client.transport import DEFAULT_SERVER, Transport, find_server
+from holdfast.errors import Invalid, Refused, Stopping, Unavailable
+from holdfast.wire.requests import CancelRequest, EventStreamQuery, JobListQuery, LogQuery
+from holdfast.wire.status import Changed
+from tests.client.peer import Peer, Say
+
+GONE = Say(None)
+AWAY = Say(503, b'{"error": {"code": "stopping", "message": "shutting down"}}')
+BROKEN = Say(500, b'{"error": {"code": "internal", "message": "the server failed"}}')
+BAD = Say(400, b'{"error": {"code": "invalid", "message": "mode: no", "field": "mode"}}')
+
+
+@pytest.fixture
+async def transport(stranger: Peer) -> AsyncIterator[Transport]:
+    async with Transport(stranger.url, actor="ada") as transport:
+        yield transport
+
+
+def test_the_server_is_the_one_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_SERVER", "https://elsewhere:1/")
+    assert find_server("http://here:2/prefix/") == "http://here:2/prefix"
+
+
+def test_the_server_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_SERVER", "https://elsewhere:1/")
+    assert find_server() == "https://elsewhere:1"
+
+
+def test_the_server_is_the_local_one_otherwise() -> None:
+    assert find_server() == DEFAULT_SERVER
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:7878", "ftp://here", "http://", "http://:80", "http://here:x", "http://here:99999"],
+)
+def test_what_names_no_host_is_refused(url: str) -> None:
+    with pytest.raises(Invalid, match="is not a URL; write it like") as caught:
+        find_server(url)
+    assert caught.value.field == "server"
+
+
+@pytest.mark.parametrize("url", ["http://here?x=1", "http://here#x", "http://[::1", "", " "])
+def test_what_is_more_or_less_than_a_host_is_refused(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("HOLDFAST_SERVER", " ")
+    with pytest.raises(Invalid, match="is not a URL"):
+        find_server(url)
+
+
+async def test_a_call_sends_json_and_says_who_asks(transport: Transport, stranger: Peer) -> None:
+    body = CancelRequest("hard", "enough")
+    answer = await transport.call("POST", "/api/x", Changed, body=body, headers={"X-More": "1"})
+    assert answer.changed
+    [heard] = stranger.heard
+    assert (heard.method, heard.path) == ("POST", "/api/x")
+    assert heard.json == {"mode": "hard", "reason": "enough"}
+    assert heard.headers["Content-Type"] == "application/json"
+    assert heard.headers["Holdfast-Actor"] == "ada"
+    assert heard.headers["X-More"] == "1"
+    assert "Accept-Encoding" not in heard.headers
+
+
+async def test_a_query_leaves_out_what_is_not_asked(transport: Transport, stranger: Peer) -> None:
+    await transport.call("GET", "/a", Changed, query=JobListQuery(label="team=a & b"))
+    await transport.call("GET", "/b", Changed, query=LogQuery(3, follow=True))
+    await transport.call("GET", "/c", Changed, query=JobListQuery())
+    paths = [heard.path for heard in stranger.heard]
+    assert paths == ["/a?label=team%3Da+%26+b", "/b?attempt=3&follow=true", "/c"]
+
+
+async def test_a_refusal_is_raised_and_not_tried_again(
+    transport: Transport, stranger: Peer
+) -> None:
+    stranger.script = [BAD]
+    with pytest.raises(Invalid) as caught:
+        await transport.insist("POST", "/x", Changed)
+    assert caught.value.field == "mode"
+    assert len(stranger.heard) == 1
+
+
+@pytest.mark.parametrize("away", [GONE, AWAY, Say(502, b"<html>")], ids=["gone", "away", "proxy"])
+async def test_a_server_that_was_away_is_called_again(
+    transport: Transport, stranger: Peer, away: Say
+) -> None:
+    stranger.script = [away, away, Say()]
+    answer = await transport.insist("POST", "/x", Changed, body=CancelRequest())
+    assert answer.changed
+    assert len({heard.body for heard in stranger.heard}) == 1
+    assert len(stranger.heard) == 3
+
+
+async def test_one_call_is_made_once(transport: Transport, stranger: Peer) -> None:
+    stranger.script = [AWAY, Say()]
+    with pytest.raises(Stopping):
+        await transport.call("POST", "/x", Changed)
+    assert len(stranger.heard) == 1
+
+
+async def test_whoever_insists_says_so_once(
+    transport: Transport, stranger: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    stranger.script = [AWAY, AWAY, Say()]
+    with caplog.at_level(logging.WARNING, "holdfast.client"):
+        await transport.insist("POST", "/x", Changed)
+    assert [record.getMessage() for record in caplog.records] == [
+        "POST /x will be tried again: shutting down"
+    ]
+
+
+async def test_insisting_has_an_end(transport: Transport, stranger: Peer) -> None:
+    stranger.script = [AWAY]
+    with pytest.raises(Stopping):
+        await transport.insist("POST", "/x", Changed, seconds_max=0.3)
+    assert len(stranger.heard) > 1
+
+
+async def test_patience_counts_from_the_first_failure(transport: Transport, stranger: Peer) -> None:
+    stranger.script = [AWAY]
+    with pytest.raises(Stopping):
+        await transport.insist("POST", "/x", Changed, seconds_max=3600, patience=0.3)
+    assert len(stranger.heard) > 1
+
+
+async def test_a_request_that_breaks_the_server_is_not_sent_for_ever(
+    transport: Transport, stranger: Peer
+) -> None:
+    stranger.script = [BROKEN]
+    with pytest.raises(ServerFailed):
+        await transport.insist("POST", "/x", Changed, seconds_max=3600)
+    assert len(stranger.heard) == 3
+
+
+async def test_nobody_at_the_address_is_unavailable() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        async with Transport(url) as transport:
+            with pytest.raises(Unavailable, match=f"no answer from {url}: "):
+                await transport.call("GET", "/x", Changed)
+
+
+async def test_a_silent_server_is_unavailable(transport: Transport, stranger: Peer) -> None:
+    stranger.script = [Say(silence=60)]
+    with pytest.raises(Unavailable, match="TimeoutError"):
+        await transport.call("GET", "/x", Changed, seconds_max=0.1)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [Say(body=b"<html>welcome"), Say(body=b'{"other": 1}'), Say(body=b'"\xff"'), Say(204, b"")],
+    ids=["html", "other", "latin", "empty"],
+)
+async def test_an_answer_of_a_stranger_is_refused_at_once(
+    transport: Transport, stranger: Peer, strange: Say
+) -> None:
+    stranger.script = [strange]
+    with pytest.raises(Refused, match="not Holdfast; check the server's URL"):
+        await transport.insist("GET", "/x", Changed)
+    assert len(stranger.heard) == 1
+
+
+async def test_a_redirect_is_not_followed(transport: Transport, stranger: Peer) -> None:
+    stranger.script = [Say(302, b"", {"Location": "/login"})]
+    with pytest.raises(Refused, match="HTTP 302"):
+        await transport.call("POST", "/x", Changed)
+    assert [heard.path for heard in stranger.heard] == ["/x"]
+
+
+async def test_lines_are_read_as_they_come(transport: Transport, stranger: Peer) -> None:
+    long = b"data: " + b"x" * 1_000_000 + b"\n"
+    stranger.script = [Say(body=b"id: 1\n" + long, silence=60)]
+    lines = transport.follow("/s", EventStreamQuery(after="1-2"), {"X-More": "1"})
+    async with aclosing(lines):
+        assert [await anext(lines), await anext(lines)] == [b"id: 1\n", long]
+    [heard] = stranger.heard
+    assert (heard.path, heard.headers["X-More"]) == ("/s?after=1-2", "1")
+
+
+async def test_a_stream_that_breaks_is_unavailable(transport: Transport, stranger: Peer) -> None:
+    stranger.script = [AWAY]
+    lines = transport.follow("/s", None, {})
+    with pytest.raises(Stopping):
+        await anext(lines)
+
+
+async def test_many_calls_share_a_few_connections(stranger: Peer) -> None:
+    async with Transport(stranger.url, connections_max=2) as transport:
+        calls = [transport.call("GET", f"/{number}", Changed) for number in range(40)]
+        answers = await asyncio.gather(*calls)
+    assert len(answers) == len(stranger.heard) == 40

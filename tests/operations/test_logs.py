@@ -1,0 +1,227 @@
+"""The output of attempts: stored by whoever holds the lease, once, in order, up to a limit."""
+
+from uuid import uuid4
+
+import pytest
+
+from holdfast.errors import Invalid, LeaseConflict, NotFound, TooLarge
+from holdfast.model.ids import TaskId
+from holdfast.operations.claim import Claim
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.logs import (
+    LOG_BYTES_MAX,
+    STRETCH_BYTES_MAX,
+    STRETCHES_PER_READ_MAX,
+    Log,
+    Stretch,
+    append_logs,
+    read_log,
+)
+from holdfast.operations.report import Fence
+from holdfast.worker.tail import LogTail
+from tests.world import World, fence_of
+
+
+@pytest.fixture
+async def mine(world: World) -> Claim:
+    """A task that has been claimed."""
+    await world.submit(max_retries_failure=1, backoff={"base": 0.0})
+    [claim] = await world.claim()
+    return claim
+
+
+async def append(ledger: Ledger, claim: Claim, offset: int, content: bytes) -> None:
+    await append_logs(ledger, [Stretch(fence_of(claim), offset, content)])
+
+
+async def read(ledger: Ledger, claim: Claim, offset: int = 0) -> Log:
+    return await read_log(ledger.database, claim.task_id, claim.attempt, offset)
+
+
+async def test_output_is_read_from_any_offset(ledger: Ledger, mine: Claim) -> None:
+    await append(ledger, mine, 0, b"one\n")
+    await append(ledger, mine, 4, b"two\n")
+    whole = b"one\ntwo\n"
+    for offset in range(len(whole) + 2):
+        assert await read(ledger, mine, offset) == Log(0, offset, whole[offset:], False)
+
+
+async def test_output_is_any_bytes(ledger: Ledger, mine: Claim) -> None:
+    content = bytes(range(256))
+    await append(ledger, mine, 0, content)
+    assert (await read(ledger, mine)).content == content
+
+
+async def test_an_attempt_without_output_has_an_empty_log(ledger: Ledger, mine: Claim) -> None:
+    assert await read(ledger, mine) == Log(0, 0, b"", False)
+
+
+async def test_a_stretch_that_comes_twice_is_stored_once(ledger: Ledger, mine: Claim) -> None:
+    await append(ledger, mine, 0, b"one\n")
+    await append(ledger, mine, 0, b"one\n")
+    await append_logs(ledger, [Stretch(fence_of(mine), 0, b"one\n")] * 2)
+    assert (await read(ledger, mine)).content == b"one\n"
+
+
+async def test_a_stretch_that_has_grown_meanwhile_is_stored_whole(
+    ledger: Ledger, mine: Claim
+) -> None:
+    await append(ledger, mine, 0, b"one\n")
+    await append(ledger, mine, 0, b"one\ntwo\n")
+    await append(ledger, mine, 0, b"one\n")
+    assert (await read(ledger, mine)).content == b"one\ntwo\n"
+    stretches = [Stretch(fence_of(mine), 8, content) for content in (b"three\n", b"th")]
+    await append_logs(ledger, stretches)
+    assert (await read(ledger, mine)).content == b"one\ntwo\nthree\n"
+
+
+async def test_stretches_that_overlap_are_read_once(ledger: Ledger, mine: Claim) -> None:
+    await append(ledger, mine, 0, b"abcdef")
+    await append(ledger, mine, 2, b"cd")
+    await append(ledger, mine, 4, b"efgh")
+    assert (await read(ledger, mine)).content == b"abcdefgh"
+
+
+async def test_a_gap_is_stepped_over_and_offsets_stay_true(ledger: Ledger, mine: Claim) -> None:
+    await append(ledger, mine, 0, b"abc")
+    await append(ledger, mine, 10, b"xyz")
+    assert await read(ledger, mine, 0) == Log(0, 0, b"abc", False)
+    assert await read(ledger, mine, 3) == Log(0, 10, b"xyz", False)
+    assert await read(ledger, mine, 13) == Log(0, 13, b"", False)
+
+
+async def test_a_log_is_complete_when_nobody_can_write_to_it_any_more(
+    ledger: Ledger, world: World, mine: Claim
+) -> None:
+    await append(ledger, mine, 0, b"begun\n")
+    await world.cancel_task(mine.task_id, "hard")
+    assert not (await read(ledger, mine)).is_complete
+    await append(ledger, mine, 6, b"last words\n")
+    await world.complete(mine, "killed")
+    assert await read(ledger, mine) == Log(0, 0, b"begun\nlast words\n", True)
+
+
+async def test_a_gap_does_not_make_a_log_complete_too_early(
+    ledger: Ledger, world: World, mine: Claim
+) -> None:
+    await append(ledger, mine, 0, b"abc")
+    await append(ledger, mine, 10, b"xyz")
+    await world.succeed(mine)
+    assert not (await read(ledger, mine, 0)).is_complete
+    assert (await read(ledger, mine, 3)).is_complete
+
+
+async def test_a_long_log_is_read_in_parts(ledger: Ledger, world: World, mine: Claim) -> None:
+    count = STRETCHES_PER_READ_MAX * 2 + 3
+    await append_logs(ledger, [Stretch(fence_of(mine), n * 2, b"%02d" % n) for n in range(count)])
+    await world.succeed(mine)
+    found, offset, parts = b"", 0, 0
+    while True:
+        log = await read(ledger, mine, offset)
+        found += log.content
+        offset += len(log.content)
+        parts += 1
+        if log.is_complete:
+            break
+        assert log.content
+    assert found == b"".join(b"%02d" % n for n in range(count))
+    assert parts == 3
+
+
+async def test_each_attempt_has_a_log_of_its_own(
+    ledger: Ledger, world: World, mine: Claim
+) -> None:
+    await append(ledger, mine, 0, b"first\n")
+    await world.fail(mine)
+    await world.run_chores()
+    [again] = await world.claim()
+    await append(ledger, again, 0, b"second\n")
+    assert (await read(ledger, mine)).content == b"first\n"
+    latest = await read_log(ledger.database, mine.task_id, None, 0)
+    assert latest == Log(1, 0, b"second\n", False)
+
+
+async def test_only_the_holder_of_the_lease_may_write(
+    ledger: Ledger, world: World, mine: Claim
+) -> None:
+    strangers = [
+        Fence(mine.task_id, mine.attempt, uuid4()),
+        Fence(mine.task_id, mine.attempt + 1, mine.lease_token),
+        Fence(TaskId(mine.task_id.job_id, 7), mine.attempt, mine.lease_token),
+        Fence(TaskId(mine.task_id.job_id + 1, 0), mine.attempt, mine.lease_token),
+    ]
+    for stranger in strangers:
+        with pytest.raises(LeaseConflict) as refused:
+            await append_logs(ledger, [Stretch(stranger, 0, b"lies")])
+        assert refused.value.task_id == str(stranger.task_id)
+    await world.succeed(mine)
+    with pytest.raises(LeaseConflict):
+        await append(ledger, mine, 0, b"too late")
+    assert (await read(ledger, mine)).content == b""
+
+
+async def test_of_many_stretches_all_are_kept_or_none(ledger: Ledger, mine: Claim) -> None:
+    stranger = Fence(mine.task_id, mine.attempt, uuid4())
+    with pytest.raises(LeaseConflict):
+        await append_logs(
+            ledger, [Stretch(fence_of(mine), 0, b"mine"), Stretch(stranger, 4, b"lies")]
+        )
+    assert (await read(ledger, mine)).content == b""
+
+
+async def test_nothing_to_keep_is_no_error(ledger: Ledger) -> None:
+    await append_logs(ledger, [])
+
+
+async def test_sizes_are_limited_and_the_error_says_the_limit(
+    ledger: Ledger, mine: Claim
+) -> None:
+    with pytest.raises(TooLarge) as refused:
+        await append(ledger, mine, 0, b"x" * (STRETCH_BYTES_MAX + 1))
+    assert (refused.value.field, refused.value.limit) == ("content", STRETCH_BYTES_MAX)
+    with pytest.raises(TooLarge) as refused:
+        await append(ledger, mine, LOG_BYTES_MAX - 1, b"xx")
+    assert (refused.value.field, refused.value.limit) == ("offset", LOG_BYTES_MAX)
+    with pytest.raises(Invalid) as negative:
+        await append(ledger, mine, -1, b"xx")
+    assert negative.value.field == "offset"
+    with pytest.raises(Invalid) as bad:
+        await append_logs(ledger, [Stretch(Fence(mine.task_id, -1, mine.lease_token), 0, b"")])
+    assert bad.value.field == "attempt"
+    assert (await read(ledger, mine)).content == b""
+    await append(ledger, mine, LOG_BYTES_MAX - STRETCH_BYTES_MAX, b"x" * STRETCH_BYTES_MAX)
+
+
+async def test_the_last_line_of_a_worker_that_stops_at_its_own_limit_fits(
+    ledger: Ledger, mine: Claim, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "output"
+    path.write_bytes(b"x" * (16 << 20) + b"and more")
+    tail = LogTail(path, chunk_bytes_max=STRETCH_BYTES_MAX)
+    pieces = []
+    while (piece := tail.read_new()) is not None:
+        pieces.append(piece)
+    assert b"dropped" in pieces[-1][1]
+    await append(ledger, mine, *pieces[-1])
+
+
+async def test_what_is_not_there_cannot_be_read(ledger: Ledger, world: World, mine: Claim) -> None:
+    job_id = await world.submit()
+    for task_id, attempt in (
+        (TaskId(job_id, 0), None),
+        (TaskId(job_id + 1, 0), None),
+        (mine.task_id, 1),
+        (TaskId(mine.task_id.job_id, 1), 0),
+    ):
+        with pytest.raises(NotFound):
+            await read_log(ledger.database, task_id, attempt, 0)
+    bad: list[tuple[str, TaskId, int | None, int]] = [
+        ("task_id", TaskId(0, 0), None, 0),
+        ("attempt", mine.task_id, -1, 0),
+        ("offset", mine.task_id, 0, -1),
+        ("offset", mine.task_id, 0, LOG_BYTES_MAX + 1),
+    ]
+    for field, task_id, attempt, offset in bad:
+        with pytest.raises(Invalid) as refused:
+            await read_log(ledger.database, task_id, attempt, offset)
+        assert refused.value.field == field

@@ -1,0 +1,20 @@
+"""A server's inner half without chores: nobody looks again, so whoever is woken was rung for."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.operations.ledger import Ledger
+from holdfast.services.doorbell import Doorbells
+from holdfast.services.runtime import Runtime
+from holdfast.services.wake_ups import WakeUps
+from holdfast.store.database import Database
+
+
+@pytest.fixture
+async def quiet(ledger: Ledger, database: Database) -> AsyncIterator[Runtime]:
+    """A runtime that only does what it is asked."""
+    runtime = Runtime(ledger, database, WakeUps(Doorbells()))
+    yield runtime
+    await runtime.stop()
+    await runtime.writers.stop()

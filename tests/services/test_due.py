@@ -1,0 +1,93 @@
+"""The chores of a server: each one is there, and does what its name says."""
+
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.prune import Retention
+from holdfast.services.chores import Chore
+from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.services.due import list_chores
+from holdfast.services.stops import Stops
+from tests.world import World
+
+
+def chores(ledger: Ledger, doorbells: Doorbells) -> dict[str, Chore]:
+    """List the chores by name."""
+    stops = Stops(ledger, doorbells)
+    listed = list_chores(ledger, doorbells, stops, retention=Retention())
+    return {chore.name: chore for chore in listed}
+
+
+async def test_every_chore_runs_on_an_empty_ledger_and_finds_nothing(ledger: Ledger) -> None:
+    found = chores(ledger, Doorbells())
+    assert sorted(found) == [
+        "add partitions",
+        "follow up",
+        "give up scheduling",
+        "note workers",
+        "prune",
+        "reap leases",
+        "requeue due",
+        "ring for ended jobs",
+        "ring for ready tasks",
+        "tell what should stop",
+    ]
+    for chore in found.values():
+        assert 0 < chore.every <= 60
+        await chore.run()
+        assert await chore.run() < chore.full, chore.name
+
+
+async def test_who_waits_for_a_queue_is_rung_if_something_is_there(
+    ledger: Ledger, world: World
+) -> None:
+    doorbells = Doorbells()
+    look = chores(ledger, doorbells)["ring for ready tasks"].run
+    with (
+        doorbells.listen([Bell("queue", "q")]) as one,
+        doorbells.listen([Bell("queue", "q")]) as other,
+        doorbells.listen([Bell("queue", "empty")]) as stranger,
+    ):
+        await look()
+        assert not one.was_rung
+        await world.submit()
+        await look()
+        assert (one.was_rung, other.was_rung, stranger.was_rung) == (True, False, False)
+
+
+async def test_nobody_is_rung_for_a_paused_queue(ledger: Ledger, world: World) -> None:
+    doorbells = Doorbells()
+    look = chores(ledger, doorbells)["ring for ready tasks"].run
+    await world.submit()
+    await world.clock.fetch("insert into holdfast.queues values ('q', holdfast.now(), 'ops')")
+    with doorbells.listen([Bell("queue", "q")]) as listener:
+        await look()
+        assert not listener.was_rung
+
+
+async def test_who_waits_for_a_job_is_rung_when_it_has_ended(ledger: Ledger, world: World) -> None:
+    doorbells = Doorbells()
+    watch = chores(ledger, doorbells)["ring for ended jobs"].run
+    job_id = await world.submit()
+    bell = Bell("job", str(job_id))
+    with doorbells.listen([bell]) as one, doorbells.listen([bell]) as other:
+        await watch()
+        assert not one.was_rung
+        await world.cancel_job(job_id)
+        await watch()
+        assert one.was_rung
+        assert other.was_rung
+
+
+async def test_leases_that_ran_out_are_reaped_and_their_tasks_requeued(
+    ledger: Ledger, world: World
+) -> None:
+    await world.watch()
+    await world.submit(max_retries_preemption=1)
+    [mine] = await world.claim()
+    found = chores(ledger, Doorbells())
+    await found["reap leases"].run()
+    for _ in range(7):
+        await world.clock.advance(5)
+        await found["reap leases"].run()
+    await found["requeue due"].run()
+    [again] = await world.claim()
+    assert (again.task_id, again.attempt) == (mine.task_id, 1)

@@ -1,0 +1,153 @@
+"""The writers of a server: gathered, answered after the commit, and renewals on their own way."""
+
+import asyncio
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from holdfast.errors import Invalid, LeaseConflict, Stopping
+from holdfast.model.spec import Submission
+from holdfast.model.states import TaskState
+from holdfast.operations.claim import ClaimRequest
+from holdfast.operations.complete import Completed, Completion
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.renew import Renewed
+from holdfast.operations.report import Fence, Recorded, Report
+from holdfast.operations.submit import CHUNK_TASKS_MAX
+from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.services.writers import WRITES_AT_ONCE, Writers
+from tests.facts import until
+from tests.world import World, fence_of
+
+SPEC = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "q"})
+
+
+async def test_a_task_goes_all_the_way(ledger: Ledger, world: World) -> None:
+    writers = Writers(ledger)
+    submitted = await writers.submit(Submission(SPEC))
+    assert submitted.is_new
+    [mine] = await writers.claim(ClaimRequest("w1", ("q",)))
+    fence = fence_of(mine)
+    assert mine.task_id.job_id == submitted.job_id
+    assert await writers.report([Report(fence, TaskState.RUNNING)]) == [
+        Recorded(mine.task_id, is_news=True)
+    ]
+    [renewed] = await writers.renew([fence])
+    assert isinstance(renewed, Renewed)
+    assert await writers.complete([Completion(fence, "succeeded")]) == [
+        Completed(mine.task_id, accepted=True)
+    ]
+    assert await world.job_state(submitted.job_id) == TaskState.SUCCEEDED
+
+
+async def test_concurrent_submissions_share_transactions(ledger: Ledger, world: World) -> None:
+    writers = Writers(ledger)
+    calls = [writers.submit(Submission(SPEC)) for _ in range(50)]
+    submitted = await asyncio.gather(*calls)
+    assert len({one.job_id for one in submitted}) == 50
+    rows = await world.clock.fetch("select distinct xmin::text from holdfast.jobs")
+    assert len(rows) <= 10
+
+
+async def test_a_refusal_is_raised_for_the_one_who_asked(ledger: Ledger, world: World) -> None:
+    writers = Writers(ledger)
+    bad = Submission(parse_spec({"entrypoint": {"function": "nonsense"}}))
+    good, refused, conflict, empty = await asyncio.gather(
+        writers.submit(Submission(SPEC)),
+        writers.submit(bad),
+        writers.claim(ClaimRequest("w1", task_id=(await _stranger(world)).task_id)),
+        writers.claim(ClaimRequest("w1", ("nothing here",))),
+        return_exceptions=True,
+    )
+    assert not isinstance(good, BaseException)
+    assert isinstance(refused, Invalid)
+    assert isinstance(conflict, LeaseConflict)
+    assert empty == []
+
+
+async def _stranger(world: World) -> Fence:
+    return Fence((await _claimed(world)).task_id, 0, uuid4())
+
+
+async def _claimed(world: World) -> Fence:
+    await world.submit()
+    [claim] = await world.claim()
+    return fence_of(claim)
+
+
+async def test_one_stale_lease_does_not_touch_the_others(ledger: Ledger, world: World) -> None:
+    writers = Writers(ledger)
+    mine = await _claimed(world)
+    stranger = await _stranger(world)
+    for answers in (
+        await writers.renew([mine, stranger]),
+        await writers.report([Report(f, TaskState.RUNNING) for f in (mine, stranger)]),
+        await writers.complete([Completion(f, "succeeded") for f in (mine, stranger)]),
+    ):
+        assert [isinstance(answer, LeaseConflict) for answer in answers] == [False, True]
+
+
+async def test_renewals_go_on_while_every_write_is_held_up(
+    ledger: Ledger, world: World, database_url: str
+) -> None:
+    writers = Writers(ledger)
+    held = [await _claimed(world) for _ in range(WRITES_AT_ONCE + 1)]
+    free = await _claimed(world)
+    holder = await asyncpg.connect(database_url)
+    async with holder.transaction():
+        await holder.execute("lock table holdfast.tasks in exclusive mode")
+        calls = [
+            asyncio.create_task(writers.complete([Completion(fence, "succeeded")]))
+            for fence in held
+        ]
+        waiting = "select count(*) from pg_locks where not granted"
+        await until(lambda: _count(world, waiting))
+        [renewed] = await writers.renew([free])
+        assert isinstance(renewed, Renewed)
+        assert not any(call.done() for call in calls)
+    await holder.close()
+    for call in calls:
+        [answer] = await call
+        assert isinstance(answer, Completed)
+
+
+async def _count(world: World, query: str) -> int:
+    [row] = await world.clock.fetch(query)
+    return int(row[0])
+
+
+async def test_a_large_submission_does_not_hold_up_small_ones(
+    ledger: Ledger, world: World
+) -> None:
+    writers = Writers(ledger)
+    inputs = parse_inputs(list(range(CHUNK_TASKS_MAX * 2 + 1)))
+    spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "large"})
+    large = asyncio.create_task(writers.submit(Submission(spec, inputs)))
+    hidden = "select count(*) from holdfast.jobs where submitted_at is null"
+    await until(lambda: _count(world, hidden))
+    small = await writers.submit(Submission(SPEC))
+    assert small.is_new
+    assert not large.done()
+    submitted = await large
+    job = await world.job(submitted.job_id)
+    assert job["num_tasks"] == len(inputs)
+
+
+async def test_stopping_answers_what_waits_and_takes_no_more(ledger: Ledger, world: World) -> None:
+    writers = Writers(ledger)
+    mine = await _claimed(world)
+    under_way = asyncio.create_task(writers.complete([Completion(mine, "succeeded")]))
+    await asyncio.sleep(0)
+    await writers.stop()
+    assert under_way.done()
+    assert await under_way == [Completed(mine.task_id, accepted=True)]
+    for call in (
+        writers.submit(Submission(SPEC)),
+        writers.claim(ClaimRequest("w1", ("q",))),
+        writers.renew([mine]),
+        writers.report([Report(mine, TaskState.RUNNING)]),
+        writers.complete([Completion(mine, "succeeded")]),
+    ):
+        with pytest.raises(Stopping):
+            await call

@@ -1,0 +1,24 @@
+"""Waiting for facts: looked at again and again, never for ever."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+Found = TypeVar("Found")
+PAUSE_SECONDS = 0.01
+
+
+async def eventually(
+    fact: Callable[[], Awaitable[Found] | Found], *, seconds: float = 30.0
+) -> Found:
+    """Look until there is something to see, and return it; fail when that takes too long."""
+    ends_at = time.monotonic() + seconds
+    while True:
+        found = fact()
+        if isinstance(found, Awaitable):
+            found = await cast(Awaitable[Found], found)
+        if found:
+            return found
+        assert time.monotonic() < ends_at, f"{fact} has not come true; the last look: {found!r}"
+        await asyncio.sleep(PAUSE_SECONDS)

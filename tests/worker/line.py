@@ -1,0 +1,89 @@
+"""A line between worker and server that can be cut, and that can lose answers."""
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+CHUNK_BYTES = 1 << 16
+
+
+class Line:
+    """Passes bytes on to a server; `url` is its near end."""
+
+    def __init__(self, server: str) -> None:
+        parts = urlsplit(server)
+        self._host, self._port = parts.hostname, parts.port
+        self._is_cut = False
+        self._loses_answers = False
+        self._calls: set[asyncio.Task[None]] = set()
+        self._listening: asyncio.Server | None = None
+        self.url = ""
+        self.answers_lost = 0
+
+    async def __aenter__(self) -> Self:
+        self._listening = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        port = self._listening.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        assert self._listening is not None
+        self._listening.close()
+        await self._hang_up()
+
+    async def cut(self) -> None:
+        """Break every connection, and take no new one."""
+        self._is_cut = True
+        await self._hang_up()
+
+    def lose_answers(self) -> None:
+        """Let requests through; the first bytes of any answer end the connection instead."""
+        self._loses_answers = True
+
+    def mend(self) -> None:
+        """Pass everything on again."""
+        self._is_cut = self._loses_answers = False
+
+    async def _hang_up(self) -> None:
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.close()
+            return
+        call = asyncio.create_task(self._pass_on(reader, writer))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+        asking = asyncio.create_task(_pump(reader, far_writer))
+        try:
+            while content := await far_reader.read(CHUNK_BYTES):
+                if self._loses_answers:
+                    self.answers_lost += 1
+                    return
+                writer.write(content)
+                await writer.drain()
+        except OSError:
+            return
+        finally:
+            asking.cancel()
+            for end in (writer, far_writer):
+                end.close()
+                with suppress(OSError, asyncio.CancelledError):
+                    await end.wait_closed()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while content := await reader.read(CHUNK_BYTES):
+            writer.write(content)
+            await writer.drain()
+        writer.close()

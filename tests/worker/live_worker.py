@@ -1,0 +1,26 @@
+"""A worker as a process of its own, to be frozen and killed. SIGTERM drains it."""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from holdfast.worker.slots import take_slot
+from holdfast.worker.worker import Worker, WorkerOptions
+
+
+async def work(folder: Path, options: dict[str, Any]) -> None:
+    """Take a slot and work until drained."""
+    slot = take_slot(folder / "slots")
+    options["queues"] = tuple(options["queues"])
+    worker = Worker(WorkerOptions(folder=folder / f"slot-{slot.number}", **options), slot)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
+    await worker.run()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    asyncio.run(work(Path(sys.argv[1]), json.loads(sys.argv[2])))

@@ -1,0 +1,198 @@
+"""Functions for workers under test. They tell by files how far they have got."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import holdfast as hf
+
+PATIENCE_SECONDS = 60.0
+
+
+def tell(path: str, text: str = "") -> None:
+    """Leave a file, all at once."""
+    partial = Path(f"{path}.partial")
+    partial.write_text(text)
+    partial.rename(path)
+
+
+@hf.task(queue="q")
+async def add(a: int, b: int = 1) -> int:
+    """Compute on the worker's loop."""
+    return a + b
+
+
+@hf.task(queue="q")
+def add_in_thread(a: int, b: int = 1) -> int:
+    """Compute in a thread."""
+    return a + b
+
+
+@hf.task(queue="q", isolation="process")
+def add_in_process(a: int, b: int = 1) -> list[int]:
+    """Compute in a process of its own."""
+    print(f"adding {a} and {b}")  # noqa: T201 - its output is what is tested
+    return [a + b, os.getpid()]
+
+
+def report(_: Any = None, *, ctx: hf.Context) -> list[Any]:
+    """Tell who and where this is."""
+    return [ctx.task_id, ctx.attempt, os.getpid(), hf.Context is type(ctx)]
+
+
+def echo(value: Any) -> Any:
+    """Return what was given."""
+    return value
+
+
+def give(kind: str) -> Any:
+    """Return what cannot be kept, or can just."""
+    many = "ä" * 600_000
+    values = {"nan": float("nan"), "object": object(), "large": many, "half": "\ud800", "null": None}
+    return values[kind]
+
+
+def fail(kind: str, text: str = "boom") -> None:
+    """Raise an error of a kind."""
+    kinds: dict[str, type[BaseException]] = {
+        "value": ValueError,
+        "permanent": hf.PermanentError,
+        "invalid": hf.ValidationError,
+        "exit": SystemExit,
+        "odd": OddError,
+    }
+    raise kinds[kind](text)
+
+
+class OddError(BaseException):
+    """An error that is no Exception, and cannot be put into words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def wait_for_file(began: str, go: str) -> str:
+    """Wait in a thread, in steps, until a file is there."""
+    tell(began, str(os.getpid()))
+    ends_at = time.monotonic() + PATIENCE_SECONDS
+    while not Path(go).exists():
+        assert time.monotonic() < ends_at
+        time.sleep(0.005)
+    return "gone on"
+
+
+async def await_file(began: str, go: str) -> str:
+    """Wait on the loop until a file is there."""
+    tell(began, str(os.getpid()))
+    ends_at = time.monotonic() + PATIENCE_SECONDS
+    while not Path(go).exists():
+        assert time.monotonic() < ends_at
+        await asyncio.sleep(0.005)
+    return "gone on"
+
+
+def wait_for_cancel(began: str, *, ctx: hf.Context) -> str:
+    """Wait until asked to stop, and then succeed."""
+    tell(began, str(os.getpid()))
+    ends_at = time.monotonic() + PATIENCE_SECONDS
+    while not ctx.cancelled:
+        assert time.monotonic() < ends_at
+        time.sleep(0.005)
+    return "stopped by itself"
+
+
+async def await_cancel(began: str, *, ctx: hf.Context) -> str:
+    """Wait on the loop until asked to stop, and then succeed."""
+    tell(began)
+    ends_at = time.monotonic() + PATIENCE_SECONDS
+    while not ctx.cancelled:
+        assert time.monotonic() < ends_at
+        await asyncio.sleep(0.005)
+    return "stopped by itself"
+
+
+def ignore_cancel(began: str, *, ctx: hf.Context) -> None:
+    """Wait without ever looking at the context."""
+    tell(began)
+    for _ in range(int(PATIENCE_SECONDS / 0.005)):
+        time.sleep(0.005)
+
+
+def sleep(began: str, seconds: float) -> None:
+    """Sleep in one step: nothing in this process can interrupt it."""
+    tell(began, str(os.getpid()))
+    time.sleep(seconds)
+
+
+async def block_the_loop(began: str, seconds: float) -> str:
+    """Keep the worker's loop from doing anything else."""
+    tell(began, str(os.getpid()))
+    time.sleep(seconds)  # noqa: ASYNC251 - what is tested
+    return "done"
+
+
+def hog(began: str) -> None:
+    """Let no other thread of this process run again."""
+    tell(began, str(os.getpid()))
+    sum(range(10**13))
+
+
+async def turn_cancel_into_error(began: str) -> None:
+    """Fail because of being cancelled, as libraries do."""
+    tell(began)
+    try:
+        await asyncio.sleep(PATIENCE_SECONDS)
+    except asyncio.CancelledError:
+        raise ConnectionError("cancelled in the middle") from None
+
+
+async def say_progress(began: str, go: str, message: str, *, ctx: hf.Context) -> None:
+    """Say how far it is, and stay there."""
+    ctx.progress(0.25, "early")
+    ctx.progress(0.5, message)
+    await await_file(began, go)
+
+
+@hf.task(queue="q", isolation="process")
+def say_progress_in_process(began: str, go: str, message: str, *, ctx: hf.Context) -> None:
+    """Say how far it is more often than anybody wants to know, and stay there."""
+    for step in range(1000):
+        ctx.progress(step / 2000, "early")
+    ctx.progress(0.5, message)
+    wait_for_file(began, go)
+
+
+async def remember(value: Any, *, ctx: hf.Context) -> Any:
+    """Keep something for the next attempt, and give back what the last one kept."""
+    before = await ctx.checkpoint.load.aio()
+    await ctx.checkpoint.save.aio(value)
+    if before is None:
+        raise hf.TransientError("the first attempt")
+    return before
+
+
+def crash(number: int) -> None:
+    """End the process that runs this by a signal."""
+    os.kill(os.getpid(), number)
+
+
+def leave(code: int) -> None:
+    """End the process that runs this without a word."""
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def catch_sigterm(began: str) -> str:
+    """Have a handler of its own for SIGTERM, in a process of its own."""
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    tell(began)
+    ends_at = time.monotonic() + PATIENCE_SECONDS
+    while not told:
+        assert time.monotonic() < ends_at
+        time.sleep(0.005)
+    return "heard it"

@@ -1,0 +1,165 @@
+"""A server, workers and the ledger around them, told in domain words."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from holdfast.model.ids import TaskId, parse_task_id
+from holdfast.model.outcomes import CancelMode
+from holdfast.model.spec import Limits, Submission
+from holdfast.model.states import TaskState
+from holdfast.operations.cancel import cancel_task
+from holdfast.operations.register import drain
+from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.server import Address, RunningServer, serve
+from holdfast.services.runtime import Options
+from holdfast.worker.slots import take_slot
+from holdfast.worker.worker import Worker, WorkerOptions
+from tests.embedded.users import ROOT
+from tests.waiting import eventually
+
+PROGRAM = Path(__file__).with_name("live_worker.py")
+SAMPLES = "tests.worker.sample_tasks"
+QUEUE = "q"
+
+
+def call(name: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Write the entrypoint of a sample function."""
+    return {"function": f"{SAMPLES}:{name}", "args": list(args), "kwargs": kwargs}
+
+
+class Workplace:
+    """One server, any number of workers, and what the tables say."""
+
+    def __init__(self, server: RunningServer, ledger: Any, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self._ledger = ledger
+        self._workers: list[tuple[Worker, asyncio.Task[None]]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self.server.url
+
+    async def submit(
+        self, entrypoint: dict[str, Any], inputs: list[Any] | None = None, **spec: Any
+    ) -> str:
+        """Submit a job; returns the id of its first task."""
+        fields = {"entrypoint": entrypoint, "queue": QUEUE} | spec
+        listed = None if inputs is None else parse_inputs(inputs)
+        submission = Submission(parse_spec(fields), listed)
+        submitted = await self.server.runtime.submit(submission)
+        return f"{submitted.job_id}.0"
+
+    def hire(self, **options: Any) -> tuple[Worker, asyncio.Task[None]]:
+        """Start a worker in this loop; returns it and its run."""
+        slot = take_slot(self.folder / "slots")
+        chosen = {"server": self.url, "queues": (QUEUE,), "drain_seconds": 0.0} | options
+        folder = self.folder / f"slot-{slot.number}"
+        worker = Worker(WorkerOptions(folder=folder, **chosen), slot)
+        running = asyncio.create_task(worker.run())
+        running.add_done_callback(lambda _: slot.close())
+        self._workers.append((worker, running))
+        return worker, running
+
+    def launch(self, **options: Any) -> subprocess.Popen[bytes]:
+        """Start a worker as a process, to be killed."""
+        chosen = {"server": self.url, "queues": [QUEUE]} | options
+        command = [sys.executable, str(PROGRAM), str(self.folder), json.dumps(chosen)]
+        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        self._processes.append(process)
+        return process
+
+    async def close(self) -> None:
+        """End every worker; one in this loop must not have failed."""
+        for worker, _ in self._workers:
+            worker.drain()
+            worker.drain()
+        for process in self._processes:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+        await asyncio.gather(*(running for _, running in self._workers if not running.done()))
+
+    async def cancel(self, task_id: str, mode: CancelMode = "hard") -> None:
+        """Cancel a task."""
+        ledger = self.server.runtime.ledger
+        assert await cancel_task(ledger, parse_task_id(task_id), mode, actor="tester")
+
+    async def drain(self, worker_id: str) -> None:
+        """Have the server ask a worker to leave."""
+        assert await drain(self.server.runtime.ledger, worker_id, actor="tester")
+
+    async def fetch(self, query: str, *arguments: Any) -> list[Any]:
+        """Read the tables as they are."""
+        rows: list[Any] = await self._ledger.fetch(query, *arguments)
+        return rows
+
+    async def about(self, table: str, task_id: str) -> list[Any]:
+        """Read what a table has of a task."""
+        place: TaskId = parse_task_id(task_id)
+        where = "where job_id = $1 and task_index = $2"
+        return await self.fetch(f"select * from holdfast.{table} {where}", *place)
+
+    async def state(self, task_id: str) -> str:
+        """Read a task's state."""
+        [task] = await self.about("tasks", task_id)
+        return TaskState(task["state"]).name
+
+    async def reach(self, task_id: str, state: str, *, seconds: float = 30.0) -> Any:
+        """Wait until a task is in a state; returns its row."""
+
+        async def reached() -> Any:
+            [task] = await self.about("tasks", task_id)
+            return task if TaskState(task["state"]).name == state else None
+
+        return await eventually(reached, seconds=seconds)
+
+    async def attempts(self, task_id: str) -> list[Any]:
+        """Read the attempts of a task that have ended, in order."""
+        return sorted(await self.about("attempts", task_id), key=lambda row: row["attempt"])
+
+    async def ended(self, task_id: str, count: int = 1) -> Any:
+        """Wait until so many attempts of a task have ended and been released; returns the last."""
+
+        async def last() -> Any:
+            rows = await self.attempts(task_id)
+            is_there = len(rows) >= count and rows[count - 1]["released_at"] is not None
+            return rows[count - 1] if is_there else None
+
+        return await eventually(last)
+
+    async def log(self, task_id: str) -> bytes:
+        """Read the output of a task's attempts."""
+        rows = await self.about("logs", task_id)
+        rows.sort(key=lambda row: (row["attempt"], row["start_offset"]))
+        return b"".join(row["content"] for row in rows)
+
+    async def notes(self, task_id: str) -> list[Any]:
+        """Read the notes of a task, in order."""
+        return sorted(await self.about("notes", task_id), key=lambda row: row["id"])
+
+
+@asynccontextmanager
+async def open_workplace(database_url: str, folder: Path) -> AsyncIterator[Workplace]:
+    """Run a server for the time of a block; leases may be short there."""
+    options = Options(database_url, limits=Limits(lease_seconds_min=0.5))
+    ledger = await asyncpg.connect(database_url)
+    try:
+        async with serve(options, Address(port=0)) as server:
+            workplace = Workplace(server, ledger, folder)
+            try:
+                yield workplace
+            finally:
+                await workplace.close()
+    finally:
+        await ledger.close()
