@@ -60,18 +60,19 @@ def _queue_gauges(view: QueueView) -> list[Metric]:
 class Gauges(Collector):
     """The gauges as they were read last; register it, and refresh it before a scrape."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._database = database
+        self._fresh_seconds = fresh_seconds
         self._metrics: list[Metric] = []
-        self._read_at: float | None = None
+        self._fresh_until = 0.0
         self._turn = asyncio.Lock()
 
     async def refresh(self) -> None:
         """Read the gauges again, if the last time is a while ago; one reader at a time."""
         async with self._turn:
-            if self._read_at is None or time.monotonic() - self._read_at >= FRESH_SECONDS:
+            if time.monotonic() >= self._fresh_until:
                 self._metrics = await read_gauges(self._database)
-                self._read_at = time.monotonic()
+                self._fresh_until = time.monotonic() + self._fresh_seconds
 
     def collect(self) -> Iterable[Metric]:
         """Give the gauges to the registry."""

@@ -200,8 +200,13 @@ async def test_a_log_that_is_followed_in_vain_says_where_it_stands(
 
 @pytest.mark.parametrize(
     ("query", "field"),
-    [("offset=-1", "offset"), ("attempt=-1", "attempt"), ("follow=true&wait_ms=-1", "wait_ms")]
-    + [("offset=x", "offset"), ("attempt=99999999999", "attempt")],
+    [
+        ("offset=-1", "offset"),
+        ("offset=x", "offset"),
+        ("attempt=-1", "attempt"),
+        ("attempt=99999999999", "attempt"),
+        ("follow=true&wait_ms=-1", "wait_ms"),
+    ],
 )
 async def test_a_place_that_no_log_has_is_refused(
     face: Face, world: World, query: str, field: str

@@ -18,6 +18,7 @@ async def plain(raw: Raw) -> Raw:
         f"grant usage on schema holdfast to {ROLE}",
         f"grant select, insert, update, delete on all tables in schema holdfast to {ROLE}",
         f"grant usage on all sequences in schema holdfast to {ROLE}",
+        f"grant execute on function holdfast.add_partition, holdfast.drop_partition to {ROLE}",
         f"set session authorization {ROLE}",
     ):
         await raw.run(statement)

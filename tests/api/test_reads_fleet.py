@@ -1,0 +1,125 @@
+"""The routes that read workers, queues and dead letters."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.model.ids import parse_task_id
+from holdfast.operations.dead_letters import discard
+from holdfast.operations.queues import pause_queue
+from holdfast.operations.register import Registration, register
+from tests.api.face import Face
+from tests.world import World
+
+
+@pytest.fixture
+def face(quiet_face: Face) -> Face:
+    """A server without chores on the world's own ledger."""
+    return quiet_face
+
+
+async def get(face: Face, target: str) -> Any:
+    said = await face.get(target)
+    assert said.status == 200, said
+    return said.json
+
+
+async def bury(world: World, **fields: Any) -> str:
+    """Submit a task and let it fail for good; returns its id."""
+    await world.submit([{"n": 1}], **fields)
+    [claim] = await world.claim()
+    await world.start(claim)
+    await world.fail(claim, "PermanentError")
+    return str(claim.task_id)
+
+
+async def test_workers_are_listed_with_their_health_in_pages(face: Face, world: World) -> None:
+    for worker_id in ("host/old", "host/new"):
+        await register(world.ledger, Registration(worker_id, "w", "host", ("q",)))
+    await world.submit()
+    await world.claim(worker="host/new")
+    await world.clock.advance(31)
+    page = await get(face, "/api/workers?page_size=1")
+    token = page["next_page_token"]
+    rest = await get(face, f"/api/workers?page_size=1&page_token={token}")
+    found = [*page["workers"], *rest["workers"]]
+    assert [worker["worker_id"] for worker in found] == ["host/new", "host/old"]
+    assert [worker["health"] for worker in found] == ["silent", "silent"]
+    assert [worker["running"] for worker in found] == [1, 0]
+    assert rest["next_page_token"] is None
+
+
+async def test_a_worker_is_shown_by_its_id_slashes_and_all(face: Face, world: World) -> None:
+    await register(world.ledger, Registration("host/w:1@a", "name", "host", ("q", "r")))
+    worker = await get(face, "/api/workers/host/w:1@a")
+    assert (worker["name"], worker["queues"], worker["health"]) == ("name", ["q", "r"], "healthy")
+    assert (worker["draining"], worker["running"]) == (False, 0)
+
+
+@pytest.mark.parametrize(("worker_id", "status"), [("nobody", 404), ("no%20body", 400)])
+async def test_a_worker_that_is_none_is_not_shown(face: Face, worker_id: str, status: int) -> None:
+    said = await face.get(f"/api/workers/{worker_id}")
+    assert said.status == status
+    assert said.error["message"]
+
+
+async def test_queues_are_listed_by_name(face: Face, world: World) -> None:
+    await world.submit([1, 2], queue="emails")
+    await pause_queue(world.ledger, "closed", actor="eve")
+    queues = (await get(face, "/api/queues"))["queues"]
+    assert [queue["queue"] for queue in queues] == ["closed", "emails"]
+    assert (queues[0]["paused"], queues[0]["paused_by"], queues[0]["depth"]) == (True, "eve", 0)
+    assert (queues[1]["paused"], queues[1]["depth"]) == (False, 2)
+    assert queues[0]["oldest_age_seconds"] is None
+    assert queues[1]["oldest_age_seconds"] >= 0
+
+
+async def test_dead_letters_are_listed_in_pages_and_by_filter(face: Face, world: World) -> None:
+    letters = [await bury(world), await bury(world, type="mail"), await bury(world)]
+    page = await get(face, "/api/dead-letters?page_size=2")
+    token = page["next_page_token"]
+    rest = await get(face, f"/api/dead-letters?page_size=2&page_token={token}")
+    found = [*page["dead_letters"], *rest["dead_letters"]]
+    assert [letter["task_id"] for letter in found] == letters
+    assert rest["next_page_token"] is None
+    page = await get(face, "/api/dead-letters?type=mail&reason_code=exhausted_retries")
+    assert [letter["task_id"] for letter in page["dead_letters"]] == [letters[1]]
+    page = await get(face, f"/api/dead-letters?job_id={letters[2].partition('.')[0]}")
+    assert [letter["task_id"] for letter in page["dead_letters"]] == [letters[2]]
+
+
+async def test_a_dead_letter_is_shown_also_once_it_is_settled(face: Face, world: World) -> None:
+    task_id = await bury(world)
+    letter = await get(face, f"/api/dead-letters/{task_id}")
+    assert (letter["reason_code"], letter["stage"]) == ("exhausted_retries", "exec")
+    assert (letter["last_error"], letter["attempts"]) == ("boom", 1)
+    assert (letter["input"], letter["last_owner"]) == ({"n": 1}, "w1")
+    await discard(world.ledger, [parse_task_id(task_id)], actor="eve")
+    assert (await get(face, "/api/dead-letters"))["dead_letters"] == []
+    [letter] = (await get(face, "/api/dead-letters?settled=true"))["dead_letters"]
+    assert letter["discarded_by"] == "eve"
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("reason_code=boredom", "reason_code"),
+        ("stage=left", "stage"),
+        ("job_id=x", "job_id"),
+        ("page_size=0", "page_size"),
+        ("page_token=x", "page_token"),
+        ("queue=a%00b", "queue"),
+    ],
+)
+async def test_dead_letters_that_cannot_be_are_refused_by_the_field(
+    face: Face, query: str, field: str
+) -> None:
+    said = await face.get(f"/api/dead-letters?{query}")
+    assert (said.status, said.error["field"]) == (400, field)
+
+
+@pytest.mark.parametrize(("task_id", "status"), [("7.0", 404), ("7", 400)])
+async def test_a_dead_letter_that_is_none_is_not_shown(
+    face: Face, task_id: str, status: int
+) -> None:
+    assert (await face.get(f"/api/dead-letters/{task_id}")).status == status

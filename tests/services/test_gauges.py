@@ -1,0 +1,66 @@
+"""What a scrape knows of the ledger as it stands."""
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from holdfast.operations.queues import pause_queue
+from holdfast.operations.register import Registration, register
+from holdfast.services.gauges import Gauges, read_gauges
+from holdfast.store.database import Database
+from tests.world import World
+
+
+async def samples_of(database: Database) -> dict[tuple[str, str], float]:
+    """Read the gauges as (name, value of the label) and value."""
+    return {
+        (sample.name, next(iter(sample.labels.values()))): sample.value
+        for metric in await read_gauges(database)
+        for sample in metric.samples
+    }
+
+
+async def test_gauges_tell_how_queues_workers_and_leases_stand(
+    world: World, database: Database
+) -> None:
+    await register(world.ledger, Registration("old", "w", "h"))
+    await world.submit([1, 2, 3])
+    await world.clock.advance(40)
+    await register(world.ledger, Registration("w1", "w", "h"))
+    await register(world.ledger, Registration("w2", "w", "h", replaces="w1"))
+    [first, _] = await world.claim(2, worker="w2")
+    await world.cancel_task(first.task_id)
+    await pause_queue(world.ledger, "closed", actor="eve")
+    found = await samples_of(database)
+    assert found["holdfast_queue_depth", "q"] == 1
+    assert found["holdfast_queue_oldest_age_seconds", "q"] >= 40
+    assert found["holdfast_queue_running", "q"] == 1
+    assert (found["holdfast_queue_paused", "q"], found["holdfast_queue_paused", "closed"]) == (0, 1)
+    for health in ("healthy", "silent", "lost"):
+        assert found["holdfast_workers", health] == 1
+    assert (found["holdfast_leases", "open"], found["holdfast_leases", "ending"]) == (1, 1)
+
+
+async def test_an_empty_ledger_has_gauges_too(database: Database) -> None:
+    found = await samples_of(database)
+    assert found["holdfast_workers", "healthy"] == 0
+    assert found["holdfast_leases", "open"] == 0
+
+
+async def test_gauges_are_read_again_only_after_a_while(world: World, database: Database) -> None:
+    registry = CollectorRegistry()
+    current = Gauges(database)
+    registry.register(current)
+    assert b"holdfast_queue_depth" not in generate_latest(registry)
+    await current.refresh()
+    await world.submit([1, 2, 3])
+    await current.refresh()
+    assert b'holdfast_queue_depth{queue="q"}' not in generate_latest(registry)
+
+
+async def test_gauges_that_are_old_are_read_again(world: World, database: Database) -> None:
+    registry = CollectorRegistry()
+    current = Gauges(database, fresh_seconds=0.0)
+    registry.register(current)
+    await current.refresh()
+    await world.submit([1, 2, 3])
+    await current.refresh()
+    assert b'holdfast_queue_depth{queue="q"} 3.0' in generate_latest(registry)
