@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 import msgspec
@@ -84,7 +84,10 @@ async def follow_events(call: Call[None, EventStreamQuery]) -> Stream:
         cursor = parse_cursor(last_seen, "Last-Event-ID")
     elif asked.after is not None:
         cursor = parse_cursor(asked.after, "after")
-    return Stream(_pour(call.runtime, Follower(cursor, job_id), kind))
+    follower = Follower(cursor, job_id)
+    async with call.runtime.reads.transaction() as tx:
+        await follower.start(tx)
+    return Stream(pour(call.runtime, follower, kind))
 
 
 def parse_cursor(text: str, field: str) -> Cursor:
@@ -95,7 +98,13 @@ def parse_cursor(text: str, field: str) -> Cursor:
     return Cursor(int(match[1]), int(match[2]))
 
 
-async def _pour(runtime: Runtime, follower: Follower, kind: str | None) -> AsyncIterator[bytes]:
+async def pour(
+    runtime: Runtime,
+    follower: Follower,
+    kind: str | None,
+    *,
+    keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+) -> AsyncGenerator[bytes, None]:
     """Write events as they come; the place is told now and then even if nothing happens."""
     clock = asyncio.get_running_loop().time
     quiet_since = clock()
@@ -111,8 +120,8 @@ async def _pour(runtime: Runtime, follower: Follower, kind: str | None) -> Async
         if chunks:
             yield b"".join(chunks)
             quiet_since = clock()
-        elif clock() - quiet_since >= KEEP_ALIVE_SECONDS:
-            yield _tell_place(follower.cursor)
+        elif clock() - quiet_since >= keep_alive_seconds:
+            yield _tell_place(follower.place)
             quiet_since = clock()
         if is_all:
             await asyncio.sleep(LOOK_SECONDS)
@@ -122,10 +131,9 @@ def _tell(row: events.Event) -> bytes:
     return b"id: %d-%d\ndata: %b\n\n" % (row.txid, row.id, _encode(convert.event(row)))
 
 
-def _tell_place(cursor: Cursor | None) -> bytes:
+def _tell_place(cursor: Cursor) -> bytes:
     """Write a comment, and an id without an event, so that a return begins where nothing is new."""
-    place = b"" if cursor is None else b"id: %d-%d\n" % cursor
-    return b": nothing new\n" + place + b"\n"
+    return b": nothing new\nid: %d-%d\n\n" % cursor
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

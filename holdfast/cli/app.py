@@ -73,9 +73,7 @@ app = App(
 for title, commands in COMMANDS.items():
     group = Group.create_ordered(title)
     for rank, (command, place, purpose) in enumerate(commands):
-        app.command(
-            f"holdfast.cli.{place}", name=command, help=purpose, group=group, sort_key=rank
-        )
+        app.command(f"holdfast.cli.{place}", name=command, help=purpose, group=group, sort_key=rank)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -19,7 +19,7 @@ from holdfast.cli.show import (
     write_table,
     write_title,
 )
-from holdfast.cli.text import age, in_ms, moment
+from holdfast.cli.text import age, first_line, in_ms, moment
 from holdfast.errors import Invalid
 from holdfast.model.ids import parse_task_id
 
@@ -185,13 +185,14 @@ def _row(letter: "DeadLetter") -> Sequence[str]:
         letter.stage or "",
         str(letter.attempts),
         age(in_ms(letter.dead_lettered_at)),
-        (letter.last_error or "").partition("\n")[0],
+        first_line(letter.last_error),
     )
 
 
 def _fields(letter: "DeadLetter") -> dict[str, str]:
     import msgspec
 
+    given = bytes(letter.input)
     replayed = f"as job {letter.replayed_as}, " if letter.replayed_as else ""
     discarded = f" by {letter.discarded_by}" if letter.discarded_by else ""
     return {
@@ -204,7 +205,7 @@ def _fields(letter: "DeadLetter") -> dict[str, str]:
         "last worker": letter.last_owner or "",
         "error class": letter.error_class or "",
         "last error": letter.last_error or "",
-        "input": msgspec.json.format(bytes(letter.input), indent=2).decode(),
+        "input": "" if given == b"null" else msgspec.json.format(given, indent=2).decode(),
         "replayed": replayed + moment(in_ms(letter.replayed_at)) if letter.replayed_at else "",
         "discarded": moment(in_ms(letter.discarded_at)) + discarded if letter.discarded_at else "",
         "correlation": letter.correlation_id,

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from holdfast.cli.connect import open_client
 from holdfast.cli.settings import Json, Server
 from holdfast.cli.show import remark, state, write_json, write_line
-from holdfast.cli.text import state_name
+from holdfast.cli.text import first_line, state_name
 from holdfast.cli.which import check_id
 from holdfast.errors import Invalid, NotFound
 
@@ -84,7 +84,7 @@ def wait(
             stand = _wait_for(client, an_id, ends_at)
             stands.append(stand)
             if not as_json:
-                write_line(stand.id, state(stand.state), (stand.error or "").partition("\n")[0])
+                write_line(stand.id, state(stand.state), first_line(stand.error))
     timed_out = not all(stand.ended for stand in stands)
     if as_json:
         write_json(Stands(stands, timed_out))

@@ -9,6 +9,7 @@ from holdfast.cli.jobs import check_limit
 from holdfast.cli.output import Output, read_chunks
 from holdfast.cli.settings import Follow, Json, Server
 from holdfast.cli.show import State, remark, write_json, write_line
+from holdfast.cli.text import first_line
 from holdfast.cli.which import check_id, find_task
 from holdfast.errors import Invalid
 
@@ -136,5 +137,5 @@ def write_event(event: "Event") -> None:
     if event.attempt >= 0 and event.task_index >= 0:
         subject += f".{event.attempt}"
     mark = State(_STATES.get(event.type, event.type), event.type.ljust(_TYPE_WIDTH))
-    words = [f"by {event.actor}" if event.actor else "", event.cause or ""]
+    words = [f"by {event.actor}" if event.actor else "", first_line(event.cause)]
     write_line(f"{at:%H:%M:%S.%f}"[:-3], subject.ljust(_ID_WIDTH), mark, *words)

@@ -17,7 +17,7 @@ from holdfast.cli.show import (
     write_table,
     write_title,
 )
-from holdfast.cli.text import age, moment, state_name, took
+from holdfast.cli.text import age, first_line, moment, state_name, took
 from holdfast.cli.which import find_task
 from holdfast.model.ids import parse_job_id
 
@@ -160,8 +160,11 @@ def explain_task(
     if as_json:
         write_json(explanation)
         return 0
-    for line in explanation.lines:
-        write_line(line)
+    for sentence in explanation.lines:
+        first, *rest = sentence.rstrip(". \n").split("\n") if "\n" in sentence else [sentence]
+        write_line(first)
+        for line in rest:
+            write_line(f"  {line}")
     return 0
 
 
@@ -183,7 +186,7 @@ def _job_row(job: "JobStatus") -> "Sequence[str]":
         job.queue or "",
         age(job.submitted_at_ms),
         took(job.started_at_ms, job.finished_at_ms),
-        _first_line(job.error),
+        first_line(job.error),
     )
 
 
@@ -223,7 +226,7 @@ def _task_row(task: "TaskStatus") -> "Sequence[str]":
         age(task.started_at_ms),
         took(task.started_at_ms, task.finished_at_ms),
         task.worker_id or "",
-        _first_line(_remark(task)),
+        first_line(_remark(task)),
     )
 
 
@@ -268,7 +271,7 @@ def _attempt_rows(
             took(attempt.started_at_ms, attempt.finished_at_ms),
             "" if attempt.exit_code is None else str(attempt.exit_code),
             attempt.worker_id,
-            _first_line(attempt.error),
+            first_line(attempt.error),
         )
         for attempt in attempts
     ]
@@ -281,8 +284,3 @@ def _mark(task: "TaskStatus", attempt: "TaskAttempt") -> str:
     if attempt.is_worker_failure:
         marks.append("(worker failure)")
     return " ".join(marks)
-
-
-def _first_line(text: str | None) -> str:
-    """Take the first line of an error; the rest is for whoever looks at it alone."""
-    return (text or "").strip().partition("\n")[0]

@@ -18,7 +18,7 @@ from holdfast.cli.output import Output, follow_task
 from holdfast.cli.settings import Server
 from holdfast.cli.show import remark, write_json, write_line
 from holdfast.cli.spec import NO_FLAGS, JobFlags, describe_command
-from holdfast.cli.text import state_name
+from holdfast.cli.text import first_line, state_name
 from holdfast.errors import Invalid
 from holdfast.model.outcomes import CancelMode
 
@@ -116,7 +116,10 @@ def _judge(job: "JobStatus", *, was_cancelled: bool) -> int:
     name = state_name(job.state)
     if name == "succeeded":
         return 0
-    remark(f"holdfast: job {job.job_id} is {name}" + (f": {job.error}" if job.error else ""))
+    remark(
+        f"holdfast: job {job.job_id} is {name}"
+        + (f": {first_line(job.error)}" if job.error else "")
+    )
     if job.exit_code:
         return job.exit_code
     return EXIT_INTERRUPTED if was_cancelled else EXIT_NO

@@ -71,7 +71,7 @@ def write_fields(fields: Mapping[str, str]) -> None:
         for place, line in enumerate(text.rstrip("\n").split("\n")):
             label = "" if place else name
             if console is None:
-                sys.stdout.write(f"{label:<{width}}{GAP}{inert(line)}\n")
+                sys.stdout.write(f"{label:<{width}}{GAP}{inert(line)}".rstrip() + "\n")
             else:
                 from rich.text import Text
 

@@ -70,3 +70,8 @@ def moment(at_ms: float | None) -> str:
 def in_ms(at: datetime | None) -> float | None:
     """Take an instant as the milliseconds that the other times are written in."""
     return None if at is None else at.timestamp() * 1000
+
+
+def first_line(text: str | None) -> str:
+    """Take the first line of an error; the rest is for whoever looks at it alone."""
+    return (text or "").strip().partition("\n")[0]

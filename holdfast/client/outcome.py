@@ -2,7 +2,7 @@
 
 import base64
 import builtins
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -46,22 +46,22 @@ def rebuild_failure(found: TaskResult) -> TaskFailed:
     state = found.state.removeprefix("TASK_STATE_")
     plain = TaskFailed(found.task_id, state, found.error)
     mixed = _mix(found.error_class or "")
-    if mixed is None:
-        return plain
-    # Not by its own constructor: it would want what only the one who raised it knows.
-    failure = mixed.__new__(mixed)
-    failure.args = plain.args
-    failure.__dict__.update(plain.__dict__)
-    return failure
+    return plain if mixed is None else mixed(plain)
 
 
 @cache
-def _mix(name: str) -> type[TaskFailed] | None:
+def _mix(name: str) -> Callable[[TaskFailed], TaskFailed] | None:
     raised = getattr(errors, name, None) or getattr(builtins, name, None)
     if not (isinstance(raised, type) and issubclass(raised, Exception)):
         return None
     if issubclass(raised, (*_NOT_RAISED, BaseExceptionGroup)) or issubclass(TaskFailed, raised):
         return None
-    # Said plainly: a KeyError, for one, would quote its text.
-    body = {"__str__": Exception.__str__, "__module__": raised.__module__}
+    # Not by its own constructor: that wants what only the one who raised it knows. And with its
+    # text plainly said: a KeyError, for one, would quote it.
+    body = {"__init__": _copy, "__str__": Exception.__str__, "__module__": raised.__module__}
     return type(name, (TaskFailed, raised), body)
+
+
+def _copy(self: TaskFailed, plain: TaskFailed) -> None:
+    self.args = plain.args
+    self.__dict__.update(plain.__dict__)

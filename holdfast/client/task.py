@@ -91,6 +91,8 @@ class GivenOptions(TypedDict, total=False):
 class TaskFunction(Generic[Given, Answer]):
     """A function that can be called here, or submitted to run on a worker."""
 
+    __name__: str
+
     def __init__(self, function: Callable[Given, Any], options: TaskOptions) -> None:
         self.signature = _read_signature(function)
         update_wrapper(self, function)

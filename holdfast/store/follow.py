@@ -62,57 +62,73 @@ class Follower:
     """One reader of events, of all jobs or of one; without a cursor it starts at the present."""
 
     def __init__(self, cursor: Cursor | None = None, job_id: int | None = None) -> None:
-        self.cursor = cursor
+        self._cursor = cursor
         self._job_id = job_id
         # What lies behind is found by the job's own index, what is new by transaction.
         self._is_behind = True
         self._stretch = STRETCH_FIRST
 
+    @property
+    def place(self) -> Cursor:
+        """Tell where it stands: everything up to here has been read."""
+        assert self._cursor is not None, "it has not started"
+        return self._cursor
+
+    async def start(self, tx: Transaction) -> None:
+        """Take its place: what is committed from now on will be read."""
+        horizon = await _read_horizon(tx)
+        self._cursor = self._cursor or Cursor(horizon - 1, ID_MAX)
+
     async def read(self, tx: Transaction) -> tuple[list[Event], bool]:
         """Read the next events, and say whether all there are have been read."""
-        row = await tx.fetch_one(_VIEWS["read_horizon"])
-        assert row is not None
-        horizon: int = row[0]
+        horizon = await _read_horizon(tx)
         present = Cursor(horizon - 1, ID_MAX)
-        if self.cursor is None or self.cursor >= present:
-            self.cursor, self._is_behind = self.cursor or present, False
+        if self.place >= present:
+            self._is_behind = False
             return [], True
         if self._is_behind and self._job_id is not None:
-            events = await self._read_job(tx, self.cursor, horizon)
-            self._is_behind = len(events) == PAGE_MAX
+            events = await self._read_job(tx, horizon)
         else:
-            events = await self._read_stretch(tx, self.cursor, horizon)
-        return events, self.cursor >= present
+            events = await self._read_stretch(tx, horizon)
+        return events, self.place >= present
 
-    async def _read_job(self, tx: Transaction, cursor: Cursor, end: int) -> list[Event]:
+    async def _read_job(self, tx: Transaction, end: int) -> list[Event]:
         rows = await tx.fetch(
             _VIEWS["read_events_of_job_between"],
             job_id=self._job_id,
-            txid=cursor.txid,
-            id=cursor.id,
+            txid=self.place.txid,
+            id=self.place.id,
             end_txid=end,
             count_max=PAGE_MAX,
         )
         events = [Event(*row) for row in rows]
-        self.cursor = events[-1].cursor if len(events) == PAGE_MAX else Cursor(end - 1, ID_MAX)
+        self._is_behind = len(events) == PAGE_MAX
+        self._cursor = events[-1].cursor if self._is_behind else Cursor(end - 1, ID_MAX)
         return events
 
-    async def _read_stretch(self, tx: Transaction, cursor: Cursor, horizon: int) -> list[Event]:
-        end = min(horizon, cursor.txid + 1 + self._stretch)
+    async def _read_stretch(self, tx: Transaction, horizon: int) -> list[Event]:
+        end = min(horizon, self.place.txid + 1 + self._stretch)
         rows = await tx.fetch(
             _VIEWS["read_events_between"],
-            txid=cursor.txid,
-            id=cursor.id,
+            txid=self.place.txid,
+            id=self.place.id,
             end_txid=end,
             count_max=PAGE_MAX,
         )
         events = [Event(*row) for row in rows]
         if len(events) == PAGE_MAX:
-            self.cursor = events[-1].cursor
+            self._cursor = events[-1].cursor
             self._stretch = max(self._stretch // 2, 1)
         else:
-            self.cursor = Cursor(end - 1, ID_MAX)
+            self._cursor = Cursor(end - 1, ID_MAX)
             self._stretch = min(self._stretch * 2, STRETCH_MAX)
         if self._job_id is None:
             return events
         return [event for event in events if event.job_id == self._job_id]
+
+
+async def _read_horizon(tx: Transaction) -> int:
+    row = await tx.fetch_one(_VIEWS["read_horizon"])
+    assert row is not None
+    horizon: int = row[0]
+    return horizon

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.api import reads_events
+from holdfast.api.reads_events import parse_cursor, pour
 from holdfast.services.runtime import Runtime
+from holdfast.store.follow import Follower
 from tests.api.asgi import Exchange
 from tests.api.face import Face
 from tests.world import World
@@ -42,10 +43,6 @@ class Story:
         """Wait until the first word has come."""
         await self._exchange.until(lambda text: text.startswith(HELLO))
         return self
-
-    async def hear(self, text: bytes) -> bytes:
-        """Wait for some words."""
-        return await self._exchange.until(lambda content: text in content)
 
     async def end(self) -> tuple[int, dict[str, str], bytes]:
         """Wait until the server has said all it has to say."""
@@ -185,19 +182,18 @@ async def test_a_stream_is_what_browsers_expect(face: Face, quiet: Runtime, worl
 
 
 async def test_a_quiet_stream_is_kept_alive_and_told_its_place(
-    face: Face, world: World, monkeypatch: pytest.MonkeyPatch
+    face: Face, quiet: Runtime, world: World
 ) -> None:
-    monkeypatch.setattr(reads_events, "KEEP_ALIVE_SECONDS", 0.0)
-    await world.submit()
-    story = Story(face, "after=0-0&type=compensated")
-    text = await story.hear(b": nothing new\nid: ")
-    await story.leave()
-    place = re.findall(rb": nothing new\nid: (\d+-\d+)\n\n", text)[-1].decode()
-    [claim] = await world.claim()
-    story = Story(face, f"after={place}")
-    [(_, event)] = await story.read(1)
-    assert (event["job_id"], event["type"]) == (str(claim.task_id.job_id), "claimed")
-    await story.leave()
+    follower = Follower()
+    async with quiet.reads.transaction() as tx:
+        await follower.start(tx)
+    chunks = pour(quiet, follower, None, keep_alive_seconds=0.0)
+    assert await anext(chunks) == HELLO
+    kept_alive = re.fullmatch(rb": nothing new\nid: (\d+-\d+)\n\n", await anext(chunks))
+    await quiet.stop()
+    assert [chunk async for chunk in chunks] == []
+    assert kept_alive is not None
+    assert parse_cursor(kept_alive[1].decode(), "id").txid > 0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.services.notify import listening
 from holdfast.services.runtime import Runtime
+from tests.api.asgi import Exchange
 from tests.api.face import Face, fence, heard
 from tests.facts import until
 from tests.world import World
@@ -25,10 +26,18 @@ async def refused(face: Face, **fields: Any) -> Any:
     return said.error["details"]
 
 
-async def polling(face: Face, count: int = 1) -> None:
-    """Wait until so many polls wait here, each after its first look."""
-    doorbells = face.runtime.doorbells
-    await until(lambda: len(doorbells._listening.get(("queue", "q"), ())) == count)  # type: ignore[call-overload]
+async def polling(face: Face, queue: str = "q") -> None:
+    """Wait until somebody waits for a queue."""
+    await until(lambda: queue in face.runtime.doorbells.names("queue"))
+
+
+async def poll_in_turn(face: Face, polls: int, count: int) -> list[Exchange]:
+    """Let several wait for the queue `q`, one after another."""
+    begun = []
+    for n in range(polls):
+        begun.append(face.poll(f"w{n}", count, queues=["q", f"own{n}"]))
+        await polling(face, f"own{n}")
+    return begun
 
 
 async def test_a_claim_carries_all_that_a_worker_needs(quiet_face: Face) -> None:
@@ -246,7 +255,7 @@ async def test_a_poll_is_woken_by_a_retry_a_resumption_and_a_replay(quiet_face: 
     await quiet_face.submit()
     poll = quiet_face.poll()
     await polling(quiet_face)
-    assert not poll.is_complete
+    assert not poll.is_over
     await quiet_face.post("/api/queues/q:resume")
     assert len((await heard(poll)).json["claims"]) == 1
 
@@ -274,7 +283,7 @@ async def test_a_poll_is_woken_by_a_users_own_transaction(quiet_face: Face, worl
         poll = quiet_face.poll()
         await polling(quiet_face)
         await world.submit()
-        assert not poll.is_complete
+        assert not poll.is_over
         await world.clock.fetch("select pg_notify('holdfast_ready', 'q')")
         said = await heard(poll)
     assert len(said.json["claims"]) == 1
@@ -301,27 +310,23 @@ async def test_a_ring_between_the_look_and_the_wait_is_not_lost(
 
 
 async def test_ten_tasks_wake_as_many_polls_as_they_feed(quiet_face: Face) -> None:
-    polls = []
-    for n in range(5):
-        polls.append(quiet_face.poll(f"w{n}", 4))
-        await polling(quiet_face, n + 1)
+    polls = await poll_in_turn(quiet_face, polls=5, count=4)
     await quiet_face.submit(inputs=list(range(10)))
-    woken = [len((await heard(poll)).json["claims"]) for poll in polls[:3]]
-    assert sorted(woken) == [2, 4, 4]
-    assert not any(poll.is_complete for poll in polls[3:])
+    await until(lambda: sum(poll.is_over for poll in polls) == 3)
+    fed = [(await heard(poll)).json["claims"] for poll in polls if poll.is_over]
+    assert sorted(len(claims) for claims in fed) == [2, 4, 4]
+    assert len({claim["task_id"] for claims in fed for claim in claims}) == 10
+    waiting = [poll for poll in polls if not poll.is_over]
+    assert len(waiting) == 2
     await quiet_face.runtime.stop()
-    for poll in polls[3:]:
-        assert (await heard(poll)).json["claims"] == []
+    assert [(await heard(poll)).json["claims"] for poll in waiting] == [[], []]
 
 
 async def test_a_poll_that_was_fed_whole_lets_the_next_one_look(
     quiet_face: Face, world: World
 ) -> None:
     """One ring for many tasks: the hint of another server does not say how many there are."""
-    polls = []
-    for n in range(3):
-        polls.append(quiet_face.poll(f"w{n}", 1))
-        await polling(quiet_face, n + 1)
+    polls = await poll_in_turn(quiet_face, polls=3, count=1)
     await world.submit(inputs=[1, 2, 3])
     quiet_face.runtime.wake_ups.hear("q")
     taken = [(await heard(poll)).json["claims"][0]["task_id"] for poll in polls]
@@ -331,18 +336,12 @@ async def test_a_poll_that_was_fed_whole_lets_the_next_one_look(
 async def test_a_client_that_is_gone_takes_nothing(quiet_face: Face, world: World) -> None:
     poll = quiet_face.poll()
     await polling(quiet_face)
-    poll.leave()
-    await heard_nothing(poll)
+    await poll.leave()
+    assert (poll.status, poll.content) == (0, b"")
     assert quiet_face.runtime.doorbells.names("queue") == []
     job_id = await quiet_face.submit()
     assert await world.story(int(job_id)) == []
     assert len(await quiet_face.claim()) == 1
-
-
-async def heard_nothing(poll: Any) -> None:
-    async with asyncio.timeout(20):
-        status, _, content = await poll.answer()
-    assert (status, content) == (0, b"")
 
 
 async def test_a_server_that_stops_ends_polls_and_hands_nothing_out(

@@ -11,7 +11,7 @@ TOKEN = UUID("11111111-2222-3333-4444-555555555555")
 
 def build_context(server: str, **more: Any) -> Context:
     """Make the context of attempt 3 of task 4182.7, with other fields where given."""
-    fields = {
+    fields: dict[str, Any] = {
         "server": server,
         "task_id": "4182.7",
         "attempt": 3,

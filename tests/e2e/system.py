@@ -43,9 +43,9 @@ class System:
         self.postgres.start()
         self.postgres.create_database("e2e")
 
-    def start_server(self) -> subprocess.Popen[bytes]:
+    def start_server(self) -> None:
         """Start the server on the port it has always had."""
-        return self._start(
+        self.server = self._start(
             "server", "--database-url", self.database_url, "--port", str(self._port), "--migrate"
         )
 

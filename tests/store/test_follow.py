@@ -32,6 +32,7 @@ async def read_until(database: Database, follower: Follower, count: int) -> list
     found: list[Event] = []
     for _ in range(TURNS_MAX):
         async with database.transaction() as tx:
+            await follower.start(tx)
             events, is_all = await follower.read(tx)
         found += events
         if is_all and len(found) >= count:
@@ -121,8 +122,7 @@ async def test_a_cursor_moves_on_where_there_is_nothing_to_read(
     await lasting.insert_whole_job()
     follower = Follower(Cursor(), job_id=999)
     assert await read_until(database, follower, 0) == []
-    assert follower.cursor is not None
-    assert follower.cursor.txid > 0
+    assert follower.place.txid > 0
 
 
 async def test_a_cursor_from_the_future_waits_for_it(database: Database, lasting: Raw) -> None:
@@ -130,7 +130,7 @@ async def test_a_cursor_from_the_future_waits_for_it(database: Database, lasting
     future = Cursor(2**62, 0)
     follower = Follower(future)
     assert await read_until(database, follower, 0) == []
-    assert follower.cursor == future
+    assert follower.place == future
 
 
 async def test_the_events_of_a_job_come_in_pages_by_time(database: Database, lasting: Raw) -> None:

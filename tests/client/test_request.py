@@ -1,0 +1,225 @@
+"""What is asked of the server when a function or a command is submitted."""
+
+import base64
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import msgspec
+import pytest
+
+import holdfast as hf
+from holdfast.client.request import request_call, request_command
+from holdfast.client.task import TaskFunction
+from holdfast.errors import Invalid
+from holdfast.wire.requests import JobRequest
+from tests.client import app
+
+
+def sent(request: JobRequest) -> Any:
+    """Give what goes over the wire, and make sure that the server can read it."""
+    text = msgspec.json.encode(request)
+    msgspec.json.decode(text, type=JobRequest)
+    return msgspec.json.decode(text)
+
+
+def unpack(text: str) -> Any:
+    return cloudpickle.loads(base64.b64decode(text))
+
+
+def test_a_call_is_a_path_and_json() -> None:
+    request = request_call(app.greet, ("Ada",), {"greeting": "hi"})
+    assert sent(request) == {
+        "entrypoint": {
+            "function": "tests.client.app:greet",
+            "args": ["Ada"],
+            "kwargs": {"greeting": "hi"},
+        },
+        "name": "greet",
+        "queue": "q",
+        "max_retries_failure": 2,
+    }
+
+
+def test_every_option_reaches_the_server() -> None:
+    function = app.double.with_options(
+        queue="other",
+        name="Doubling",
+        type="maths",
+        owner="ada",
+        retries=1,
+        preemption_retries=2,
+        backoff=hf.Backoff(base=0.1),
+        timeout=3,
+        on_timeout="kill",
+        on_exhausted="fail",
+        max_task_failures=4,
+        lease=45,
+        grace=5,
+        priority=6,
+        not_before=7,
+        scheduling_timeout=8,
+        labels={"team": "a"},
+        environment={"A": "b"},
+        idempotency_key="k",
+        correlation_id="c",
+        isolation="process",
+    )
+    request = sent(request_call(function, (1,), {}))
+    assert request.pop("entrypoint")["args"] == [1]
+    assert request == {
+        "queue": "other",
+        "name": "Doubling",
+        "type": "maths",
+        "owner": "ada",
+        "max_retries_failure": 1,
+        "max_retries_preemption": 2,
+        "backoff": {"base": 0.1, "factor": 2.0, "ceiling": 60.0},
+        "timeout": 3.0,
+        "on_timeout": "kill",
+        "on_exhausted": "fail",
+        "max_task_failures": 4,
+        "lease": 45.0,
+        "grace": 5.0,
+        "priority": 6,
+        "not_before": 7.0,
+        "scheduling_timeout": 8.0,
+        "labels": {"team": "a"},
+        "environment": {"A": "b"},
+        "idempotency_key": "k",
+        "correlation_id": "c",
+    }
+
+
+def test_inputs_may_come_from_anything_that_yields() -> None:
+    def names() -> Iterator[str]:
+        yield from ("Ada", "Grace")
+
+    request = request_call(app.greet, (), {"greeting": "hi"}, inputs=names())
+    assert sent(request)["inputs"] == ["Ada", "Grace"]
+    assert request.entrypoint.args == []
+
+
+def test_the_input_counts_as_the_first_argument() -> None:
+    request_call(app.greet, (), {}, inputs=["Ada"])
+    with pytest.raises(Invalid, match="too many positional arguments"):
+        request_call(app.greet, ("Ada",), {}, inputs=["Grace"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "problem"), [([], "is empty"), ("abc", "one task per char"), (b"abc", "one task")]
+)
+def test_inputs_that_cannot_be_meant_are_refused(inputs: Any, problem: str) -> None:
+    with pytest.raises(Invalid, match=problem) as caught:
+        request_call(app.greet, (), {}, inputs=inputs)
+    assert caught.value.field == "inputs"
+
+
+def test_numbers_and_texts_stay_what_they_are() -> None:
+    values = [2**70, -1, 0.1, "ä\u2028\U0001f600", None, True, [1, [2]], {"a": {"b": []}}]
+    request = request_call(app.double, (values,), {})
+    assert sent(request)["entrypoint"]["args"] == [values]
+
+
+def test_what_json_can_say_is_said_in_json() -> None:
+    values = (1, datetime(2030, 1, 1, tzinfo=UTC), hf.Backoff())
+    request = request_call(app.double, (values,), {})
+    backoff = {"base": 0.5, "factor": 2.0, "ceiling": 60.0}
+    assert sent(request)["entrypoint"]["args"] == [[1, "2030-01-01T00:00:00Z", backoff]]
+
+
+def endless() -> list[Any]:
+    """Make a list that holds itself."""
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize("value", [object(), math.nan, math.inf, "\ud800", endless(), print])
+def test_what_json_cannot_say_is_refused_by_its_place(value: Any) -> None:
+    with pytest.raises(Invalid, match=r"use @task\(pickled=True\) for objects") as caught:
+        request_call(app.double, (value,), {})
+    assert caught.value.field == "args[0]"
+    with pytest.raises(Invalid) as caught:
+        request_call(app.greet, ("Ada",), {"greeting": value})
+    assert caught.value.field == "kwargs.greeting"
+    with pytest.raises(Invalid) as caught:
+        request_call(app.double, (), {}, inputs=[1, value])
+    assert caught.value.field == "inputs[1]"
+
+
+def test_a_function_that_no_worker_can_import_is_refused() -> None:
+    @hf.task
+    def local() -> None: ...
+
+    with pytest.raises(Invalid, match=r"<locals>.local; put it at the top of a module") as caught:
+        request_call(local, (), {})
+    assert caught.value.field == "function"
+
+
+def test_a_function_of_the_main_program_is_refused() -> None:
+    space = {"__name__": "__main__", "hf": hf}
+    exec("@hf.task\ndef main() -> None: ...", space)
+    function: TaskFunction[..., None] = space["main"]  # type: ignore[assignment]
+    with pytest.raises(Invalid, match="cannot import __main__:main"):
+        request_call(function, (), {})
+
+
+def test_a_pickled_call_carries_the_function_and_its_objects() -> None:
+    request = request_call(app.second, ((1, Path("x")),), {})
+    assert request.entrypoint.function is None
+    assert request.entrypoint.pickle is not None
+    function, args, kwargs = unpack(request.entrypoint.pickle)
+    assert function.options == app.second.options
+    assert function.function(*args, **kwargs) == Path("x")
+
+
+def test_pickled_inputs_are_pickled_one_by_one() -> None:
+    pairs = [(1, Path("x")), (2, {3})]
+    request = request_call(app.second, (), {}, inputs=pairs)
+    assert [unpack(text) for text in sent(request)["inputs"]] == pairs
+
+
+def test_a_local_function_can_be_pickled() -> None:
+    @hf.task(pickled=True)
+    def local(number: int) -> int:
+        return number + 1
+
+    request = request_call(local, (41,), {})
+    assert request.name == "local"
+    function, args, _ = unpack(request.entrypoint.pickle or "")
+    assert function.function(*args) == 42
+
+
+def test_a_command_is_words_or_a_line() -> None:
+    words = request_command(["echo", "a b"], {"queue": "q", "retries": 1})
+    assert sent(words) == {
+        "entrypoint": {"command": ["echo", "a b"]},
+        "queue": "q",
+        "max_retries_failure": 1,
+    }
+    line = request_command("echo a | cat", {}, inputs=[1, {"a": 2}])
+    assert sent(line) == {
+        "entrypoint": {"shell": "echo a | cat"},
+        "queue": "default",
+        "inputs": [1, {"a": 2}],
+    }
+    assert sent(request_command(["true"], {}, replicas=3))["replicas"] == 3
+
+
+def test_a_command_of_other_things_than_text_is_refused() -> None:
+    with pytest.raises(Invalid) as caught:
+        request_command(["sleep", 1], {})  # type: ignore[list-item]
+    assert caught.value.field == "command"
+
+
+def test_options_of_functions_are_no_options_of_a_command() -> None:
+    with pytest.raises(Invalid) as caught:
+        request_command(["true"], {"pickled": True})
+    assert caught.value.field == "pickled"
+    with pytest.raises(Invalid) as caught:
+        request_command(["true"], {"retires": 3})  # type: ignore[typeddict-unknown-key]
+    assert caught.value.field == "retires"
