@@ -1,6 +1,7 @@
-"""`holdfast demo`: a database of its own, a few jobs, what became of them, and nothing left."""
+"""`holdfast demo`: server, two workers, five jobs, a kill -9, what came of it; nothing is left."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,15 +12,18 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.audit import read_findings
+from holdfast.cli.family import END_SECONDS_MAX, Child, end_children, start_child
 from holdfast.cli.screen import JobSummary, Screen, job_table
+from holdfast.cli.server import SERVING_AT
 from holdfast.cli.signals import undisturbed
 from holdfast.cli.story import Played, Story
+from holdfast.client.client import Client
 from holdfast.embedded import EmbeddedPostgres
+from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.operations.dead_letters import DeadLetterFilter, list_dead_letters
 from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
-from holdfast.store.migrate import migrate
 
 
 def demo() -> int:
@@ -29,12 +33,12 @@ def demo() -> int:
     """
     console = Console(highlight=False)
     console.print("Starting a Postgres in a temporary folder ...", style="dim")
-    with temporary_postgres() as url:
-        return asyncio.run(play(url, console))
+    with temporary_postgres() as (url, folder):
+        return asyncio.run(play(url, folder, console))
 
 
 @contextmanager
-def temporary_postgres() -> Iterator[str]:
+def temporary_postgres() -> Iterator[tuple[str, Path]]:
     """Run a Postgres that takes its folder with it when it goes."""
     with ExitStack() as cleanup:
         with undisturbed():
@@ -43,7 +47,7 @@ def temporary_postgres() -> Iterator[str]:
             postgres = EmbeddedPostgres(folder, settings={"fsync": "off"})
             cleanup.callback(_remove, postgres, folder)
         postgres.start()
-        yield postgres.url()
+        yield postgres.url(), folder
 
 
 def _remove(postgres: EmbeddedPostgres, folder: Path) -> None:
@@ -52,18 +56,43 @@ def _remove(postgres: EmbeddedPostgres, folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-async def play(url: str, console: Console) -> int:
+async def play(url: str, folder: Path, console: Console) -> int:
     """Play the story on an empty database and show what became of it; returns the exit code."""
-    await migrate(url)
-    async with Database(url) as database:
-        ledger = Ledger(database)
-        screen = Screen(console, ledger)
-        played = await Story(ledger, screen).play()
-        summaries = await screen.summarise()
-        as_planned = _show_jobs(console, played, summaries)
-        await _show_dead_letters(console, ledger)
+    variables = {
+        **os.environ,
+        "HOLDFAST_DATABASE_URL": url,
+        "HOLDFAST_WORKER_DIR": str(folder / "workers"),
+        "HOLDFAST_LEASE_MIN": "1",
+    }
+    arguments = ["server", "--migrate", "--port", "0"]
+    workers: dict[str, Child] = {}
+    log = os.open(folder / "processes.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    server = await start_child("the server", arguments, variables, with_output=True, log=log)
+    try:
+        address = await _read_address(server)
+        variables["HOLDFAST_SERVER"] = address
+        async with Database(url) as database, Client(address) as client:
+            screen = Screen(console, Ledger(database))
+            story = Story(client, screen, variables, log=log)
+            workers = story.workers
+            played = await story.play()
+            summaries = await screen.summarise()
+            as_planned = _show_jobs(console, played, summaries)
+            await _show_dead_letters(console, Ledger(database))
+    finally:
+        await end_children(list(workers.values()), END_SECONDS_MAX)
+        await end_children([server], END_SECONDS_MAX)
+        os.close(log)
     is_sound = await _show_verdict(console, url, sum(job.events for job in summaries))
     return 0 if as_planned and is_sound else 1
+
+
+async def _read_address(server: Child) -> str:
+    assert server.process.stdout is not None
+    line = (await server.process.stdout.readline()).decode()
+    if not line.startswith(SERVING_AT):
+        raise Unavailable("the demo's server did not start")
+    return line.removeprefix(SERVING_AT).strip()
 
 
 def _show_jobs(console: Console, played: list[Played], summaries: list[JobSummary]) -> bool:
@@ -86,7 +115,8 @@ async def _show_dead_letters(console: Console, ledger: Ledger) -> None:
     for letter in await list_dead_letters(ledger, DeadLetterFilter()):
         task_id = TaskId(letter["job_id"], letter["task_index"])
         console.print(Text.assemble(f"{task_id}  ", (letter["reason_code"], "bold")))
-        cause = f"{letter['error_class']} at stage {letter['stage']}: {letter['last_error']}"
+        error = (letter["last_error"] or "").partition("\n")[0]
+        cause = f"at stage {letter['stage']}: {error}"
         console.print(Text(f"     {cause}\n     input {letter['input']}"), soft_wrap=True)
 
 

@@ -39,9 +39,14 @@ class Child:
 
 
 async def start_child(
-    name: str, arguments: Sequence[str], variables: Mapping[str, str], *, with_output: bool = False
+    name: str,
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    *,
+    with_output: bool = False,
+    log: int | None = None,
 ) -> Child:
-    """Start another command of this program."""
+    """Start another command of this program; what it logs goes where we do, or to `log`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -50,6 +55,7 @@ async def start_child(
         env=variables,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE if with_output else None,
+        stderr=log,
         start_new_session=True,
         preexec_fn=_end_with_parent,
     )

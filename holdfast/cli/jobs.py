@@ -210,7 +210,7 @@ def _job_fields(job: "JobStatus") -> dict[str, str]:
         "tasks": job.status_message.removeprefix("Tasks: "),
         "cancelled": cancelled,
         "exit code": "" if job.exit_code is None else str(job.exit_code),
-        "error": job.error or "",
+        "error": first_line(job.error),
         "parent": job.parent_job_id or "",
         "replay of": job.replay_of or "",
         "correlation": job.correlation_id,

@@ -85,7 +85,7 @@ class Screen:
         seconds = (first.ts - self._began_at).total_seconds()
         state = _STATES.get(first.type)
         mark = badge(state) if state else Text()
-        line = Text.assemble((f"{seconds:6.2f}  ", "dim"), f"{subject(group):<6}  ", mark)
+        line = Text.assemble((f"{seconds:6.2f}  ", "dim"), f"{subject(group):<8}  ", mark)
         line.append(" " * (_BADGE_WIDTH - len(mark) + 2) + self._words(first))
         self._console.print(line, soft_wrap=True)
 
@@ -104,7 +104,8 @@ class Screen:
             case "dead_lettered" if event.task_index >= 0:
                 return f"put aside: {event.cause}"
         what = "job ended" if event.task_index < 0 else "ended"
-        return f"{what}: {event.cause}" if event.cause else what
+        cause = (event.cause or "").partition("\n")[0]
+        return f"{what}: {cause}" if cause else what
 
 
 def fold(events: Iterable[Event]) -> list[list[Event]]:

@@ -54,7 +54,7 @@ def is_terminal() -> bool:
 
 
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Write rows under their titles."""
+    """Write rows under their titles; on a terminal without the columns that hold nothing."""
     cells = [[inert(cell) if type(cell) is str else cell for cell in row] for row in rows]
     if is_terminal():
         _draw_table(columns, cells)
@@ -75,8 +75,8 @@ def write_fields(fields: Mapping[str, str]) -> None:
             else:
                 from rich.text import Text
 
-                dim = Text(f"{label:<{width}}{GAP}", style="dim")
-                console.print(dim + cell_text(line), soft_wrap=True)
+                dim = (f"{label:<{width}}{GAP}", "dim")
+                console.print(Text.assemble(dim, cell_text(line)), soft_wrap=True)
 
 
 def write_title(words: str, state: State | None = None) -> None:
@@ -86,8 +86,10 @@ def write_title(words: str, state: State | None = None) -> None:
         return
     from rich.text import Text
 
-    title = Text(inert(words), style="bold")
-    open_console().print(title if state is None else title + GAP + cell_text(state), soft_wrap=True)
+    title = Text.assemble((inert(words), "bold"))
+    if state is not None:
+        title.append(GAP).append_text(cell_text(state))
+    open_console().print(title, soft_wrap=True)
 
 
 def write_line(*parts: str) -> None:
@@ -145,8 +147,10 @@ def _draw_table(columns: Sequence[Column], rows: list[list[str]]) -> None:
     table = Table(box=None, padding=(0, len(GAP), 0, 0), pad_edge=False, header_style="dim")
     drawn = [[cell_text(cell) for cell in row] for row in rows]
     least = 0
-    for place, column in enumerate(columns):
-        width = max([len(column.title), *(row[place].cell_len for row in drawn)])
+    shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    for place in shown:
+        column = columns[place]
+        width = max(len(column.title), *(row[place].cell_len for row in drawn))
         narrow = min(width, FLEXIBLE_WIDTH_MIN) if column.flexible else width
         least += narrow + len(GAP)
         table.add_column(
@@ -156,7 +160,7 @@ def _draw_table(columns: Sequence[Column], rows: list[list[str]]) -> None:
             min_width=narrow,
         )
     for texts in drawn:
-        table.add_row(*texts)
+        table.add_row(*(texts[place] for place in shown))
     console = open_console()
     # Where even the fixed columns do not fit, the terminal breaks the line, not the id.
     console.width = max(console.width, least)

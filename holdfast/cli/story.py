@@ -1,33 +1,22 @@
-"""The demo's story: five jobs, and the workers that take them through the ledger.
-
-Nothing runs user code yet, so the workers are played in this process. They go through the same
-operations as any worker will, and nothing else: every line on the screen is an event they caused.
-"""
+"""The demo's story: five jobs on two worker processes, one of which does not survive it."""
 
 import asyncio
-from collections.abc import Sequence
+import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.cli import demo_tasks
+from holdfast.cli.family import Child, start_child
 from holdfast.cli.screen import Screen
-from holdfast.errors import LeaseConflict, Refused, Unavailable
-from holdfast.model.spec import Submission
-from holdfast.model.states import JobState, TaskState
-from holdfast.operations.cancel import cancel_job
-from holdfast.operations.claim import Claim, ClaimRequest, claim
-from holdfast.operations.complete import Completed, Completion, Status, complete
-from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.register import Registration, register
-from holdfast.operations.renew import Renewed, renew
-from holdfast.operations.report import Fence, Report, report
-from holdfast.operations.requeue import requeue_due
-from holdfast.operations.submit import submit_one
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.client.client import Client
+from holdfast.client.job import Job
+from holdfast.errors import Unavailable
+from holdfast.model.states import JobState
+from holdfast.wire.status import TaskStatus
 
-HOST = "demo-host"
-WORK_SECONDS = 0.15
-CLAIM_ROUNDS_MAX = 200
+LOOK_SECONDS = 0.1
+CHAPTER_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,160 +29,96 @@ class Played:
     remark: str
 
 
-class Worker:
-    """A worker played in this process."""
-
-    def __init__(self, ledger: Ledger, screen: Screen, worker_id: str) -> None:
-        self.worker_id = worker_id
-        self._ledger = ledger
-        self._screen = screen
-
-    async def register(self, replaces: str | None = None) -> int:
-        """Say who it is, and whom it replaces; returns how many attempts that ended."""
-        name = self.worker_id.partition("/")[0]
-        ended = await register(
-            self._ledger, Registration(self.worker_id, name, HOST, replaces=replaces)
-        )
-        await self._screen.show_news()
-        return ended
-
-    async def claim(self, queue: str, count: int = 1) -> list[Claim]:
-        """Claim tasks, asking again while their backoff lasts, and report that they run."""
-        for _ in range(CLAIM_ROUNDS_MAX):
-            [answer] = await claim(self._ledger, [ClaimRequest(self.worker_id, (queue,), count)])
-            if isinstance(answer, Refused):
-                raise answer
-            if answer:
-                running = [Report(fence_of(claimed), TaskState.RUNNING) for claimed in answer]
-                await report(self._ledger, running)
-                await self._screen.show_news()
-                return answer
-            await asyncio.sleep(0.05)
-            await requeue_due(self._ledger)
-        raise Unavailable(f"nothing became ready in queue {queue}")
-
-    async def renew(self, claimed: Claim) -> Renewed:
-        """Renew a lease."""
-        [answer] = await renew(self._ledger, [fence_of(claimed)])
-        if isinstance(answer, Refused):
-            raise answer
-        return answer
-
-    async def end(self, claims: Sequence[Claim], status: Status, **fields: Any) -> None:
-        """Work for a moment, then report how the attempts ended."""
-        await asyncio.sleep(WORK_SECONDS)
-        answers = await complete(
-            self._ledger, [Completion(fence_of(claimed), status, **fields) for claimed in claims]
-        )
-        await self._screen.show_news()
-        for answer in answers:
-            if isinstance(answer, Refused):
-                raise answer
-            assert isinstance(answer, Completed)
-
-
-def fence_of(claimed: Claim) -> Fence:
-    """Take from a claim what its holder must present."""
-    return Fence(claimed.task_id, claimed.attempt, claimed.lease_token)
-
-
 class Story:
-    """The five jobs, one after the other."""
+    """What is submitted, killed and cancelled, and in what order."""
 
-    def __init__(self, ledger: Ledger, screen: Screen) -> None:
-        self._ledger = ledger
+    def __init__(
+        self, client: Client, screen: Screen, variables: Mapping[str, str], *, log: int
+    ) -> None:
+        self._client = client
         self._screen = screen
-        self._a = Worker(ledger, screen, "worker-a/1")
-        self._b = Worker(ledger, screen, "worker-b/1")
+        self._variables = variables
+        self._log = log
+        self.workers: dict[str, Child] = {}
 
     async def play(self) -> list[Played]:
-        """Play everything; returns how each job was meant to end."""
-        await self._a.register()
-        await self._b.register()
+        """Play all chapters; returns what should have become of each job."""
+        for name in ("worker-1", "worker-2"):
+            await self._start_worker(name)
         return [
-            await self.fan_out(),
-            await self.flaky(),
-            await self.poison(),
-            await self.cancelled(),
-            await self.lost_worker(),
+            await self._fan_out(),
+            await self._retry(),
+            await self._refuse_input(),
+            await self._cancel(),
+            await self._kill_a_worker(),
         ]
 
-    async def fan_out(self) -> Played:
-        """One task per input, shared by two workers."""
-        self._screen.title("A job over six inputs, shared by two workers")
-        job_id = await self._submit("thumbnails", inputs=[f"{n}.jpg" for n in range(6)])
-        first, second = await self._a.claim("thumbnails", 3), await self._b.claim("thumbnails", 3)
-        await self._a.end(first, "succeeded", result='"256x256"')
-        await self._b.end(second, "succeeded", result='"256x256"')
-        return Played(job_id, JobState.SUCCEEDED, 6, "one per input")
-
-    async def flaky(self) -> Played:
-        """A task that succeeds on its third attempt."""
-        self._screen.title("A flaky task: two retries allowed, both needed")
-        job_id = await self._submit("fetch-rates", max_retries_failure=2, backoff={"base": 0.2})
-        for _ in range(2):
-            await self._a.end(
-                await self._a.claim("fetch-rates"), "failed", error="connection reset", exit_code=1
-            )
-        await self._b.end(await self._b.claim("fetch-rates"), "succeeded")
-        return Played(job_id, JobState.SUCCEEDED, 3, "third time lucky")
-
-    async def poison(self) -> Played:
-        """An input that can never succeed is put aside; the others do not suffer."""
-        self._screen.title("A poison input: retrying would not help, so it is put aside")
-        rows = [
-            {"sku": "A1", "price": 5},
-            {"sku": "B2", "price": "five"},
-            {"sku": "C3", "price": 7},
-        ]
-        job_id = await self._submit("import-prices", inputs=rows, max_retries_failure=3)
-        good, bad, also_good = await self._a.claim("import-prices", 3)
-        await self._a.end(
-            [bad],
-            "failed",
-            error="price 'five' is not a number",
-            error_class="ValidationError",
+    async def _start_worker(self, name: str) -> None:
+        arguments = ["worker", "--name", name, "--queue", demo_tasks.QUEUE, "--concurrency", "8"]
+        arguments += ["--import", "holdfast.cli.demo_tasks", "--drain-seconds", "5"]
+        self.workers[name] = await start_child(
+            name, arguments, self._variables, log=self._log
         )
-        await self._a.end([good, also_good], "succeeded")
-        return Played(job_id, JobState.DEAD_LETTERED, 3, "one bad input")
 
-    async def cancelled(self) -> Played:
-        """A long task is asked to stop, hears it when it renews its lease, and stops."""
-        self._screen.title("A long task, cancelled: it hears of it when it renews its lease")
-        job_id = await self._submit("train-model")
-        [claimed] = await self._b.claim("train-model")
-        await cancel_job(self._ledger, job_id, "soft", actor="operator", reason="no longer needed")
-        await follow_up_all(self._ledger)
-        await self._screen.show_news()
-        renewed = await self._b.renew(claimed)
-        self._screen.say(f"{self._b.worker_id} renews, is told to stop ({renewed.cancel}), stops")
-        await self._b.end([claimed], "killed", exit_code=143)
-        return Played(job_id, JobState.KILLED, 1, "asked to stop")
+    async def _fan_out(self) -> Played:
+        self._screen.title("One job, a task for each of 20 inputs, two workers")
+        pictures = [f"picture-{number}" for number in range(20)]
+        job = await self._client.map.aio(demo_tasks.thumbnail, pictures)
+        await self._watch(job, "thumbnail")
+        return Played(int(job.id), JobState.SUCCEEDED, 20, "shared by two workers")
 
-    async def lost_worker(self) -> Played:
-        """A worker dies; its next incarnation takes over, and the dead one is refused."""
-        self._screen.title("A worker dies: its next incarnation takes over at once")
-        job_id = await self._submit("nightly-report")
-        lost = await self._a.claim("nightly-report")
-        self._screen.say(f"{self._a.worker_id} is gone, its lease with it")
-        successor = Worker(self._ledger, self._screen, "worker-a/2")
-        await successor.register(replaces=self._a.worker_id)
-        taken_over = await successor.claim("nightly-report")
-        try:
-            await self._a.end(lost, "succeeded")
-        except LeaseConflict:
-            self._screen.say(
-                f"{self._a.worker_id} reports success after all: refused, it has no lease"
-            )
-        await successor.end(taken_over, "succeeded")
-        return Played(job_id, JobState.SUCCEEDED, 2, "its worker died")
+    async def _retry(self) -> Played:
+        self._screen.title("A flaky task succeeds on its third attempt")
+        job = await self._client.submit.aio(demo_tasks.flaky_call)
+        await self._watch(job, "flaky_call")
+        return Played(int(job.id), JobState.SUCCEEDED, 3, "failed twice, retried after a backoff")
 
-    async def _submit(self, name: str, inputs: list[Any] | None = None, **fields: Any) -> int:
-        spec = parse_spec(
-            {"name": name, "queue": name, "entrypoint": {"function": "demo:work"}} | fields
+    async def _refuse_input(self) -> Played:
+        self._screen.title("One poison input does not stop the others")
+        job = await self._client.map.aio(demo_tasks.parse_order, ["1", "poison", "3"])
+        await self._watch(job, "parse_order")
+        return Played(
+            int(job.id), JobState.DEAD_LETTERED, 3, "put aside with its input; not retried"
         )
-        submission = Submission(spec, None if inputs is None else parse_inputs(inputs))
-        job_id = (await submit_one(self._ledger, submission)).job_id
-        self._screen.watch(job_id, name)
+
+    async def _cancel(self) -> Played:
+        self._screen.title("A long task is cancelled, softly")
+        job = await self._client.submit.aio(demo_tasks.export)
+        self._screen.watch(int(job.id), "export")
+        await self._wait_for(job, "RUNNING")
+        await job.cancel.aio(reason="nobody needs it any more")
+        await self._watch(job, "export")
+        return Played(int(job.id), JobState.KILLED, 1, "was told, cleaned up, and ended")
+
+    async def _kill_a_worker(self) -> Played:
+        self._screen.title("A worker dies by kill -9 in the middle of its task")
+        job = await self._client.submit.aio(demo_tasks.train)
+        self._screen.watch(int(job.id), "train")
+        task = await self._wait_for(job, "RUNNING", steps=2)
+        victim = next(name for name in self.workers if (task.worker_id or "").startswith(name))
+        self._screen.say(f"kill -9 {victim}; its lease has up to two seconds to go")
+        self.workers[victim].process.send_signal(signal.SIGKILL)
+        await self._watch(job, "train")
+        result = await job.result.aio(timeout=CHAPTER_SECONDS_MAX)
+        return Played(int(job.id), JobState.SUCCEEDED, 2, f"taken over: {result}")
+
+    async def _watch(self, job: Job[Any], name: str) -> None:
+        """Show what happens to a job until it has ended."""
+        self._screen.watch(int(job.id), name)
+        async with asyncio.timeout(CHAPTER_SECONDS_MAX):
+            while (await job.status.aio()).finished_at_ms is None:
+                await self._screen.show_news()
+                await asyncio.sleep(LOOK_SECONDS)
         await self._screen.show_news()
-        return job_id
+
+    async def _wait_for(self, job: Job[Any], state: str, steps: int = 0) -> TaskStatus:
+        """Wait until a job's task is in a state, and some steps ahead."""
+        path = f"/api/tasks/{job.id}.0"
+        for _ in range(int(CHAPTER_SECONDS_MAX / LOOK_SECONDS)):
+            await self._screen.show_news()
+            task = await self._client.loop_thread.await_(self._client.read(path, TaskStatus))
+            done = (task.progress or 0.0) * demo_tasks.STEPS
+            if task.state == f"TASK_STATE_{state}" and done >= steps:
+                return task
+            await asyncio.sleep(LOOK_SECONDS)
+        raise Unavailable(f"task {job.id}.0 is not {state} after {CHAPTER_SECONDS_MAX:g} s")

@@ -25,9 +25,11 @@ def state_name(state: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Write a length of time in its two largest units."""
+    """Write a length of time in its two largest units, a short one with its fraction."""
+    if seconds < 1:
+        return f"{max(seconds, 0.0) * 1000:.0f} ms"
     if seconds < 10:
-        return f"{max(seconds, 0.0):.1f} s"
+        return f"{seconds:.1f} s"
     rest = round(seconds)
     place = next(place for place, (size, _) in enumerate(_UNITS) if rest >= size)
     size, unit = _UNITS[place]

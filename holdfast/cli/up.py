@@ -80,7 +80,13 @@ def up(
     folder = default_folder() if data_dir is None else data_dir
     remark(f"holdfast: starting Postgres in {folder}")
     with embedded(folder) as url:
-        return asyncio.run(House(plan, folder, url).live())
+        code = asyncio.run(_live(plan, folder, url))
+    remark("holdfast: everything has ended")
+    return code
+
+
+async def _live(plan: Plan, folder: Path, url: str) -> int:
+    return await House(plan, folder, url).live()
 
 
 class House:
@@ -109,7 +115,6 @@ class House:
         finally:
             await end_children(self._workers, self._plan.drain_seconds + END_SECONDS_MAX)
             await end_children([server], SERVER_SECONDS_MAX)
-            remark("holdfast: everything has ended")
 
     async def _start_server(self) -> Child:
         arguments = ["server", "--migrate", "--port", str(self._plan.port)]

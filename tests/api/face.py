@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.api.app import build_app
+from holdfast.operations.news import News
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange, call
+from tests.facts import until
 
 
 class Said(NamedTuple):
@@ -33,6 +35,10 @@ class Face:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.app = build_app(runtime)
+        self.writes = 0
+        self._writes_before = 0
+        self._tell = runtime.ledger.tell
+        runtime.ledger.tell = self._count
 
     async def get(self, target: str, **headers: str) -> Said:
         """Read something."""
@@ -67,7 +73,13 @@ class Face:
     def poll(self, worker: str = "w1", count: int = 1, **fields: Any) -> Exchange:
         """Wait a minute for tasks of the queue `q`."""
         body = {"worker_id": worker, "queues": ["q"], "max_tasks": count, "wait_ms": 60_000}
+        self._writes_before = self.writes
         return self.begin("/internal/task-claim", body | fields)
+
+    async def polling(self, queue: str = "q") -> None:
+        """Wait until the last poll listens for a queue, and has looked at it in vain."""
+        await until(lambda: queue in self.runtime.doorbells.names("queue"))
+        await until(lambda: self.writes > self._writes_before)
 
     async def complete(self, claim: Any, status: str = "succeeded", **fields: Any) -> Said:
         """Say how an attempt ended."""
@@ -77,6 +89,10 @@ class Face:
     async def beat(self, claim: Any, **fields: Any) -> Said:
         """Renew one lease."""
         return await self.post("/internal/heartbeat", {"worker_id": "w1", **fence(claim), **fields})
+
+    def _count(self, news: News) -> None:
+        self.writes += 1
+        self._tell(news)
 
 
 def fence(claim: Any) -> dict[str, Any]:

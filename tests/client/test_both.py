@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -133,8 +134,12 @@ def test_a_blocking_call_on_its_own_loop_is_an_error_and_no_deadlock(counter: Co
 
 
 def test_a_wait_that_is_interrupted_ends_the_coroutine(counter: Counter) -> None:
+    waiting = threading.get_ident()
+
     def interrupt() -> None:
         counter.entered.wait(10)
+        while sys._current_frames()[waiting].f_code.co_filename != threading.__file__:
+            pass  # not there yet
         signal.raise_signal(signal.SIGINT)
 
     interrupter = threading.Thread(target=interrupt)

@@ -38,8 +38,9 @@ async def read_all(transport: Transport, query: LogQuery) -> list[bytes]:
 async def test_a_log_is_read_to_its_end(transport: Transport, stranger: Peer) -> None:
     stranger.script = [chunk(0, b"one "), chunk(4, b"two", complete=True)]
     assert await read_all(transport, LogQuery()) == [b"one ", b"two"]
-    paths = [heard.path for heard in stranger.heard]
-    assert paths == ["/api/tasks/7.3/logs", "/api/tasks/7.3/logs?attempt=2&offset=4"]
+    assert {heard.path.partition("?")[0] for heard in stranger.heard} == {"/api/tasks/7.3/logs"}
+    assert "attempt" not in stranger.heard[0].path
+    assert "attempt=2&offset=4" in stranger.heard[1].path
 
 
 async def test_a_log_that_grows_is_read_as_far_as_it_is(
@@ -61,7 +62,7 @@ async def test_a_log_is_followed_from_before_there_is_an_attempt(
 ) -> None:
     stranger.script = [chunk(0, b"", attempt=-1), chunk(0, b"one", complete=True, attempt=0)]
     assert await read_all(transport, LogQuery(follow=True)) == [b"one"]
-    assert [heard.path for heard in stranger.heard] == ["/api/tasks/7.3/logs?follow=true"] * 2
+    assert ["attempt" in heard.path for heard in stranger.heard] == [False, False]
 
 
 def event(number: int) -> bytes:

@@ -52,7 +52,13 @@ def echo(value: Any) -> Any:
 def give(kind: str) -> Any:
     """Return what cannot be kept, or can just."""
     many = "ä" * 600_000
-    values = {"nan": float("nan"), "object": object(), "large": many, "half": "\ud800", "null": None}
+    values = {
+        "nan": float("nan"),
+        "object": object(),
+        "large": many,
+        "half": "\ud800",
+        "null": None,
+    }
     return values[kind]
 
 

@@ -1,20 +1,18 @@
 """Functions within the worker's own process: how they end, and how they are stopped."""
 
 import asyncio
-import base64
+import inspect
+import sys
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
 import holdfast as hf
-from holdfast.model.spec import Entrypoint
 from holdfast.worker.attempt import Attempt
-from holdfast.worker.function import HANDED_BACK, KILLED, Outcome, find_function
+from holdfast.worker.function import HANDED_BACK, KILLED, Callee, Outcome
 from holdfast.worker.inside import InsideRunner, wait_out
 from tests.waiting import eventually
 
@@ -33,8 +31,17 @@ class Inside:
     ) -> tuple[Attempt, asyncio.Task[Outcome]]:
         """Begin to run a function as an attempt."""
         found = getattr(function, "function", function)
-        packed = base64.b64encode(cloudpickle.dumps((found, args, {}))).decode()
-        callee = find_function(Entrypoint(pickle=packed))._replace(pickled=False)
+        signature = inspect.signature(found)
+        callee = Callee(
+            found,
+            signature,
+            inspect.iscoroutinefunction(found),
+            "ctx" in signature.parameters,
+            "auto",
+            list(args),
+            {},
+            pickled=False,
+        )
         attempt = an_attempt(**job)
         return attempt, asyncio.create_task(self.runner.run(attempt, callee))
 
@@ -85,7 +92,9 @@ async def test_whatever_a_thread_raises_is_how_it_failed(inside: Inside, kind: s
     assert await inside.run(sample_tasks.echo, 1) == Outcome("succeeded", 0, result="1")
 
 
-@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, sample_tasks.OddError])
+@pytest.mark.parametrize(
+    "error", [ValueError, SystemExit, KeyboardInterrupt, sample_tasks.OddError]
+)
 async def test_whatever_a_coroutine_raises_is_how_it_failed(
     inside: Inside, error: type[BaseException]
 ) -> None:
@@ -172,9 +181,7 @@ async def test_an_error_because_of_a_drain_is_handed_back(inside: Inside, tmp_pa
     assert await running == HANDED_BACK
 
 
-async def test_a_thread_that_cannot_be_interrupted_is_waited_for(
-    inside: Inside, tmp_path: Path
-) -> None:
+async def test_a_thread_that_cannot_be_interrupted_is_waited_for(inside: Inside) -> None:
     let_go = threading.Event()
     began = threading.Event()
 
@@ -183,12 +190,7 @@ async def test_a_thread_that_cannot_be_interrupted_is_waited_for(
         let_go.wait(60)  # one step, in C
         return "over"
 
-    attempt, running = inside.begin(sample_tasks.echo, 0)
-    await running
-    callee = find_function(Entrypoint(function="builtins:len"))
-    callee = callee._replace(function=wait_for_good, signature=None)
-    attempt = an_attempt()
-    waiting = asyncio.create_task(inside.runner.run(attempt, callee))
+    _, waiting = inside.begin(wait_for_good)
     await eventually(began.is_set)
     for _ in range(3):
         waiting.cancel()
@@ -219,19 +221,29 @@ def spin(steps: int) -> int:
     return steps
 
 
-async def test_an_interruption_that_comes_late_never_hits_the_next_call(inside: Inside) -> None:
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads that take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+async def test_an_interruption_that_comes_late_never_hits_anything_else(inside: Inside) -> None:
     # One thread for all: what is aimed at a call that has just ended would hit the one after it.
-    for turn in range(300):
-        attempt, running = inside.begin(spin, turn)
-        await eventually(lambda attempt=attempt: attempt.on_stop)
-        until = time.perf_counter() + turn * 1e-6
-        while time.perf_counter() < until:
+    ended = set()
+    for turn in range(1500):
+        attempt, running = inside.begin(spin, turn % 30)
+        await asyncio.sleep(0)
+        for _ in range(turn % 50):
             pass
         stop(attempt, "hard")
-        next_attempt, after = inside.begin(spin, 2000)
-        assert (await running).status in ("killed", "succeeded")
-        assert await after == Outcome("succeeded", 0, result="2000")
-        assert next_attempt.stop is None
+        _, after = inside.begin(spin, 30)
+        ended.add((await running).status)
+        assert await after == Outcome("succeeded", 0, result="30")
+    assert ended == {"killed", "succeeded"}
 
 
 async def test_progress_is_what_was_said_last(inside: Inside) -> None:
@@ -250,12 +262,8 @@ async def test_a_function_knows_who_it_is(inside: Inside) -> None:
     def tell(value: Any, *, ctx: hf.Context) -> list[Any]:
         return [value, ctx.task_id, ctx.attempt, ctx.deadline is not None, ctx.cancelled]
 
-    attempt, running = inside.begin(tell, timeout=5.0, fan_out=True, claim=a_claim(given={"a": 1}))
-    assert (await running).stage == "input"  # what was not pickled is no pickle
-    callee = find_function(Entrypoint(function=f"{sample_tasks.__name__}:report"))
-    outcome = await inside.runner.run(attempt, callee)
-    assert outcome.result is not None
-    assert outcome.result.startswith('["7.0",0,')
+    _, running = inside.begin(tell, timeout=5.0, fan_out=True, claim=a_claim(given={"a": 1}))
+    assert (await running).result == '[{"a":1},"7.0",0,true,false]'
 
 
 async def test_a_wait_goes_on_to_the_end_whoever_cancels_it() -> None:

@@ -64,7 +64,7 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
        killed, worker_failed, unschedulable, dead_lettered, null as spec
   from unnest($job_ids::bigint[]) as walked(id)
  cross join lateral (select * from holdfast.jobs where job_id = walked.id limit 1) as job
- where true
+ where submitted_at is not null
    and ($state::smallint is null or state = $state)
    and ($name::text is null or starts_with(name, $name))
    and ($type::text is null or type = $type)

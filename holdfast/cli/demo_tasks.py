@@ -1,0 +1,53 @@
+"""The tasks that `holdfast demo` runs: small ones, each with something to show."""
+
+import asyncio
+import time
+
+import holdfast as hf
+
+QUEUE = "demo"
+STEPS = 8
+
+
+@hf.task(queue=QUEUE)
+async def thumbnail(picture: str) -> str:
+    """Do a little work for each input."""
+    await asyncio.sleep(0.05)
+    return f"{picture}.png"
+
+
+@hf.task(queue=QUEUE, retries=2, backoff=hf.Backoff(base=0.2))
+async def flaky_call(*, ctx: hf.Context) -> str:
+    """Fail twice, then succeed."""
+    if ctx.attempt < 2:
+        raise hf.DependencyUnavailable(f"no answer to call {ctx.attempt + 1}")
+    return "answered the third call"
+
+
+@hf.task(queue=QUEUE)
+def parse_order(line: str) -> int:
+    """Refuse an input that will never be right."""
+    if not line.isdigit():
+        raise hf.ValidationError(f"{line!r} is not an order number")
+    return int(line)
+
+
+@hf.task(queue=QUEUE)
+async def export(*, ctx: hf.Context) -> str:
+    """Take for ever, unless asked to stop."""
+    for _ in range(600):
+        if ctx.cancelled:
+            raise hf.PermanentError("stopped half way, as asked")
+        await asyncio.sleep(0.1)
+    return "exported"
+
+
+@hf.task(queue=QUEUE, lease=2.0)
+def train(*, ctx: hf.Context) -> str:
+    """Work in steps and leave a checkpoint after each, for whoever comes next."""
+    first = ctx.checkpoint.load() or 0
+    for step in range(first, STEPS):
+        time.sleep(0.4)
+        ctx.checkpoint.save(step + 1)
+        ctx.progress((step + 1) / STEPS, f"step {step + 1}")
+    return f"steps {first + 1} to {STEPS} by attempt {ctx.attempt}"
