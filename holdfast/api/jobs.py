@@ -13,7 +13,7 @@ from holdfast.operations.children import get_parent
 from holdfast.operations.dead_letters import dead_letter_task, discard, list_dead_letters, replay
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import drain
-from holdfast.operations.report import Fence
+from holdfast.operations.report import Fence, check_fence
 from holdfast.operations.submit import submit_batch
 from holdfast.services.doorbell import Bell
 from holdfast.wire.answers import ErrorAnswer
@@ -53,7 +53,7 @@ async def submit_jobs(call: Call[JobBatchRequest, Nothing]) -> Reply:
     answers = await submit_batch(call.runtime.ledger, submissions)
     for submission, submitted in zip(submissions, answers, strict=True):
         if submitted.is_new:
-            call.runtime.announce(submission, submitted.job_id)
+            call.runtime.announce(submitted.job_id, submission.spec.queue, submission.num_tasks)
     jobs = [
         SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
         for submission, submitted in zip(submissions, answers, strict=True)
@@ -102,9 +102,7 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
         return ReplayAnswer([], asked.dry_run)
     ledger = call.runtime.ledger
     replays = await replay(ledger, task_ids, actor=call.actor, dry_run=asked.dry_run)
-    for made in replays:
-        if made.job_id is not None:
-            await _announce(call, made.job_id, len(made.task_ids))
+    await _announce(call, [made.job_id for made in replays if made.job_id is not None])
     return ReplayAnswer(
         [
             Replayed(
@@ -157,6 +155,7 @@ async def _parent_of(call: Call[Any, Nothing]) -> int | None:
     try:
         task_id, attempt, token = shown.decode().split()
         fence = Fence(parse_task_id(task_id), int(attempt), UUID(token))
+        check_fence(fence)
     except (ValueError, Invalid) as error:
         raise Invalid("Holdfast-Lease", "is not `TASK_ID ATTEMPT LEASE_TOKEN`") from error
     return await get_parent(call.runtime.ledger, fence)
@@ -192,13 +191,12 @@ async def _find_letters(call: Call[ReplayRequest, Nothing]) -> list[TaskId]:
     return found[:REPLAY_MAX]
 
 
-async def _announce(call: Call[ReplayRequest, Nothing], job_id: int, count: int) -> None:
-    async with call.runtime.reads.transaction() as tx:
-        specs = await call.runtime.ledger.specs.load(tx, [job_id])
-    queue = specs[job_id].policy.queue
-    if queue is not None:
-        tasks = [TaskId(job_id, index) for index in range(count)]
-        call.runtime.wake_ups.announce(queue, tasks)
+async def _announce(call: Call[ReplayRequest, Nothing], job_ids: list[int]) -> None:
+    if job_ids:
+        async with call.runtime.reads.transaction() as tx:
+            specs = await call.runtime.ledger.specs.load(tx, job_ids)
+        for job_id, stored in specs.items():
+            call.runtime.announce(job_id, stored.policy.queue, stored.num_tasks)
 
 
 _ERRORS = {409: ErrorAnswer}

@@ -129,7 +129,7 @@ async def show_result(call: Call[None, ResultQuery]) -> TaskResult:
             remaining = ends_at - clock()
             if found.is_finished or remaining <= 0 or doorbells.is_closed:
                 return convert.task_result(str(task_id), found)
-            await listener.wait(remaining)
+            await listener.wait(min(remaining, LOOK_SECONDS))
 
 
 async def list_results(call: Call[None, PageQuery]) -> ResultPage:

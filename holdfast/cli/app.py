@@ -18,34 +18,44 @@ from holdfast.errors import HoldfastError, Invalid, Refused
 
 EXIT_NO = 1
 EXIT_UNAVAILABLE = 2
-# Name, where it is, what it does; in the order of the help.
+# Name, module, function and purpose, in the order of the help.
 COMMANDS = {
     "Start": (
-        ("up", "up:up", "Start Postgres, a server and a worker on this machine."),
-        ("server", "server:run_server", "Serve the API and do the chores."),
-        ("worker", "worker:run_worker", "Claim tasks from queues and run them."),
-        ("demo", "demo:demo", "Show Holdfast at work on a database of its own."),
+        ("up", "holdfast.cli.up", "up", "Start Postgres, a server and a worker on this machine."),
+        ("server", "holdfast.cli.server", "run_server", "Serve the API and do the chores."),
+        ("worker", "holdfast.cli.worker", "run_worker", "Claim tasks from queues and run them."),
+        ("demo", "holdfast.cli.demo", "demo", "Show Holdfast at work on a database of its own."),
     ),
     "Submit": (
-        ("run", "run:run", "Run a command on a worker, and follow it here."),
-        ("submit", "submit:submit", "Submit a function, or a whole spec."),
-        ("wait", "ending:wait", "Wait until jobs and tasks have ended."),
-        ("cancel", "ending:cancel", "Cancel jobs and tasks."),
+        ("run", "holdfast.cli.run", "run", "Run a command on a worker, and follow it here."),
+        ("submit", "holdfast.cli.submit", "submit", "Submit a function, or a whole spec."),
+        ("wait", "holdfast.cli.ending", "wait", "Wait until jobs and tasks have ended."),
+        ("cancel", "holdfast.cli.ending", "cancel", "Cancel jobs and tasks."),
     ),
     "Look": (
-        ("jobs", "jobs:list_jobs", "List jobs."),
-        ("job", "jobs:show_job", "Show one job with its tasks."),
-        ("task", "jobs:show_task", "Show one task with its attempts."),
-        ("logs", "follow:show_logs", "Write what a task has written."),
-        ("events", "follow:show_events", "List or follow what happened."),
-        ("explain", "jobs:explain_task", "Say why a task stands where it stands."),
+        ("jobs", "holdfast.cli.jobs", "list_jobs", "List jobs."),
+        ("job", "holdfast.cli.jobs", "show_job", "Show one job with its tasks."),
+        ("task", "holdfast.cli.jobs", "show_task", "Show one task with its attempts."),
+        ("logs", "holdfast.cli.follow", "show_logs", "Write what a task has written."),
+        ("events", "holdfast.cli.follow", "show_events", "List or follow what happened."),
+        ("explain", "holdfast.cli.jobs", "explain_task", "Say why a task stands where it stands."),
     ),
     "Operate": (
-        ("queues", "queues:app", "List queues; pause and resume one."),
-        ("workers", "workers:app", "List workers; drain one."),
-        ("dead-letters", "dead_letters:app", "List, show, replay and discard dead letters."),
-        ("audit", "audit:audit_ledger", "Replay every event and report each broken invariant."),
-        ("db", "db:app", "Create, upgrade and check the schema."),
+        ("queues", "holdfast.cli.queues", "app", "List queues; pause and resume one."),
+        ("workers", "holdfast.cli.workers", "app", "List workers; drain one."),
+        (
+            "dead-letters",
+            "holdfast.cli.dead_letters",
+            "app",
+            "List, show, replay and discard dead letters.",
+        ),
+        (
+            "audit",
+            "holdfast.cli.audit",
+            "audit_ledger",
+            "Replay every event and report each broken invariant.",
+        ),
+        ("db", "holdfast.cli.db", "app", "Create, upgrade and check the schema."),
     ),
 }
 
@@ -68,12 +78,12 @@ app = App(
     exit_on_error=False,
     print_error=False,
     suppress_keyboard_interrupt=False,
-    config=SettingsFile([name for group in COMMANDS.values() for name, _, _ in group]),
+    config=SettingsFile([name for group in COMMANDS.values() for name, *_ in group]),
 )
 for title, commands in COMMANDS.items():
     group = Group.create_ordered(title)
-    for rank, (command, place, purpose) in enumerate(commands):
-        app.command(f"holdfast.cli.{place}", name=command, help=purpose, group=group, sort_key=rank)
+    for rank, (command, module, function, purpose) in enumerate(commands):
+        app.command(f"{module}:{function}", name=command, help=purpose, group=group, sort_key=rank)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

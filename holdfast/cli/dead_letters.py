@@ -78,9 +78,10 @@ def list_dead_letters(
     from holdfast.client import admin
     from holdfast.wire.requests import DeadLetterListQuery
 
+    check_limit(limit)
     wanted = DeadLetterListQuery(**msgspec.structs.asdict(filters.as_filter()), settled=settled)
     with open_client(server) as client:
-        page = admin.list_dead_letters(client, wanted, check_limit(limit))
+        page = admin.list_dead_letters(client, wanted, limit)
     if as_json:
         write_json(page)
         return 0

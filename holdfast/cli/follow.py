@@ -89,6 +89,7 @@ def show_events(
         raise Invalid("ID", "give a job or a task, or follow everything with -f")
     if an_id is not None:
         check_id(an_id)
+    check_limit(limit)
     with open_client(server) as client:
         if follow:
             return _follow_events(client, an_id, type, as_json=as_json)
@@ -97,7 +98,7 @@ def show_events(
 
         assert an_id is not None
         wanted = EventListQuery(type)
-        page = admin.list_events(client, an_id, wanted, count_max=check_limit(limit))
+        page = admin.list_events(client, an_id, wanted, count_max=limit)
     if as_json:
         write_json(page)
         return 0
@@ -120,13 +121,12 @@ def _follow_events(client: "Client", an_id: str | None, type: str | None, *, as_
 def _stream(client: "Client", an_id: str | None, type: str | None) -> "Iterator[Event]":
     """Follow a job or a task from its beginning, everything from now on."""
     from holdfast.client import admin
-    from holdfast.wire.requests import EventStreamQuery
 
     if an_id is None:
-        return admin.follow_events(client, EventStreamQuery(type=type))
+        return client.follow_events(type=type)
     job_id, _, index = an_id.partition(".")
     admin.get_job(client, job_id)
-    events = admin.follow_events(client, EventStreamQuery(job_id, type, BEGINNING))
+    events = client.follow_events(job_id=job_id, type=type, after=BEGINNING)
     return (event for event in events if not index or event.task_index == int(index))
 
 

@@ -19,6 +19,7 @@ from holdfast.cli.show import (
 )
 from holdfast.cli.text import age, first_line, moment, state_name, took
 from holdfast.cli.which import find_task
+from holdfast.errors import Invalid
 from holdfast.model.ids import parse_job_id
 
 if TYPE_CHECKING:
@@ -75,9 +76,10 @@ def list_jobs(
     from holdfast.client import admin
     from holdfast.wire.requests import JobListQuery
 
+    check_limit(limit)
     wanted = JobListQuery(state, name, type, owner, queue, parent, label)
     with open_client(server) as client:
-        page = admin.list_jobs(client, wanted, check_limit(limit))
+        page = admin.list_jobs(client, wanted, limit)
     if as_json:
         write_json(page)
         return 0
@@ -107,9 +109,10 @@ def show_job(
     from holdfast.wire.requests import TaskListQuery
 
     parse_job_id(job_id, "id")
+    check_limit(limit)
     with open_client(server) as client:
         job = admin.get_job(client, job_id)
-        page = admin.list_tasks(client, job_id, TaskListQuery(), count_max=check_limit(limit))
+        page = admin.list_tasks(client, job_id, TaskListQuery(), count_max=limit)
     if as_json:
         write_json(msgspec.structs.replace(job, tasks=page.tasks))
         return 0
@@ -168,13 +171,10 @@ def explain_task(
     return 0
 
 
-def check_limit(limit: int) -> int:
+def check_limit(limit: int) -> None:
     """Refuse to show nothing."""
-    from holdfast.errors import Invalid
-
     if limit < 1:
         raise Invalid("limit", f"is {limit}; ask for one at least")
-    return limit
 
 
 def _job_row(job: "JobStatus") -> "Sequence[str]":

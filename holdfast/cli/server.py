@@ -89,10 +89,11 @@ def check_settings(settings: ServerSettings) -> None:
 async def _serve(
     url: str, place: tuple[str, int], settings: ServerSettings, *, migrate: bool
 ) -> int:
-    from holdfast.server import Address, run_until_signalled, serve
+    from holdfast.server import Address, check_loopback, run_until_signalled, serve
     from holdfast.store.migrate import check_schema
     from holdfast.store.migrate import migrate as bring_up
 
+    check_loopback(place[0])
     if migrate:
         await bring_up(url)
     else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 from cyclopts.config import Dict
 
 from holdfast.errors import Invalid
@@ -49,6 +49,7 @@ Port = Annotated[
     Parameter(
         name="--port",
         env_var="HOLDFAST_PORT",
+        validator=validators.Number(gte=0, lte=65535),
         help="Where the server listens; 0 lets the system choose.",
     ),
 ]

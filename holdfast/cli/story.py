@@ -56,9 +56,7 @@ class Story:
     async def _start_worker(self, name: str) -> None:
         arguments = ["worker", "--name", name, "--queue", demo_tasks.QUEUE, "--concurrency", "8"]
         arguments += ["--import", "holdfast.cli.demo_tasks", "--drain-seconds", "5"]
-        self.workers[name] = await start_child(
-            name, arguments, self._variables, log=self._log
-        )
+        self.workers[name] = await start_child(name, arguments, self._variables, log=self._log)
 
     async def _fan_out(self) -> Played:
         self._screen.title("One job, a task for each of 20 inputs, two workers")

@@ -12,6 +12,9 @@ from holdfast.cli.spec import NO_FLAGS, JobFlags, describe_call, read_inputs, re
 from holdfast.errors import Invalid
 from holdfast.wire.requests import JobRequest
 
+# A million inputs take their time.
+PATIENCE_SECONDS = 120.0
+
 
 def submit(
     function: Annotated[
@@ -50,7 +53,7 @@ def submit(
         request = describe_call(function, flags, args=arg, kwargs=kwarg)
     if inputs is not None:
         request = _with_inputs(request, inputs)
-    with open_client(server) as client:
+    with open_client(server, patience=PATIENCE_SECONDS) as client:
         answer = admin.submit_spec(client, request)
     if as_json:
         write_json(answer)

@@ -80,13 +80,9 @@ def up(
     folder = default_folder() if data_dir is None else data_dir
     remark(f"holdfast: starting Postgres in {folder}")
     with embedded(folder) as url:
-        code = asyncio.run(_live(plan, folder, url))
+        code = asyncio.run(House(plan, folder, url).live())
     remark("holdfast: everything has ended")
     return code
-
-
-async def _live(plan: Plan, folder: Path, url: str) -> int:
-    return await House(plan, folder, url).live()
 
 
 class House:

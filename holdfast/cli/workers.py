@@ -38,8 +38,9 @@ def list_workers(
     """List workers, the living first."""
     from holdfast.client import admin
 
+    check_limit(limit)
     with open_client(server) as client:
-        found = admin.list_workers(client, check_limit(limit))
+        found = admin.list_workers(client, limit)
     if as_json:
         write_json(found)
         return 0

@@ -1,7 +1,6 @@
 """What operators ask of a server beyond their own jobs; each function blocks."""
 
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
@@ -9,7 +8,6 @@ from uuid import uuid4
 import msgspec
 
 from holdfast.client.client import FOLLOW_MS, Client
-from holdfast.errors import Unavailable
 from holdfast.model.outcomes import CancelMode
 from holdfast.wire.requests import (
     CancelRequest,
@@ -17,7 +15,6 @@ from holdfast.wire.requests import (
     DeadLetterListQuery,
     DiscardRequest,
     EventListQuery,
-    EventStreamQuery,
     JobListQuery,
     JobQuery,
     JobRequest,
@@ -32,7 +29,6 @@ from holdfast.wire.status import (
     Changed,
     DeadLetter,
     DeadLetterPage,
-    Event,
     EventPage,
     Explanation,
     JobPage,
@@ -50,8 +46,6 @@ from holdfast.wire.status import (
 Answer = TypeVar("Answer")
 Page = TypeVar("Page", JobPage, TaskPage, EventPage, DeadLetterPage, WorkerList)
 PAGE_MAX = 1000
-FOLLOW_SECONDS_MAX = 60.0
-PAUSE_SECONDS = 0.5
 _TOKEN = "next_page_token"
 _SAFE = "/:@"
 
@@ -116,32 +110,6 @@ def list_events(client: Client, an_id: str, wanted: EventListQuery, *, count_max
     kind = "tasks" if "." in an_id else "jobs"
     path = f"/api/{kind}/{an_id}/events"
     return _gather(client, path, EventPage(events=[]), wanted, count_max=count_max)
-
-
-def follow_events(client: Client, wanted: EventStreamQuery) -> Iterator[Event]:
-    """Follow events; a connection that breaks is taken up again where it broke."""
-    place = wanted.after
-    last_heard_at = time.monotonic()
-    while True:
-        lines = _stream(client, msgspec.structs.replace(wanted, after=place))
-        try:
-            event, event_place = None, place
-            while (line := client.loop_thread.run(_next(lines))) is not None:
-                last_heard_at = time.monotonic()
-                name, _, text = line.partition(b": ")
-                if name == b"id":
-                    event_place = text.decode().strip()
-                elif name == b"data":
-                    event = msgspec.json.decode(text, type=Event)
-                elif not line.strip():
-                    place = event_place
-                    if event is not None:
-                        yield event
-                    event = None
-        except Unavailable:
-            if time.monotonic() - last_heard_at > FOLLOW_SECONDS_MAX:
-                raise
-        time.sleep(PAUSE_SECONDS)
 
 
 def list_queues(client: Client) -> QueueList:
@@ -222,11 +190,3 @@ def _gather(client: Client, path: str, found: Page, wanted: Any, *, count_max: i
         if token is None:
             break
     return msgspec.structs.replace(found, next_page_token=token)
-
-
-def _stream(client: Client, query: EventStreamQuery) -> AsyncIterator[bytes]:
-    return client._transport.follow("/api/events/stream", query, {})
-
-
-async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(lines, None)

@@ -1,6 +1,7 @@
 """Calls to a server: JSON over HTTP, one connection pool per event loop."""
 
 import asyncio
+import io
 import logging
 import os
 import random
@@ -25,6 +26,7 @@ PAUSE_SECONDS_MAX = 2.0
 # The server says at least every 15 seconds that a stream still lives.
 QUIET_SECONDS_MAX = 45.0
 LINE_BYTES_MAX = 8 << 20
+PIECE_BYTES_MAX = 1 << 18
 FAILURES_MAX = 3
 _encode = msgspec.json.Encoder().encode
 _decoders: dict[Any, Any] = {}
@@ -83,7 +85,7 @@ class Transport:
         content = None if body is None else _encode(body)
         url = f"{path}{_query_text(query)}"
         async with self._open(
-            method, url, headers=headers, seconds_max=seconds_max, data=content
+            method, url, headers=headers, seconds_max=seconds_max, data=_in_pieces(content)
         ) as response:
             text = await response.read()
         try:
@@ -179,6 +181,13 @@ class Transport:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             what = f"{type(error).__name__}: {error}".rstrip(": ")
             raise Unavailable(f"no answer from {self.server}: {what}") from error
+
+
+def _in_pieces(content: bytes | None) -> bytes | io.BytesIO | None:
+    """Have a large body sent piece by piece: other calls share the event loop."""
+    if content is None or len(content) <= PIECE_BYTES_MAX:
+        return content
+    return io.BytesIO(content)
 
 
 def _query_text(query: Any) -> str:

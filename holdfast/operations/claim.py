@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from holdfast.errors import Invalid, LeaseConflict, Refused
+from holdfast.errors import Invalid, LeaseConflict, Refused, Unavailable
 from holdfast.model.ids import TaskId, check_task_id, check_worker_id
 from holdfast.model.states import TaskState
 from holdfast.operations.endings import id_columns
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.settle import JobChanged, Moves, settle
+from holdfast.operations.settle import Moves, settle
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
@@ -70,6 +70,10 @@ class _WorkersLost(Exception):
         self.worker_ids = worker_ids
 
 
+class _KeyTaken(Exception):
+    """A request came under a key that was used before: the transaction has to look there first."""
+
+
 async def claim(ledger: Ledger, requests: Sequence[ClaimRequest]) -> list[Answer]:
     """Answer each request with its claims, or with why there are none."""
     answers: list[Answer] = [_check(request) or [] for request in requests]
@@ -104,7 +108,7 @@ async def _claim_group(ledger: Ledger, requests: list[ClaimRequest]) -> list[Ans
             if going and going[0].queues:
                 found = await _claim_from_queues(ledger, going[0].queues, going)
             else:
-                found = await ledger.write(_claim_by_id, going)
+                found = await _claim_ids(ledger, going)
         except _WorkersLost as error:
             lost |= error.worker_ids
             continue
@@ -122,9 +126,16 @@ async def _claim_from_queues(
 ) -> list[Answer]:
     answers: list[Answer] = [[] for _ in requests]
     open_places = list(range(len(requests)))
+    keys_first = False
     for _ in range(ROUNDS_MAX):
         asked = [requests[place] for place in open_places]
-        found, stale = await ledger.write(_claim_round, asked, queues=queues)
+        try:
+            found, stale = await ledger.write(
+                _claim_round, asked, queues=queues, keys_first=keys_first
+            )
+        except _KeyTaken:
+            keys_first = True
+            continue
         for place, answer in zip(open_places, found, strict=True):
             answers[place] = answer
         # Stale rows were in the way; whoever got nothing because of them looks again.
@@ -141,9 +152,17 @@ async def _drop_stale(_: Ledger, tx: Transaction, queues: tuple[str, ...]) -> No
 
 
 async def _claim_round(
-    ledger: Ledger, tx: Transaction, requests: list[ClaimRequest], *, queues: tuple[str, ...]
+    ledger: Ledger,
+    tx: Transaction,
+    requests: list[ClaimRequest],
+    *,
+    queues: tuple[str, ...],
+    keys_first: bool,
 ) -> tuple[list[Answer], bool]:
-    answers = await _repeated(ledger, tx, requests)
+    """Share what is ready among requests. A key seen before is rare, so it is noticed last."""
+    answers: list[Answer | None] = [None] * len(requests)
+    if keys_first:
+        answers = await _repeated(ledger, tx, requests)
     asking = [place for place, answer in enumerate(answers) if answer is None]
     wanted = sum(requests[place].max_tasks for place in asking)
     if not wanted:
@@ -157,10 +176,22 @@ async def _claim_round(
         share, fresh = fresh[: request.max_tasks], fresh[request.max_tasks :]
         shares.append((request, share))
     claims = await _assign(ledger, tx, shares)
+    empty = [] if keys_first else [place for place in asking if not shares[place][1]]
     for place, answer in zip(asking, claims, strict=True):
         answers[place] = answer
+    for place in empty:
+        answers[place] = await _repeat(ledger, tx, requests[place])
     taken = sum(len(share) for _, share in shares)
     return [answer if answer is not None else [] for answer in answers], taken < len(rows)
+
+
+async def _claim_ids(ledger: Ledger, requests: list[ClaimRequest]) -> list[Answer]:
+    for _ in range(ROUNDS_MAX):
+        try:
+            return await ledger.write(_claim_by_id, requests)
+        except _KeyTaken:  # by the same request elsewhere, between our look and our claim
+            continue
+    raise Unavailable("the same claim keeps coming; try again")
 
 
 async def _claim_by_id(
@@ -256,13 +287,13 @@ async def _repeated(
     ledger: Ledger, tx: Transaction, requests: list[ClaimRequest]
 ) -> list[Answer | None]:
     """Answer those requests that came before under the same key; None for the rest."""
-    answers: list[Answer | None] = []
-    for request in requests:
-        answers.append(await _repeat(ledger, tx, request) if request.idempotency_key else None)
-    return answers
+    return [await _repeat(ledger, tx, request) for request in requests]
 
 
 async def _repeat(ledger: Ledger, tx: Transaction, request: ClaimRequest) -> Answer | None:
+    """Answer a request that came before under the same key; None if it did not."""
+    if request.idempotency_key is None:
+        return None
     scope = f"claim:{request.worker_id}"
     used = await tx.fetch_one(_WORKERS["find_key"], scope=scope, key=request.idempotency_key)
     if used is None:
@@ -293,8 +324,8 @@ async def _keep_keys(tx: Transaction, requests: list[ClaimRequest]) -> None:
             key=request.idempotency_key,
             request_digest=request.digest,
         )
-        if taken is None:  # the same request went through elsewhere meanwhile: give its answer
-            raise JobChanged(request.idempotency_key)
+        if taken is None:  # the same request went through before: give its answer
+            raise _KeyTaken(request.idempotency_key)
 
 
 async def _find_lost(tx: Transaction, worker_ids: set[str]) -> set[str]:

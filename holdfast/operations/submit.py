@@ -26,8 +26,9 @@ from holdfast.model.states import LIVE_STATES, JobState
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.partitions import ensure_partitions
 from holdfast.operations.settle import add_follow_ups
-from holdfast.rules.submission import complete_submission
+from holdfast.rules.submission import complete_submission, policy_of
 from holdfast.store.database import Transaction
+from holdfast.store.specs import StoredSpec
 from holdfast.store.statements import load_statements
 
 _JOBS = load_statements("jobs")
@@ -55,11 +56,25 @@ class Arrival:
     job_id: int
     submission: Submission
     digest: bytes
+    correlation_id: str
 
     @property
     def spec(self) -> JobSpec:
         """Shorten the way to the spec."""
         return self.submission.spec
+
+    def stored(self) -> StoredSpec:
+        """Describe the job as the cache of specs keeps it: its first claim comes at once."""
+        spec = self.spec
+        return StoredSpec(
+            spec,
+            policy_of(spec),
+            spec.name or "",
+            self.submission.num_tasks,
+            self.correlation_id,
+            spec.trace_id,
+            {},
+        )
 
     def eligible_at(self, now: datetime) -> datetime:
         """Say when its tasks may first be claimed or placed."""
@@ -122,19 +137,28 @@ async def _submit_places(
         return {}
     arrivals = await admit(ledger, [complete[place] for place in places])
     async with ledger.database.transaction() as tx:
-        return dict(zip(places, await store_arrivals(tx, arrivals), strict=True))
+        answers = await store_arrivals(tx, arrivals)
+    for arrival, answer in zip(arrivals, answers, strict=True):
+        if isinstance(answer, Submitted) and answer.is_new:
+            ledger.specs.remember(answer.job_id, arrival.stored())
+    return dict(zip(places, answers, strict=True))
 
 
 async def admit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Arrival]:
     """Give each submission an id, and make sure that a partition exists for it."""
     if not submissions:
         raise Invalid("specs", "is empty; give at least one job")
-    async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(_JOBS["allocate_job_ids"], count=len(submissions))
+    # Numbers from a sequence are given out for good, whatever becomes of a transaction.
+    rows = await ledger.database.fetch(_JOBS["allocate_job_ids"], count=len(submissions))
     job_ids = [row[0] for row in rows]
     await ensure_partitions(ledger, job_ids[-1])
     return [
-        Arrival(job_id, submission, _digest(submission))
+        Arrival(
+            job_id,
+            submission,
+            _digest(submission),
+            submission.spec.correlation_id or str(uuid4()),
+        )
         for job_id, submission in zip(job_ids, submissions, strict=True)
     ]
 
@@ -197,7 +221,7 @@ async def _insert_jobs(
         labels=[msgspec.json.encode(spec.labels).decode() for spec in specs],
         parent_job_ids=[arrival.submission.parent_job_id for arrival in arrivals],
         replay_of=[arrival.submission.replay_of for arrival in arrivals],
-        correlation_ids=[spec.correlation_id or str(uuid4()) for spec in specs],
+        correlation_ids=[arrival.correlation_id for arrival in arrivals],
         trace_ids=[spec.trace_id for spec in specs],
         idempotency_keys=[spec.idempotency_key for spec in specs],
         spec_digests=[arrival.digest for arrival in arrivals],

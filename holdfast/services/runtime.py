@@ -62,17 +62,17 @@ class Runtime:
         """Take in a job and wake whoever waits for it."""
         submitted = await self.writers.submit(submission)
         if submitted.is_new:
-            self.announce(submission, submitted.job_id)
+            self.announce(submitted.job_id, submission.spec.queue, submission.num_tasks)
         return submitted
 
-    def announce(self, submission: Submission, job_id: int) -> None:
+    def announce(self, job_id: int, queue: str | None, num_tasks: int) -> None:
         """Count the tasks of a new job, and wake whoever waits for them."""
-        self.metrics.submissions.inc(submission.num_tasks)
-        if submission.spec.queue is None:
+        self.metrics.submissions.inc(num_tasks)
+        if queue is None:
             return
-        count = min(submission.num_tasks, CHUNK_TASKS_MAX)
+        count = min(num_tasks, CHUNK_TASKS_MAX)
         named = [TaskId(job_id, index) for index in range(min(count, TASKS_PER_HINT_MAX))]
-        self.wake_ups.announce(submission.spec.queue, named, count)
+        self.wake_ups.announce(queue, named, count)
 
     def hear(self, news: News) -> None:
         """Pass on what a transaction has brought about."""

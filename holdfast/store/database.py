@@ -129,6 +129,12 @@ class Database:
         async with self._begin(_BEGIN_SNAPSHOT) as tx:
             yield tx
 
+    async def fetch(self, statement: Statement, **values: Any) -> list[Any]:
+        """Run one statement that needs no transaction around it."""
+        async with _translated(), self._pool.acquire() as connection:
+            rows: list[Any] = await connection.fetch(statement.text, *statement.arguments(values))
+            return rows
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
         """Lend a bare connection, for listening and for schema changes."""

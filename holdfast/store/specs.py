@@ -50,6 +50,10 @@ class SpecCache:
             self._keep({job_id: found[job_id] for job_id in missing if job_id in found})
         return found
 
+    def remember(self, job_id: int, stored: StoredSpec) -> None:
+        """Keep a spec that has just been stored."""
+        self._keep({job_id: stored})
+
     def find(self, job_id: int) -> StoredSpec | None:
         """Return a spec if it is at hand."""
         return self._specs.get(job_id)

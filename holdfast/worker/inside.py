@@ -175,18 +175,18 @@ class _ThreadCall:
 
     def __call__(self) -> tuple[Outcome | None, BaseException | None]:
         """Make the call; what it raised is an answer too."""
-        answer: tuple[Outcome | None, BaseException | None]
+        answer: tuple[Outcome | None, BaseException | None] = None, TaskStopped()
         try:
-            with self._lock:
-                if self._is_interrupted:
-                    raise TaskStopped
-                self._thread_id = threading.get_ident()
-            answer = self._call(), None
-        except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
-            answer = None, error
-        try:
+            try:
+                with self._lock:
+                    if self._is_interrupted:
+                        return answer
+                    self._thread_id = threading.get_ident()
+                answer = self._call(), None
+            except BaseException as error:  # noqa: BLE001 - whatever user code raises counts
+                answer = None, error
             self._withdraw()
-        except TaskStopped:  # it has landed this very moment
+        except TaskStopped:  # landed after the end of the call
             self._withdraw()
         return answer
 

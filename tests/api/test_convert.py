@@ -177,6 +177,12 @@ def test_progress_is_that_of_the_current_attempt(
     assert (told.progress, told.status_message) == expected
 
 
+def test_a_task_that_waits_for_its_retry_has_no_progress() -> None:
+    waiting = OPEN | CLOSED | {"state": TaskState.PENDING, "progress_attempt": 0}
+    told = convert.task_status(a_task(**waiting, progress='{"fraction":0.5}'), now=NOW)
+    assert told.progress is None
+
+
 @pytest.mark.parametrize(
     ("duration", "remaining", "orphaned"),
     [

@@ -49,6 +49,7 @@ async def test_one_lease_is_renewed(quiet_face: Face, world: World, claims: list
     assert lease["lease_expires_at"] > claims[0]["lease_expires_at"]
     assert 25_000 < lease["lease_remaining_ms"] <= 30_000
     row = await world.lease(TaskId(*map(int, claims[0]["task_id"].split("."))))
+    assert row is not None
     assert row["expires_at"].isoformat()[:19] == lease["lease_expires_at"][:19]
 
 

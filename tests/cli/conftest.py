@@ -1,12 +1,30 @@
-"""Databases as the commands may find them."""
+"""Databases as the commands may find them, and one running system to try the commands on."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from holdfast.cli.server import SERVING_AT
 from holdfast.embedded import EmbeddedPostgres
-from tests.conftest import run_sql
+from tests.cli.program import (
+    PROGRAM,
+    SECONDS_MAX,
+    Ended,
+    environment,
+    run,
+    run_on_terminal,
+    start,
+)
+from tests.conftest import TEMPLATE, run_sql
 
 LATER_MIGRATION = (
     "insert into holdfast.schema_versions (version, name, checksum) "
@@ -35,3 +53,95 @@ async def changed_database_url(database_url: str) -> str:
     """A database whose schema another build has made."""
     await run_sql(database_url, "update holdfast.schema_versions set checksum = 'other'")
     return database_url
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running server, and the commands that talk to it."""
+
+    url: str
+    folder: Path
+
+    def run(self, *arguments: str, **variables: str) -> Ended:
+        """Run a command against this server."""
+        return run(*arguments, HOLDFAST_SERVER=self.url, **variables)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command against this server."""
+        return start(*arguments, HOLDFAST_SERVER=self.url)
+
+    def on_terminal(self, *arguments: str, columns: int = 100) -> str:
+        """Run a command on a terminal, and give what stands there then."""
+        return run_on_terminal(*arguments, columns=columns, HOLDFAST_SERVER=self.url).out
+
+    def ask(self, *arguments: str) -> Any:
+        """Run a command that answers, and read its JSON."""
+        ended = self.run(*arguments, "--json")
+        assert (ended.code, ended.err) == (0, "")
+        return json.loads(ended.out)
+
+    def submit(self, *arguments: str) -> str:
+        """Submit something; gives the job's id."""
+        ended = self.run("submit", *arguments)
+        assert (ended.code, ended.err) == (0, "")
+        return ended.out.strip()
+
+    def submit_and_wait(self, *arguments: str) -> str:
+        """Submit something and wait for its end, however it ends."""
+        job_id = self.submit(*arguments)
+        assert self.run("wait", job_id).code in (0, 1)
+        return job_id
+
+
+@contextmanager
+def living(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command that goes on, for the time of a block; it is asked to end, and ends well."""
+    with open(folder / f"{arguments[0]}-{uuid4().hex}.log", "wb") as log:
+        process = subprocess.Popen(
+            [PROGRAM, *arguments],
+            env=environment(**variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        yield process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS_MAX) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def served_at(process: subprocess.Popen[str]) -> str:
+    """Wait until a server serves, and take the address from what it says."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith(SERVING_AT), line
+    return line.removeprefix(SERVING_AT).strip()
+
+
+@pytest.fixture(scope="session")
+def service(
+    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """A server and a worker on a database of their own, shared by all tests of the commands."""
+    folder = tmp_path_factory.mktemp("service")
+    name = f"service_{uuid4().hex}"
+    asyncio.run(run_sql(postgres.url("postgres"), f"create database {name} template {TEMPLATE}"))
+    database_url = postgres.url(name)
+    with living(
+        folder, "server", "--database-url", database_url, "--port=0", HOLDFAST_LEASE_MIN="1"
+    ) as server:
+        url = served_at(server)
+        options = ("--queue", "default", "--import", "tests.cli.tasks")
+        with living(
+            folder,
+            "worker",
+            *options,
+            HOLDFAST_SERVER=url,
+            HOLDFAST_WORKER_DIR=str(folder / "workers"),
+        ):
+            yield Service(url, folder)

@@ -62,7 +62,7 @@ async def test_a_repeat_of_a_submission_and_placed_work_ring_nobody(quiet: Runti
 async def test_of_a_large_job_the_first_tasks_are_named(ledger: Ledger, database: Database) -> None:
     post = Post()
     runtime = Runtime(ledger, database, WakeUps(Doorbells(), [post]))
-    runtime.announce(a_job(inputs=CHUNK_TASKS_MAX + 1), 7)
+    runtime.announce(7, "q", CHUNK_TASKS_MAX + 1)
     await runtime.wake_ups.close()
     named = [TaskId(7, index) for index in range(TASKS_PER_HINT_MAX)]
     assert post.sent == [("q", named)]

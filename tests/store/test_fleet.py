@@ -132,6 +132,13 @@ async def test_every_queue_that_has_anything_is_listed(world: World, database: D
     assert claim is not None
 
 
+async def test_an_attempt_that_is_ending_does_not_run(world: World, database: Database) -> None:
+    await world.submit([1, 2])
+    claims = await world.claim(2)
+    await world.cancel_task(claims[0].task_id)
+    assert (await queues_of(database))["q"].running == 1
+
+
 async def test_a_retried_failure_is_not_counted_as_finished(
     world: World, database: Database
 ) -> None:

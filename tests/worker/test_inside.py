@@ -4,13 +4,15 @@ import asyncio
 import inspect
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 import holdfast as hf
+from holdfast.worker import inside as inside_module
 from holdfast.worker.attempt import Attempt
 from holdfast.worker.function import HANDED_BACK, KILLED, Callee, Outcome
 from holdfast.worker.inside import InsideRunner, wait_out
@@ -214,36 +216,49 @@ async def test_a_call_that_is_stopped_before_its_thread_is_free_never_runs(
     assert not (tmp_path / "two").exists()
 
 
-def spin(steps: int) -> int:
-    """Do something in many steps of Python code."""
-    for _ in range(steps):
-        pass
-    return steps
+class Saboteur:
+    """Interrupts a call just before a step that the runner takes after the function's end."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.steps_seen = 0
+        self.attempt: Attempt | None = None
+
+    def __call__(self) -> str:
+        """Be the function: all that follows in this thread is watched."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            frame.f_trace = self._trace
+            frame = frame.f_back
+        sys.settrace(self._trace)
+        return "returned"
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename == inside_module.__file__ and event == "line":
+            self.steps_seen += 1
+            if self.steps_seen == self.step:
+                sys.settrace(None)
+                assert self.attempt is not None
+                interrupting = threading.Thread(target=stop, args=(self.attempt, "hard"))
+                interrupting.start()
+                interrupting.join(0.05)  # it may wait for what this thread holds
+        return self._trace
 
 
-@pytest.fixture
-def hasty_threads() -> Iterator[None]:
-    """Threads that take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("hasty_threads")
 async def test_an_interruption_that_comes_late_never_hits_anything_else(inside: Inside) -> None:
     # One thread for all: what is aimed at a call that has just ended would hit the one after it.
-    ended = set()
-    for turn in range(1500):
-        attempt, running = inside.begin(spin, turn % 30)
-        await asyncio.sleep(0)
-        for _ in range(turn % 50):
-            pass
-        stop(attempt, "hard")
-        _, after = inside.begin(spin, 30)
-        ended.add((await running).status)
-        assert await after == Outcome("succeeded", 0, result="30")
-    assert ended == {"killed", "succeeded"}
+    for step in range(1, 20):
+        saboteur = Saboteur(step)
+        saboteur.attempt, running = inside.begin(saboteur)
+        outcome = await running
+        assert outcome in (KILLED, Outcome("succeeded", 0, result='"returned"'))
+        assert await inside.run(sample_tasks.add_in_thread, 2, 3) == Outcome(
+            "succeeded", 0, result="5"
+        )
+        if saboteur.steps_seen < step:
+            break
+    assert step > 5
+    assert saboteur.steps_seen < step
 
 
 async def test_progress_is_what_was_said_last(inside: Inside) -> None:

@@ -5,13 +5,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
+from holdfast.client.both import LoopThread
+from holdfast.client.transport import Transport
 from holdfast.model.ids import TaskId, parse_task_id
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.spec import Limits, Submission
@@ -21,6 +23,10 @@ from holdfast.operations.register import drain
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.server import Address, RunningServer, serve
 from holdfast.services.runtime import Options
+from holdfast.wire.answers import TaskClaimAnswer
+from holdfast.wire.requests import TaskClaimRequest
+from holdfast.worker.attempt import Attempt, JobCache
+from holdfast.worker.clock import boot_clock
 from holdfast.worker.slots import take_slot
 from holdfast.worker.worker import Worker, WorkerOptions
 from tests.embedded.users import ROOT
@@ -80,6 +86,17 @@ class Workplace:
         self._processes.append(process)
         return process
 
+    async def claim(self, count: int = 1, worker_id: str = "w") -> list[Attempt]:
+        """Claim tasks without a worker."""
+        body = TaskClaimRequest(worker_id, queues=[QUEUE], max_tasks=count)
+        sent_at = boot_clock()
+        async with Transport(self.url) as transport:
+            answer = await transport.call(
+                "POST", "/internal/task-claim", TaskClaimAnswer, body=body
+            )
+        jobs = JobCache()
+        return [Attempt(claim, jobs.decode(claim.job), sent_at) for claim in answer.claims]
+
     async def close(self) -> None:
         """End every worker; one in this loop must not have failed."""
         for worker, _ in self._workers:
@@ -97,12 +114,19 @@ class Workplace:
 
     async def drain(self, worker_id: str) -> None:
         """Have the server ask a worker to leave."""
-        assert await drain(self.server.runtime.ledger, worker_id, actor="tester")
+        runtime = self.server.runtime
+        assert await drain(runtime.ledger, worker_id, actor="tester")
+        runtime.stops.see(worker_id)
+        await runtime.stops.note_workers()  # as every few seconds
 
     async def fetch(self, query: str, *arguments: Any) -> list[Any]:
         """Read the tables as they are."""
         rows: list[Any] = await self._ledger.fetch(query, *arguments)
         return rows
+
+    async def execute(self, statements: str) -> None:
+        """Change the database behind everybody's back."""
+        await self._ledger.execute(statements)
 
     async def about(self, table: str, task_id: str) -> list[Any]:
         """Read what a table has of a task."""
@@ -149,13 +173,29 @@ class Workplace:
         return sorted(await self.about("notes", task_id), key=lambda row: row["id"])
 
 
+def _options(database_url: str) -> Options:
+    return Options(database_url, limits=Limits(lease_seconds_min=0.5))
+
+
+@contextmanager
+def serving_elsewhere(database_url: str) -> Iterator[str]:
+    """Run a server on a loop of its own, for the time of a block; yields its URL."""
+    thread = LoopThread("server")
+    stack = AsyncExitStack()
+    serving = serve(_options(database_url), Address(port=0))
+    try:
+        yield thread.run(stack.enter_async_context(serving)).url
+    finally:
+        thread.run(stack.aclose())
+        thread.stop()
+
+
 @asynccontextmanager
 async def open_workplace(database_url: str, folder: Path) -> AsyncIterator[Workplace]:
     """Run a server for the time of a block; leases may be short there."""
-    options = Options(database_url, limits=Limits(lease_seconds_min=0.5))
     ledger = await asyncpg.connect(database_url)
     try:
-        async with serve(options, Address(port=0)) as server:
+        async with serve(_options(database_url), Address(port=0)) as server:
             workplace = Workplace(server, ledger, folder)
             try:
                 yield workplace

@@ -1,0 +1,266 @@
+"""Submitting and cancelling through the API; child jobs; pausing queues and draining workers."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from holdfast.model.states import TaskState
+from tests.api.face import Face, lease_header
+from tests.world import World
+
+JOB = {"entrypoint": {"function": "app:work"}, "queue": "q"}
+
+
+async def test_a_job_is_taken_in(quiet_face: Face, world: World) -> None:
+    said = await quiet_face.post("/api/jobs", {**JOB, "inputs": [1, {"a": [None]}], "name": "n"})
+    assert said.status == 201
+    job_id = said.json["job_id"]
+    assert said.json == {"job_id": job_id, "is_new": True, "num_tasks": 2}
+    job = await world.job(int(job_id))
+    assert (job["name"], job["num_tasks"], job["parent_job_id"]) == ("n", 2, None)
+    rows = await world.clock.fetch("select input from holdfast.tasks order by task_index")
+    assert [row[0] for row in rows] == ["1", '{"a":[null]}']
+
+
+async def test_an_input_is_kept_to_the_letter(quiet_face: Face, world: World) -> None:
+    text = b'{"entrypoint": {"shell": "true"}, "inputs": [ 1.10 , {"n":  12345678901234567890123}]}'
+    assert (await quiet_face.post("/api/jobs", text)).status == 201
+    rows = await world.clock.fetch("select input from holdfast.tasks order by task_index")
+    assert [row[0] for row in rows] == ["1.10", '{"n":  12345678901234567890123}']
+
+
+async def test_a_key_seen_before_gives_the_first_job(quiet_face: Face, world: World) -> None:
+    first = await quiet_face.post("/api/jobs", {**JOB, "idempotency_key": "k"})
+    again = await quiet_face.post("/api/jobs", {**JOB, "idempotency_key": "k"})
+    assert (first.status, again.status) == (201, 200)
+    assert again.json == {**first.json, "is_new": False}
+    other = await quiet_face.post("/api/jobs", {**JOB, "idempotency_key": "k", "priority": 1})
+    assert (other.status, other.error["code"]) == (409, "key_reused")
+    assert other.error["field"] == "idempotency_key"
+    assert other.error["details"] == {"job_id": first.json["job_id"]}
+    assert await world.count("jobs") == 1
+
+
+BAD_JOBS: list[tuple[str, Any]] = [
+    ("entrypoint", {}),
+    ("entrypoint", {"entrypoint": {}}),
+    ("entrypoint", {"entrypoint": "python train.py"}),
+    ("entrypoint.command[1]", {"entrypoint": {"command": ["ls", 1]}}),
+    ("entrypoint.function", {"entrypoint": {"function": "nonsense"}}),
+    ("entrypoint.comand", {"entrypoint": {"comand": ["ls"]}}),
+    ("priorty", {**JOB, "priorty": 1}),
+    ("priority", {**JOB, "priority": "high"}),
+    ("priority", {**JOB, "priority": 10**9}),
+    ("labels", {**JOB, "labels": {"team": 1}}),
+    ("backoff.base", {**JOB, "backoff": {"base": -1}}),
+    ("backoff.bse", {**JOB, "backoff": {"bse": 1}}),
+    ("queue", {**JOB, "queue": "a b"}),
+    ("queue", {**JOB, "queue": ""}),
+    ("lease", {**JOB, "lease": 5}),
+    ("inputs", {**JOB, "inputs": []}),
+    ("inputs", {**JOB, "inputs": 3}),
+    ("inputs[1]", {**JOB, "inputs": [1, "\x00"]}),
+    ("inputs[0]", b'{"entrypoint": {"shell": "ls"}, "inputs": ["\xff"]}'),
+    ("replicas", {**JOB, "inputs": [1], "replicas": 2}),
+    ("replicas", {**JOB, "replicas": 0}),
+    ("body", [JOB]),
+    ("body", b"null"),
+    ("parent_job_id", {**JOB, "parent_job_id": 1}),
+]
+
+
+@pytest.mark.parametrize(("field", "body"), BAD_JOBS, ids=[field for field, _ in BAD_JOBS])
+async def test_a_bad_job_names_its_field_and_stores_nothing(
+    quiet_face: Face, world: World, field: str, body: Any
+) -> None:
+    said = await quiet_face.post("/api/jobs", body)
+    assert (said.status, said.error["code"], said.error["field"]) == (400, "invalid", field)
+    assert await world.count("jobs") == 0
+
+
+async def test_an_input_over_the_limit_says_the_limit(quiet_face: Face, world: World) -> None:
+    said = await quiet_face.post("/api/jobs", {**JOB, "inputs": [1, "x" * (1 << 20)]})
+    assert (said.status, said.error["code"], said.error["field"]) == (413, "too_large", "inputs[1]")
+    assert said.error["details"] == {"size": (1 << 20) + 2, "limit": 1 << 20}
+    assert await world.count("jobs") == 0
+
+
+async def test_a_batch_is_taken_in_as_a_whole(quiet_face: Face, world: World) -> None:
+    await quiet_face.post("/api/jobs", {**JOB, "idempotency_key": "known"})
+    specs = [{**JOB, "inputs": [1, 2]}, {**JOB, "idempotency_key": "known"}, JOB]
+    said = await quiet_face.post("/api/jobs:batch", {"specs": specs})
+    assert said.status == 201
+    assert [(job["is_new"], job["num_tasks"]) for job in said.json["jobs"]] == [
+        (True, 2), (False, 1), (True, 1),
+    ]  # fmt: skip
+    assert await world.count("jobs") == 3
+    assert len(await quiet_face.claim(10)) == 4
+
+
+async def test_one_bad_job_spoils_the_batch(quiet_face: Face, world: World) -> None:
+    await quiet_face.post("/api/jobs", {**JOB, "idempotency_key": "known"})
+    before = await world.count("jobs")
+    for status, field, bad in (
+        (400, "queue", {**JOB, "queue": "a b"}),
+        (400, "specs[1].extra", {**JOB, "extra": 1}),
+        (409, "idempotency_key", {**JOB, "idempotency_key": "known", "priority": 1}),
+        (413, "specs", {**JOB, "replicas": 10_001}),
+    ):
+        said = await quiet_face.post("/api/jobs:batch", {"specs": [JOB, bad]})
+        assert (said.status, said.error["field"]) == (status, field)
+    empty = await quiet_face.post("/api/jobs:batch", {"specs": []})
+    assert (empty.status, empty.error["field"]) == (400, "specs")
+    assert await world.count("jobs") == before
+
+
+async def test_a_batch_wakes_whoever_waits(quiet_face: Face) -> None:
+    poll = quiet_face.poll()
+    await quiet_face.polling()
+    await quiet_face.post("/api/jobs:batch", {"specs": [{**JOB, "queue": "other"}, JOB]})
+    status, _, content = await poll.answer()
+    assert status == 200
+    assert b'"attempt":0' in content
+
+
+# Child jobs.
+
+
+async def test_a_running_task_submits_children_of_its_job(quiet_face: Face, world: World) -> None:
+    parent = await quiet_face.submit()
+    [claim] = await quiet_face.claim()
+    shown = lease_header(claim)
+    one = await quiet_face.post("/api/jobs", JOB, holdfast_lease=shown)
+    many = await quiet_face.post("/api/jobs:batch", {"specs": [JOB, JOB]}, holdfast_lease=shown)
+    children = [one.json["job_id"], *(job["job_id"] for job in many.json["jobs"])]
+    assert [(await world.job(int(child)))["parent_job_id"] for child in children] == [
+        int(parent)
+    ] * 3
+
+
+async def test_who_may_not_submit_children(quiet_face: Face, world: World) -> None:
+    job_id = await quiet_face.submit()
+    [claim] = await quiet_face.claim()
+    before = await world.count("jobs")
+    stranger = {**claim, "lease_token": str(uuid4())}
+    said = await quiet_face.post("/api/jobs", JOB, holdfast_lease=lease_header(stranger))
+    assert (said.status, said.error["code"]) == (409, "lease_conflict")
+    await quiet_face.post(f"/api/tasks/{job_id}.0:cancel", {"mode": "hard"})
+    assert (await quiet_face.beat(claim)).status == 200
+    said = await quiet_face.post("/api/jobs", JOB, holdfast_lease=lease_header(claim))
+    assert (said.status, said.error["code"]) == (409, "lease_conflict")
+    assert await world.count("jobs") == before
+
+
+async def test_a_cancelled_job_takes_no_more_children(quiet_face: Face, world: World) -> None:
+    parent = await quiet_face.submit()
+    [claim] = await quiet_face.claim()
+    await quiet_face.post(f"/api/jobs/{parent}:cancel", {"mode": "soft"})
+    for path, body in (("/api/jobs", JOB), ("/api/jobs:batch", {"specs": [JOB]})):
+        said = await quiet_face.post(path, body, holdfast_lease=lease_header(claim))
+        assert (said.status, said.error["code"]) == (409, "illegal_move")
+        assert said.error["details"] == {"state": "cancelled"}
+    assert await world.count("jobs") == 1
+
+
+@pytest.mark.parametrize(
+    "shown", ["", "1.0", "1.0 0", "1.0 x y", "1 0 a", "1.0 0 nonsense", "1.0 -1 {}", "1.0 0 {} x"]
+)
+async def test_a_lease_of_the_wrong_shape_is_named(
+    quiet_face: Face, world: World, shown: str
+) -> None:
+    said = await quiet_face.post("/api/jobs", JOB, holdfast_lease=shown.format(uuid4()))
+    assert (said.status, said.error["field"]) == (400, "Holdfast-Lease")
+    assert await world.count("jobs") == 0
+
+
+# Cancelling.
+
+
+async def test_a_job_is_cancelled_once(quiet_face: Face, world: World) -> None:
+    job_id = await quiet_face.submit(inputs=[1, 2])
+    path = f"/api/jobs/{job_id}:cancel"
+    said = await quiet_face.post(path, {"mode": "hard", "reason": "wrong"}, holdfast_actor="ann")
+    assert said.json == {"changed": True}
+    assert (await quiet_face.post(path, {"mode": "hard"})).json == {"changed": False}
+    await world.run_chores()
+    assert await world.job_state(int(job_id)) == TaskState.KILLED
+    [event] = await world.clock.fetch(
+        "select actor from holdfast.events where type = 'cancel_requested'"
+    )
+    assert event["actor"] == "ann"
+
+
+async def test_a_cancel_without_a_body_is_soft(quiet_face: Face, world: World) -> None:
+    job_id = await quiet_face.submit()
+    [claim] = await quiet_face.claim()
+    assert (await quiet_face.post(f"/api/jobs/{job_id}:cancel")).json == {"changed": True}
+    assert (await world.job(int(job_id)))["cancel_mode"] == "soft"
+    await world.run_chores()
+    [notice] = (await quiet_face.beat(claim)).json["cancel"]
+    assert notice["mode"] == "soft"
+
+
+async def test_one_task_is_cancelled(quiet_face: Face, world: World) -> None:
+    job_id = await quiet_face.submit(inputs=[1, 2])
+    path = f"/api/tasks/{job_id}.0:cancel"
+    assert (await quiet_face.post(path, {})).json == {"changed": True}
+    assert (await quiet_face.post(path, {})).json == {"changed": False}
+    assert await world.story(int(job_id), 0) == ["killed"]
+    assert await world.story(int(job_id), 1) == []
+
+
+async def test_what_cannot_be_cancelled(quiet_face: Face) -> None:
+    job_id = await quiet_face.submit()
+    for status, path, body in (
+        (404, "/api/jobs/999999:cancel", {}),
+        (404, f"/api/tasks/{job_id}.5:cancel", {}),
+        (400, "/api/jobs/x:cancel", {}),
+        (400, f"/api/jobs/{job_id}.0:cancel", {}),
+        (400, f"/api/tasks/{job_id}:cancel", {}),
+        (400, f"/api/jobs/{job_id}:cancel", {"mode": "gentle"}),
+        (400, f"/api/jobs/{job_id}:cancel", {"reason": "a\x00b"}),
+        (413, f"/api/jobs/{job_id}:cancel", {"reason": "x" * 2000}),
+    ):
+        said = await quiet_face.post(path, body)
+        assert said.status == status, path
+        assert said.error
+    assert len(await quiet_face.claim()) == 1
+
+
+# Queues and workers.
+
+
+async def test_a_paused_queue_hands_nothing_out_until_it_is_resumed(quiet_face: Face) -> None:
+    await quiet_face.submit(queue="team/gpu")
+    for _ in range(2):
+        assert (await quiet_face.post("/api/queues/team/gpu:pause")).json == {"changed": True}
+    assert await quiet_face.claim(queues=["team/gpu"]) == []
+    for _ in range(2):
+        assert (await quiet_face.post("/api/queues/team%2Fgpu:resume")).json == {"changed": True}
+    assert len(await quiet_face.claim(queues=["team/gpu"])) == 1
+
+
+async def test_a_name_is_decoded_once(quiet_face: Face, world: World) -> None:
+    await quiet_face.post("/api/queues/a%2525b:pause", holdfast_actor="ann")
+    rows = await world.clock.fetch("select queue, paused_by from holdfast.queues")
+    assert [tuple(row) for row in rows] == [("a%25b", "ann")]
+
+
+async def test_a_queue_that_cannot_be(quiet_face: Face) -> None:
+    for status, name in ((400, "a%00b"), (413, "q" * 257)):
+        said = await quiet_face.post(f"/api/queues/{name}:pause")
+        assert (said.status, said.error["field"]) == (status, "queue")
+
+
+async def test_a_worker_that_is_not_there_cannot_drain(quiet_face: Face) -> None:
+    said = await quiet_face.post("/api/workers/nobody:drain")
+    assert (said.status, said.error["code"]) == (404, "not_found")
+    said = await quiet_face.post("/api/workers/a%20b:drain")
+    assert (said.status, said.error["field"]) == (400, "worker_id")
+
+
+async def test_an_actor_that_cannot_be_stored_is_named(quiet_face: Face) -> None:
+    job_id = await quiet_face.submit()
+    said = await quiet_face.post(f"/api/jobs/{job_id}:cancel", {}, holdfast_actor="x" * 257)
+    assert (said.status, said.error["field"]) == (413, "Holdfast-Actor")

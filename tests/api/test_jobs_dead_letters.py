@@ -1,0 +1,137 @@
+"""Dead letters through the API: buried, replayed by id or by filter, discarded."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.face import Face
+from tests.world import World
+
+REPLAY = "/api/dead-letters:replay"
+DISCARD = "/api/dead-letters:discard"
+
+
+@pytest.fixture
+async def letters(quiet_face: Face) -> list[str]:
+    """Three dead letters: two of a report, one of a mail, in that order."""
+    await quiet_face.submit(inputs=["a", "b", "c"], type="report")
+    await quiet_face.submit(type="mail", queue="q")
+    found = []
+    for claim in await quiet_face.claim(4):
+        if claim["input"] == "c":
+            await quiet_face.complete(claim)
+        else:
+            await quiet_face.complete(claim, "failed", error="boom")
+            found.append(claim["task_id"])
+    return sorted(found)
+
+
+async def test_letters_are_replayed_by_id_as_one_job_per_job(
+    quiet_face: Face, world: World, letters: list[str]
+) -> None:
+    said = await quiet_face.post(REPLAY, {"task_ids": letters}, holdfast_actor="ann")
+    assert (said.status, said.json["dry_run"]) == (200, False)
+    report, mail = said.json["replays"]
+    assert (report["replay_of"], report["task_ids"]) == (letters[0].split(".")[0], letters[:2])
+    assert (mail["replay_of"], mail["task_ids"]) == (letters[2].split(".")[0], letters[2:])
+    claims = await quiet_face.claim(10)
+    assert {claim["job"]["job_id"] for claim in claims} == {report["job_id"], mail["job_id"]}
+    assert [claim["input"] for claim in claims] == ["a", "b", None]
+    job = await world.job(int(report["job_id"]))
+    assert job["replay_of"] == int(report["replay_of"])
+    again = await quiet_face.post(REPLAY, {"task_ids": letters[:1]})
+    assert (again.status, again.error["code"]) == (409, "illegal_move")
+
+
+async def test_letters_are_replayed_by_a_filter(
+    quiet_face: Face, world: World, letters: list[str]
+) -> None:
+    wanted = {"type": "report", "reason_code": "exhausted_retries", "queue": "q", "stage": "exec"}
+    dry = await quiet_face.post(REPLAY, {"filter": wanted, "dry_run": True})
+    assert dry.json == {
+        "replays": [
+            {"replay_of": letters[0].split(".")[0], "task_ids": letters[:2], "job_id": None}
+        ],
+        "dry_run": True,
+    }
+    assert await quiet_face.claim(10) == []
+    done = await quiet_face.post(REPLAY, {"filter": wanted})
+    assert done.json["replays"][0]["task_ids"] == letters[:2]
+    none = await quiet_face.post(REPLAY, {"filter": wanted})
+    assert (none.status, none.json) == (200, {"replays": [], "dry_run": False})
+    job_id = letters[2].split(".")[0]
+    last = await quiet_face.post(REPLAY, {"filter": {"job_id": job_id}})
+    assert last.json["replays"][0]["task_ids"] == letters[2:]
+    rest = await quiet_face.post(REPLAY, {"filter": {}})
+    assert rest.json["replays"] == []
+
+
+async def test_a_dry_run_by_id_changes_nothing(
+    quiet_face: Face, world: World, letters: list[str]
+) -> None:
+    before = await world.dump()
+    said = await quiet_face.post(REPLAY, {"task_ids": letters[:1], "dry_run": True})
+    assert (said.status, said.json["dry_run"]) == (200, True)
+    assert said.json["replays"][0]["job_id"] is None
+    assert await world.dump() == before
+
+
+async def test_discarded_letters_stay_where_they_are(
+    quiet_face: Face, world: World, letters: list[str]
+) -> None:
+    said = await quiet_face.post(DISCARD, {"task_ids": letters[:1]}, holdfast_actor="ann")
+    assert said.json == {"changed": True}
+    rows = await world.clock.fetch(
+        "select discarded_by from holdfast.dead_letters order by job_id, task_index"
+    )
+    assert [row[0] for row in rows] == ["ann", None, None]
+    for path in (DISCARD, REPLAY):
+        again = await quiet_face.post(path, {"task_ids": letters[:1]})
+        assert (again.status, again.error["code"]) == (409, "illegal_move")
+        assert again.error["details"] == {"state": "discarded"}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "field", "body"),
+    [
+        (REPLAY, 400, "task_ids", {}),
+        (REPLAY, 400, "task_ids", {"task_ids": ["1.0"], "filter": {}}),
+        (REPLAY, 400, "task_ids", {"task_ids": []}),
+        (REPLAY, 400, "task_ids", {"task_ids": ["7"]}),
+        (REPLAY, 400, "task_ids", {"task_ids": ["1.0", "1.0"]}),
+        (REPLAY, 404, None, {"task_ids": ["999999.0"]}),
+        (REPLAY, 400, "reason_code", {"filter": {"reason_code": "bad luck"}}),
+        (REPLAY, 400, "stage", {"filter": {"stage": "nowhere"}}),
+        (REPLAY, 400, "job_id", {"filter": {"job_id": "x"}}),
+        (REPLAY, 400, "filter.owner", {"filter": {"owner": "x"}}),
+        (DISCARD, 400, "task_ids", {}),
+        (DISCARD, 400, "task_ids", {"task_ids": []}),
+        (DISCARD, 400, "filter", {"filter": {}, "task_ids": ["1.0"]}),
+        (DISCARD, 404, None, {"task_ids": ["999999.0"]}),
+    ],
+)
+async def test_a_bad_request_names_its_field(
+    quiet_face: Face, path: str, status: int, field: str | None, body: Any
+) -> None:
+    said = await quiet_face.post(path, body)
+    assert (said.status, said.error.get("field")) == (status, field)
+
+
+async def test_an_operator_buries_tasks_wherever_they_stand(quiet_face: Face, world: World) -> None:
+    job_id = await quiet_face.submit(inputs=[1, 2, 3])
+    [running] = await quiet_face.claim(task_id=f"{job_id}.1")
+    [done] = await quiet_face.claim(task_id=f"{job_id}.2")
+    await quiet_face.complete(done)
+    for index in (0, 1):
+        path = f"/api/tasks/{job_id}.{index}:dead-letter"
+        said = await quiet_face.post(path, {"reason": "forbidden"}, holdfast_actor="ann")
+        assert said.json == {"changed": True}
+    assert await world.story(int(job_id), 0) == ["dead_lettered"]
+    assert await world.story(int(job_id), 1) == ["claimed", "killed", "dead_lettered"]
+    assert (await quiet_face.beat(running)).json["cancel"][0]["mode"] == "hard"
+    rows = await world.clock.fetch("select reason_code from holdfast.dead_letters")
+    assert [row[0] for row in rows] == ["policy_violation"] * 2
+    for status, task in ((409, f"{job_id}.2"), (409, f"{job_id}.0"), (404, "999999.0")):
+        said = await quiet_face.post(f"/api/tasks/{task}:dead-letter")
+        assert said.status == status
+        assert said.error

@@ -1,0 +1,27 @@
+"""Tasks for the worker that the commands are tried with."""
+
+import time
+
+import holdfast as hf
+
+HOSTILE = "\x1b[2Jgone\x07\u202eevil\nsecond line"
+
+
+@hf.task
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@hf.task
+def fail(message: str) -> None:
+    """Fail for good."""
+    raise hf.PermanentError(message)
+
+
+@hf.task
+def wait_for_cancel(ctx: hf.Context) -> None:
+    """Run until somebody cancels it."""
+    ctx.progress(0.5, "half way")
+    while not ctx.cancelled:
+        time.sleep(0.02)

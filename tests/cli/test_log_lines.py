@@ -1,0 +1,101 @@
+"""What server and worker say: lines for people on a terminal, JSON for everybody else."""
+
+import json
+import logging
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+
+from holdfast.cli.log_lines import set_up_logging
+
+HOSTILE = "job \x1b[2J\nnext"
+
+
+class Terminal(StringIO):
+    """A stream that a person reads."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+@pytest.fixture(autouse=True)
+def untouched_logging() -> Iterator[None]:
+    """Leave the test process's logging as it was."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers = []
+    yield
+    root.handlers = before
+    root.setLevel(level)
+
+
+def log_something(with_traceback: bool = False) -> None:
+    ids = {"task_id": "4182.3", "attempt": 1, "correlation_id": "c-7"}
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        log = logging.getLogger("holdfast.worker")
+        log.warning("lost %s", HOSTILE, extra=ids, exc_info=with_traceback)
+
+
+def test_a_terminal_gets_one_line_that_does_not_steer_it() -> None:
+    stream = Terminal()
+    set_up_logging(stream=stream)
+    log_something()
+    line = stream.getvalue()
+    assert line.endswith(
+        "warning  worker: lost job \\x1b[2J\\nnext task_id=4182.3 attempt=1 correlation_id=c-7\n"
+    )
+    assert line.count("\n") == 1
+
+
+def test_a_traceback_follows_in_lines_of_its_own() -> None:
+    stream = Terminal()
+    set_up_logging(stream=stream)
+    log_something(with_traceback=True)
+    assert stream.getvalue().count("\n") > 3
+    assert "ValueError: job \\x1b[2J" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("log_format", "kind"), [("auto", StringIO), ("json", Terminal)])
+def test_programs_get_json_with_ids_as_fields(log_format: str, kind: type[StringIO]) -> None:
+    stream = kind()
+    set_up_logging(log_format, stream)  # type: ignore[arg-type]
+    log_something(with_traceback=True)
+    [line] = stream.getvalue().splitlines()
+    fields = json.loads(line)
+    assert fields.pop("ts").endswith("+00:00")
+    assert "Traceback" in fields.pop("exception")
+    assert fields == {
+        "level": "warning",
+        "logger": "holdfast.worker",
+        "message": f"lost {HOSTILE}",
+        "task_id": "4182.3",
+        "attempt": 1,
+        "correlation_id": "c-7",
+    }
+
+
+def test_plain_lines_can_be_asked_for() -> None:
+    stream = StringIO()
+    set_up_logging("plain", stream)
+    log_something()
+    assert " warning  worker: lost " in stream.getvalue()
+
+
+def test_what_is_no_unicode_does_not_break_the_log() -> None:
+    stream = StringIO()
+    set_up_logging("json", stream)
+    logging.getLogger("holdfast.x").info("half \ud800")
+    assert json.loads(stream.getvalue())["message"] == "half \ud800"
+
+
+def test_libraries_are_heard_only_when_something_is_wrong() -> None:
+    stream = StringIO()
+    set_up_logging("json", stream)
+    logging.getLogger("uvicorn.error").info("Started server process")
+    logging.getLogger("uvicorn.error").error("broken")
+    assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["broken"]
