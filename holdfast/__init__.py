@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast import fenced, testing
+    from holdfast import fenced
     from holdfast.client.client import Client
     from holdfast.client.context import Context
     from holdfast.client.job import Job
@@ -36,7 +36,7 @@ _HOMES = {
     "TaskFunction": "holdfast.client.task",
     "task": "holdfast.client.task",
 }
-_MODULES = ("fenced", "testing")
+_MODULES = {"fenced": "holdfast.fenced", "testing": "holdfast.testing"}
 
 __all__ = [
     "Backoff",
@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     if name in _MODULES:
-        return importlib.import_module(f"holdfast.{name}")
+        return importlib.import_module(_MODULES[name])
     home = importlib.import_module(_HOMES.get(name, "holdfast.errors"))
     found = getattr(home, name.replace("LeaseConflictError", "LeaseConflict"))
     globals()[name] = found

@@ -55,6 +55,9 @@ class App:
                 return
             if match == Match.PARTIAL:
                 allowed |= route.methods or set()
+                if route.path.rpartition("}")[2].startswith(":"):
+                    # An action such as :cancel, and not part of the name before it.
+                    break
         await _refuse(scope, send, sorted(allowed))
 
 

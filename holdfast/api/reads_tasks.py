@@ -167,7 +167,7 @@ async def _read_log(call: Call[None, LogQuery], task_id: TaskId) -> Log:
     """Read a log; that of a task without any attempt is empty."""
     asked, reads = call.query, call.runtime.reads
     try:
-        return await read_log(reads, task_id, asked.attempt, asked.offset)
+        return await read_log(reads, task_id, attempt=asked.attempt, start_offset=asked.offset)
     except NotFound:
         async with reads.transaction() as tx:
             _, task = await views.get_task(tx, task_id)

@@ -14,10 +14,11 @@ from cyclopts import App, CycloptsError, Group
 from holdfast.cli.settings import SettingsFile, forget_empty_variables
 from holdfast.cli.signals import end_on_signals
 from holdfast.cli.text import inert
-from holdfast.errors import HoldfastError, Invalid, Refused
+from holdfast.errors import HoldfastError, IllegalMove, KeyReused, LeaseConflict, NotFound
 
 EXIT_NO = 1
 EXIT_UNAVAILABLE = 2
+ANSWERS = (NotFound, KeyReused, IllegalMove, LeaseConflict)
 # Name, module, function and purpose, in the order of the help.
 COMMANDS = {
     "Start": (
@@ -110,8 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def exit_code_of(error: HoldfastError) -> int:
     """Tell a question whose answer is no from one that could not be asked."""
-    is_answer = isinstance(error, Refused) and not isinstance(error, Invalid)
-    return EXIT_NO if is_answer else EXIT_UNAVAILABLE
+    return EXIT_NO if isinstance(error, ANSWERS) else EXIT_UNAVAILABLE
 
 
 def _complain(text: str, code: int) -> int:

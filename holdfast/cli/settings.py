@@ -159,7 +159,7 @@ class SettingsFile:
                 raise Invalid(
                     str(path), f"{key!r} is unknown in [{DEFAULTS}]; it takes {', '.join(SHARED)}"
                 )
-            if arguments.get(f"--{key}") is not None:
+            if arguments.get(f"--{key}", default=None) is not None:
                 chosen[key] = value
         return chosen
 

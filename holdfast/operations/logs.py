@@ -55,7 +55,7 @@ async def append_logs(ledger: Ledger, stretches: Sequence[Stretch]) -> None:
 
 
 async def read_log(
-    database: Database, task_id: TaskId, attempt: int | None, start_offset: int
+    database: Database, task_id: TaskId, *, attempt: int | None = None, start_offset: int = 0
 ) -> Log:
     """Read the output of an attempt (the latest, if none is named) from an offset on."""
     check_task_id(task_id)

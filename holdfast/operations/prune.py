@@ -21,6 +21,7 @@ class Retention:
     jobs: timedelta = timedelta(days=30)
     keys: timedelta = timedelta(hours=1)
     hidden_jobs: timedelta = timedelta(hours=1)
+    workers: timedelta = timedelta(days=7)
 
 
 async def prune(ledger: Ledger, retention: Retention) -> int:
@@ -37,5 +38,8 @@ async def prune(ledger: Ledger, retention: Retention) -> int:
         keys = await tx.fetch(
             _WORKERS["prune_keys"], older_than=retention.keys, batch_max=BATCH_MAX
         )
+        workers = await tx.fetch(
+            _WORKERS["prune_workers"], older_than=retention.workers, batch_max=BATCH_MAX
+        )
     dropped = await prune_partition(ledger, retention.jobs)
-    return len(hidden) + len(notes) + len(keys) + dropped
+    return len(hidden) + len(notes) + len(keys) + len(workers) + dropped

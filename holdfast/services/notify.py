@@ -42,8 +42,8 @@ async def listening(database: Database, hear: Callable[[str], None]) -> AsyncIte
 
 
 async def _listen(database: Database, hear: Callable[[str], None]) -> None:
-    def pass_on(_: Any, __: int, ___: str, payload: object) -> None:
-        hear(str(payload))
+    def pass_on(*told: Any) -> None:
+        hear(str(told[-1]))  # connection, process, channel, and what was said
 
     while True:
         try:

@@ -241,11 +241,11 @@ async def _choose_walk(
         if len(rows) <= NAMES_MAX:
             statement, values = _VIEWS["walk_jobs_named"], {"names": [row[0] for row in rows]}
             examined_max = min(EXAMINED_MAX, NAMED_EXAMINED_MAX // max(len(rows), 1))
-    return _walker(tx, statement, "before_job_id", values), examined_max
+    return _walker(tx, statement, "before_job_id", **values), examined_max
 
 
 def _walker(
-    tx: Transaction, statement: Statement, after_field: str, values: dict[str, Any]
+    tx: Transaction, statement: Statement, after_field: str, **values: Any
 ) -> Callable[[int, int], Awaitable[list[int]]]:
     async def walk(after: int, count_max: int) -> list[int]:
         rows = await tx.fetch(statement, **values, **{after_field: after}, count_max=count_max)
@@ -274,7 +274,7 @@ async def list_tasks(
         return await _read_tasks(tx, job_id, task_indexes, state=state, count_max=count_max)
 
     return await fill_page(
-        _walker(tx, statement, "after_index", {"job_id": job_id}),
+        _walker(tx, statement, "after_index", job_id=job_id),
         read,
         lambda task: task.task_index,
         after=after,

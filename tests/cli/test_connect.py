@@ -69,7 +69,7 @@ def test_somebody_else_at_the_address_is_told_apart() -> None:
         other.shutdown()
         serving.join()
     assert (ended.code, ended.out) == (2, "")
-    assert "is no Holdfast" in ended.err
+    assert "not Holdfast" in ended.err
     assert ended.err.count("\n") == 1
 
 

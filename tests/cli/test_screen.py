@@ -5,7 +5,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from holdfast.cli.screen import COLOURS, badge, fold, job_table, subject, summarise
+from holdfast.cli.screen import fold, job_table, subject, summarise
 from holdfast.model.states import TaskState
 from holdfast.store.events import Event
 
@@ -16,13 +16,6 @@ def an_event(number: int, kind: str, task_index: int = 0, attempt: int = 0) -> E
     return Event(
         number, 7, task_index, attempt, 0, kind, NOW, "worker", "c", None, None, None, 1, 1
     )
-
-
-def test_every_state_has_its_colour_and_badge() -> None:
-    assert COLOURS.keys() == set(TaskState)
-    for state in TaskState:
-        assert badge(state).plain == f" {state.name.lower()} "
-        assert COLOURS[state] in str(badge(state).style)
 
 
 def test_what_happens_to_neighbours_in_the_same_way_is_one_line() -> None:

@@ -21,7 +21,10 @@ Write = Callable[[str], None]
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Write holdfast.toml into the folder that the commands of the test run in."""
     monkeypatch.chdir(tmp_path)
-    return lambda text: (tmp_path / FILE).write_text(text) and None
+    def write_file(text: str) -> None:
+        (tmp_path / FILE).write_text(text)
+
+    return write_file
 
 
 def run(*arguments: str, **variables: str) -> Ended:

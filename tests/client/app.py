@@ -1,6 +1,9 @@
 """Functions of a user, as a worker would import them."""
 
 import asyncio
+import builtins
+import os
+import sys
 
 import holdfast as hf
 
@@ -22,3 +25,61 @@ def double(number: int) -> int:
 def second(things: tuple[object, object]) -> object:
     """Give the second of two things that are no JSON."""
     return things[1]
+
+
+@hf.task(queue="q", isolation="process")
+def say_pid(text: str) -> int:
+    """Print something, and tell which process this is."""
+    sys.stdout.write(text)
+    return os.getpid()
+
+
+@hf.task(queue="q", retries=5, backoff=hf.Backoff(base=0.001))
+def count_up(upto: int, *, ctx: hf.Context) -> list[int]:
+    """Fail until the last attempt; each takes up what the one before has left."""
+    seen: list[int] = ctx.checkpoint.load() or []
+    seen.append(ctx.attempt)
+    ctx.checkpoint.save(seen)
+    ctx.progress(len(seen) / upto, f"at {len(seen)}")
+    if len(seen) < upto:
+        raise hf.TransientError("not yet")
+    return seen
+
+
+@hf.task(queue="q")
+def sum_by_children(numbers: list[int]) -> int:
+    """Double numbers by a child job, and add them up."""
+    return sum(double.map(numbers).results(timeout=30))
+
+
+@hf.task(queue="q")
+async def double_by_a_child(number: int) -> int:
+    """Double a number by a child job that is awaited."""
+    job = await double.submit.aio(number)
+    return await job.result.aio(timeout=30)
+
+
+@hf.task(queue="q")
+async def block_by_a_child(number: int) -> int:
+    """Submit a child job, and hold up the event loop meanwhile."""
+    return double.with_options(queue="other").submit(number).num_tasks
+
+
+@hf.task(queue="q")
+def fail(name: str) -> None:
+    """Raise an error of a builtin class."""
+    raise getattr(builtins, name)("as asked")
+
+
+@hf.task(queue="q")
+async def wait_to_be_stopped(*, ctx: hf.Context) -> str:
+    """Go on until somebody asks for an end."""
+    while not ctx.cancelled:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0.01)
+    return "stopped"
+
+
+@hf.task(queue="q")
+async def hang() -> None:
+    """Go on for ever."""
+    await asyncio.Event().wait()

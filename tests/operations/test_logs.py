@@ -35,7 +35,9 @@ async def append(ledger: Ledger, claim: Claim, offset: int, content: bytes) -> N
 
 
 async def read(ledger: Ledger, claim: Claim, offset: int = 0) -> Log:
-    return await read_log(ledger.database, claim.task_id, claim.attempt, offset)
+    return await read_log(
+        ledger.database, claim.task_id, attempt=claim.attempt, start_offset=offset
+    )
 
 
 async def test_output_is_read_from_any_offset(ledger: Ledger, mine: Claim) -> None:
@@ -128,16 +130,14 @@ async def test_a_long_log_is_read_in_parts(ledger: Ledger, world: World, mine: C
     assert parts == 3
 
 
-async def test_each_attempt_has_a_log_of_its_own(
-    ledger: Ledger, world: World, mine: Claim
-) -> None:
+async def test_each_attempt_has_a_log_of_its_own(ledger: Ledger, world: World, mine: Claim) -> None:
     await append(ledger, mine, 0, b"first\n")
     await world.fail(mine)
     await world.run_chores()
     [again] = await world.claim()
     await append(ledger, again, 0, b"second\n")
     assert (await read(ledger, mine)).content == b"first\n"
-    latest = await read_log(ledger.database, mine.task_id, None, 0)
+    latest = await read_log(ledger.database, mine.task_id)
     assert latest == Log(1, 0, b"second\n", False)
 
 
@@ -173,9 +173,7 @@ async def test_nothing_to_keep_is_no_error(ledger: Ledger) -> None:
     await append_logs(ledger, [])
 
 
-async def test_sizes_are_limited_and_the_error_says_the_limit(
-    ledger: Ledger, mine: Claim
-) -> None:
+async def test_sizes_are_limited_and_the_error_says_the_limit(ledger: Ledger, mine: Claim) -> None:
     with pytest.raises(TooLarge) as refused:
         await append(ledger, mine, 0, b"x" * (STRETCH_BYTES_MAX + 1))
     assert (refused.value.field, refused.value.limit) == ("content", STRETCH_BYTES_MAX)
@@ -214,7 +212,7 @@ async def test_what_is_not_there_cannot_be_read(ledger: Ledger, world: World, mi
         (TaskId(mine.task_id.job_id, 1), 0),
     ):
         with pytest.raises(NotFound):
-            await read_log(ledger.database, task_id, attempt, 0)
+            await read_log(ledger.database, task_id, attempt=attempt)
     bad: list[tuple[str, TaskId, int | None, int]] = [
         ("task_id", TaskId(0, 0), None, 0),
         ("attempt", mine.task_id, -1, 0),
@@ -223,5 +221,5 @@ async def test_what_is_not_there_cannot_be_read(ledger: Ledger, world: World, mi
     ]
     for field, task_id, attempt, offset in bad:
         with pytest.raises(Invalid) as refused:
-            await read_log(ledger.database, task_id, attempt, offset)
+            await read_log(ledger.database, task_id, attempt=attempt, start_offset=offset)
         assert refused.value.field == field

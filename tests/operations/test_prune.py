@@ -10,8 +10,10 @@ from holdfast.operations.claim import ClaimRequest, claim
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.notes import Note
 from holdfast.operations.prune import Retention, prune
+from holdfast.operations.register import Registration, register
 from holdfast.operations.submit import submit_one
 from holdfast.rules.submission import parse_spec
+from holdfast.store.statements import load_statements
 from tests.world import World
 
 DAY = 86_400.0
@@ -86,3 +88,17 @@ async def test_an_old_range_goes_by_its_own_retention(ledger: Ledger, world: Wor
     assert await prune(ledger, Retention()) == 0
     assert await prune(ledger, Retention(jobs=timedelta(days=1))) == 1
     assert await world.count("jobs") == 0
+
+
+async def test_a_worker_that_is_long_gone_is_forgotten_unless_it_holds_something(
+    ledger: Ledger, world: World
+) -> None:
+    for worker_id in ("gone", "holding", "seen"):
+        await register(ledger, Registration(worker_id, worker_id, "host"))
+    await world.submit()
+    await claim(ledger, [ClaimRequest("holding", ("q",))])
+    await world.clock.advance(8 * DAY)
+    await ledger.database.fetch(load_statements("workers")["see_workers"], worker_ids=["seen"])
+    assert await prune(ledger, Retention()) == 1
+    left = [str(row[0]).partition(",")[0] for row in (await world.dump())["workers"]]
+    assert sorted(left) == ["(holding", "(seen"]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,10 @@ def catch_sigterm(began: str) -> str:
         assert time.monotonic() < ends_at
         time.sleep(0.005)
     return "heard it"
+
+
+def leave_a_thread(*, ctx: hf.Context) -> list[Any]:
+    """Leave a thread behind, and words about progress that nobody may hear."""
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    ctx.progress(0.5, "nobody hears this")
+    return [ctx.task_id, ctx.attempt]

@@ -46,3 +46,12 @@ returning worker_id;
 -- name: list_draining
 select worker_id from holdfast.workers
  where worker_id = any ($worker_ids::text[]) and draining_at is not null;
+
+-- name: prune_workers
+-- An incarnation that was lost, or has been silent for long, and holds nothing; the attempts keep its name.
+delete from holdfast.workers where worker_id = any (array(
+    select worker_id from holdfast.workers
+     where coalesce(lost_at, last_seen_at, registered_at) < holdfast.now() - $older_than::interval
+       and not exists (select from holdfast.leases where leases.worker_id = workers.worker_id)
+     limit $batch_max))
+returning 1;

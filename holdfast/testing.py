@@ -1,0 +1,175 @@
+"""The whole system within the test process: Postgres, a server, a worker, a client.
+
+    with holdfast.testing.running(queues=["emails"]) as system:
+        assert send.submit("a@example.com").result(timeout=30) == "sent"
+
+Each block has a database of its own, on a Postgres that the process starts when it needs one and
+stops at its end. For pytest there is the fixture `holdfast_system`: `from holdfast.testing import
+holdfast_system`, or `pytest_plugins = ["holdfast.testing"]`. What still runs when a block ends is
+given a moment, then interrupted; a function that nothing can interrupt ends the test process.
+"""
+
+import asyncio
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from holdfast.client.client import Client, close_shared
+from holdfast.client.job import Job
+from holdfast.embedded import EmbeddedPostgres
+from holdfast.model.states import LIVE_STATES, parse_state
+from holdfast.server import Address, serve
+from holdfast.services.runtime import Options
+from holdfast.store.migrate import migrate
+from holdfast.wire.requests import JobListQuery
+from holdfast.wire.status import JobPage
+from holdfast.worker.slots import take_slot
+from holdfast.worker.worker import Worker, WorkerOptions
+
+DRAIN_SECONDS = 10.0
+JOBS_MAX = 1000
+# Nothing here has to outlive the machine.
+_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@dataclass(frozen=True)
+class System:
+    """A running system; its client is the one that `function.submit` uses."""
+
+    client: Client
+    url: str
+    database_url: str
+
+    def wait_all(self, timeout: float = 60.0) -> None:
+        """Wait until every job has ended; TimeoutError names one that has not."""
+        ends_at = time.monotonic() + timeout
+        while live := self._list_live():
+            for job in live:
+                job.wait(max(ends_at - time.monotonic(), 0.0))
+
+    def _list_live(self) -> list[Job[object]]:
+        query = JobListQuery(page_size=JOBS_MAX)
+        page = self.client.loop_thread.run(self.client.read("/api/jobs", JobPage, query=query))
+        return [
+            Job(self.client, status.job_id, status.num_tasks)
+            for status in page.jobs
+            if parse_state(status.state) in LIVE_STATES
+        ]
+
+
+@contextmanager
+def running(
+    *,
+    queues: Sequence[str] = ("default",),
+    concurrency: int = 10,
+    isolation: Literal["auto", "process"] = "auto",
+) -> Iterator[System]:
+    """Run a system for the time of a block; nothing of it is left at the end."""
+    # Two loops: a function may block the worker's while it waits for the server.
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-worker-") as folder,
+        start_blocking_portal() as servers,
+        start_blocking_portal() as workers,
+        servers.wrap_async_context_manager(_throwaway_database()) as database_url,
+        servers.wrap_async_context_manager(serve(Options(database_url), Address(port=0))) as server,
+        Client(server.url) as client,
+    ):
+        options = WorkerOptions(
+            server=server.url,
+            queues=tuple(queues),
+            folder=Path(folder),
+            concurrency=concurrency,
+            isolation=isolation,
+            name="testing",
+            drain_seconds=DRAIN_SECONDS,
+        )
+        try:
+            with workers.wrap_async_context_manager(_working(options)):
+                yield System(client, server.url, database_url)
+        finally:
+            close_shared(server.url)
+
+
+@pytest.fixture
+def holdfast_system(request: pytest.FixtureRequest) -> Iterator[System]:
+    """A running system; it serves the queue `default`, or those of an indirect parameter."""
+    with running(queues=getattr(request, "param", ["default"])) as system:
+        yield system
+
+
+def pytest_unconfigure() -> None:
+    """Stop Postgres at the end of a pytest session."""
+    _postgres.stop()
+
+
+@asynccontextmanager
+async def _working(options: WorkerOptions) -> AsyncIterator[None]:
+    with closing(take_slot(options.folder)) as slot:
+        worker = Worker(options, slot)
+        working = asyncio.create_task(worker.run())
+        try:
+            yield
+        finally:
+            worker.drain()
+            await working
+
+
+@asynccontextmanager
+async def _throwaway_database() -> AsyncIterator[str]:
+    postgres = await asyncio.to_thread(_postgres.start)
+    name = f"testing_{uuid4().hex}"
+    admin = await asyncpg.connect(postgres.url())
+    try:
+        await admin.execute(f"create database {name}")
+        try:
+            await migrate(postgres.url(name))
+            yield postgres.url(name)
+        finally:
+            await admin.execute(f"drop database {name} with (force)")
+    finally:
+        await admin.close()
+
+
+class _Postgres:
+    """The Postgres of this process, started by the first who needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._folder = Path()
+        self._server: EmbeddedPostgres | None = None
+
+    def start(self) -> EmbeddedPostgres:
+        """Start it, unless it runs; that of a process this one was forked from is not ours."""
+        with self._lock:
+            if self._server is None or self._pid != os.getpid():
+                folder = Path(tempfile.mkdtemp(prefix="holdfast-testing-"))
+                server = EmbeddedPostgres(folder / "postgres", settings=_SETTINGS)
+                self._pid, self._folder, self._server = os.getpid(), folder, server
+                server.start()
+            return self._server
+
+    def stop(self) -> None:
+        """Stop it, if it runs, and leave nothing of it; the next block starts another."""
+        with self._lock:
+            if self._server is not None and self._pid == os.getpid():
+                self._server.stop()
+                shutil.rmtree(self._folder)
+                self._server = None
+
+
+_postgres = _Postgres()
+atexit.register(_postgres.stop)

@@ -1,0 +1,84 @@
+"""Errors as HTTP answers: every exception has a status, a code and the shape of all others."""
+
+import logging
+
+import msgspec
+import pytest
+
+from holdfast import errors
+from holdfast.api.errors import (
+    INTERNAL,
+    UnsupportedMediaType,
+    body_of,
+    encode_error,
+    status_of,
+    tell,
+)
+from holdfast.client.refusals import as_exception
+from holdfast.store.database import LockTimeout
+from holdfast.wire.answers import ErrorBody
+
+CASES = [
+    (errors.Invalid("name", "is empty"), 400, "invalid", "name", None),
+    (errors.TooLarge("name", 9, 5), 413, "too_large", "name", {"size": 9, "limit": 5}),
+    (errors.NotFound("job", 7), 404, "not_found", None, None),
+    (errors.KeyReused("k", 7), 409, "key_reused", "idempotency_key", {"job_id": "7"}),
+    (errors.IllegalMove("task 7.0", "KILLED", "x"), 409, "illegal_move", None, {"state": "KILLED"}),
+    (
+        errors.LeaseConflict("7.0", "finished"),
+        409,
+        "lease_conflict",
+        None,
+        {"reason": "finished", "task_id": "7.0"},
+    ),
+    (errors.Refused("no"), 409, "refused", None, None),
+    (errors.Overloaded("slow"), 429, "overloaded", None, None),
+    (errors.Stopping("bye"), 503, "stopping", None, None),
+    (errors.SchemaMismatch("old"), 503, "unavailable", None, None),
+    (errors.Unavailable("later"), 503, "unavailable", None, None),
+    (LockTimeout("held"), 503, "busy", None, None),
+    (UnsupportedMediaType("text/plain"), 415, "unsupported_media_type", "Content-Type", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "field", "details"), CASES, ids=[case[2] for case in CASES]
+)
+def test_each_error_has_its_status_and_code(
+    error: errors.HoldfastError, status: int, code: str, field: str | None, details: object
+) -> None:
+    assert status_of(error) == status
+    assert body_of(error) == ErrorBody(code, str(error), field, details)  # type: ignore[arg-type]
+
+
+def test_every_refusal_and_every_outage_is_in_the_table() -> None:
+    tried = {type(case[0]) for case in CASES}
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.Refused | errors.Unavailable):
+            assert kind in tried, kind
+
+
+def test_absent_parts_are_left_out() -> None:
+    content = encode_error(ErrorBody("refused", "no"))
+    assert msgspec.json.decode(content) == {"error": {"code": "refused", "message": "no"}}
+
+
+@pytest.mark.parametrize("error", [case[0] for case in CASES], ids=[case[2] for case in CASES])
+def test_the_client_makes_an_error_of_the_same_kind_of_it(error: errors.HoldfastError) -> None:
+    again = as_exception(body_of(error))
+    if not isinstance(error, UnsupportedMediaType):
+        wanted = errors.Unavailable if isinstance(error, errors.Unavailable) else type(error)
+        assert isinstance(again, wanted)
+    assert isinstance(again, errors.HoldfastError)
+
+
+def test_what_went_wrong_with_one_of_many_is_told_in_the_same_shape() -> None:
+    assert tell(errors.LeaseConflict("7.0", "lost")).code == "lease_conflict"
+
+
+def test_what_is_ours_alone_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert tell(AssertionError("a secret")) == INTERNAL
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+    assert "a secret" in str(record.exc_info[1])

@@ -1,0 +1,95 @@
+"""Every route against its own description: what is drawn from it is answered as it says.
+
+Requests that fit the description and requests that do not go to a real server. None may be answered
+with a 5xx, an undocumented status, or content of another shape; what does not fit is refused.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from holdfast.api.app import ENDPOINTS
+from holdfast.api.openapi import build_document
+from holdfast.embedded import EmbeddedPostgres
+from holdfast.server import Address, serve
+from holdfast.services.runtime import Options
+from holdfast.wire.requests import WAIT_MS_MAX
+from tests.conftest import TEMPLATE, run_sql
+
+MOMENT_MS = 20
+ENDLESS = "/api/events/stream"
+CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+    checks.response_headers_conformance,
+    checks.negative_data_rejection,
+    checks.unsupported_method,
+]
+
+
+def hurry(case: schemathesis.Case[Any]) -> None:
+    """Wait for a moment only where a long wait was drawn, or would be meant."""
+    for values in (case.body, case.query):
+        if isinstance(values, dict):
+            drawn = str(values.get("wait_ms", ""))
+            if drawn.isdecimal() and MOMENT_MS < int(drawn) <= WAIT_MS_MAX:
+                values["wait_ms"] = MOMENT_MS
+    if case.path.endswith("/logs"):
+        case.query.setdefault("wait_ms", MOMENT_MS)
+
+
+schema = schemathesis.openapi.from_dict(
+    build_document([endpoint for endpoint in ENDPOINTS if endpoint.path != ENDLESS])
+)
+# Too large is a refusal too, and has a status of its own.
+refusals = ["400", "404", "405", "409", "413", "415"]
+schema.config.checks.negative_data_rejection.expected_statuses = refusals
+
+
+@pytest.fixture(scope="module")
+def server_url(postgres: EmbeddedPostgres) -> Iterator[str]:
+    """A real server, in a thread of its own, on a database of its own."""
+    name = "schemathesis"
+    create = f"create database {name} template {TEMPLATE}"
+    asyncio.run(run_sql(postgres.url("postgres"), create))
+    started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def run() -> None:
+        stopping = asyncio.Event()
+        async with serve(Options(postgres.url(name)), Address(port=0)) as server:
+            started.set_result((server.url, asyncio.get_running_loop(), stopping))
+            await stopping.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    url, loop, stopping = started.result(timeout=60)
+    yield url
+    loop.call_soon_threadsafe(stopping.set)
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    asyncio.run(run_sql(postgres.url("postgres"), f"drop database {name} with (force)"))
+
+
+@schema.parametrize()
+@settings(
+    max_examples=15,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_route_keeps_to_its_description(
+    case: schemathesis.Case[Any], server_url: str
+) -> None:
+    hurry(case)
+    case.call_and_validate(base_url=server_url, checks=CHECKS)

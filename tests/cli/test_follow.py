@@ -1,0 +1,158 @@
+"""`logs` and `events`: read at once, or followed as they come."""
+
+import base64
+import json
+import signal
+import subprocess
+
+import pytest
+
+from tests.cli.conftest import Service
+from tests.cli.program import PROGRAM, SECONDS_MAX, environment, eventually
+
+HOSTILE_COMMAND = r"printf '\033[2Jred\a\rnext\377\n'"
+
+
+def run_command(service: Service, command: str, *flags: str) -> str:
+    """Run a shell line to its end; gives the job's id."""
+    job_id = service.run("run", "--detach", *flags, "--", "sh", "-c", command).out.strip()
+    assert service.run("wait", job_id).code in (0, 1)
+    return job_id
+
+
+def read_bytes(service: Service, *arguments: str) -> bytes:
+    """Run a command through a pipe and take its output as it comes."""
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        env=environment(HOLDFAST_SERVER=service.url),
+        capture_output=True,
+        timeout=SECONDS_MAX,
+        check=True,
+    ).stdout
+
+
+def test_the_log_of_a_task_is_what_it_wrote(service: Service) -> None:
+    job_id = run_command(service, "echo out; echo err >&2; printf open")
+    assert read_bytes(service, "logs", f"{job_id}.0") == b"out\nerr\nopen"
+    assert read_bytes(service, "logs", job_id, "-f") == b"out\nerr\nopen"
+    document = service.ask("logs", job_id)
+    assert base64.b64decode(document["content"]) == b"out\nerr\nopen"
+    assert (document["offset"], document["next_offset"]) == (0, 12)
+    assert (document["attempt"], document["is_complete"]) == (0, True)
+
+
+def test_each_attempt_has_its_own_log(service: Service) -> None:
+    line = "echo attempt $HOLDFAST_ATTEMPT; test $HOLDFAST_ATTEMPT = 1"
+    job_id = run_command(service, line, "--retries=1")
+    assert read_bytes(service, "logs", f"{job_id}.0") == b"attempt 1\n"
+    assert read_bytes(service, "logs", f"{job_id}.0", "--attempt=0") == b"attempt 0\n"
+    assert read_bytes(service, "logs", f"{job_id}.0.0") == b"attempt 0\n"
+    both = service.run("logs", f"{job_id}.0.0", "--attempt=1")
+    assert (both.code, both.out) == (2, "")
+    assert service.run("logs", f"{job_id}.0", "--attempt=7").code == 1
+
+
+def test_raw_output_reaches_a_pipe_as_it_is_and_a_terminal_as_text(service: Service) -> None:
+    job_id = run_command(service, HOSTILE_COMMAND)
+    assert read_bytes(service, "logs", job_id) == b"\x1b[2Jred\x07\rnext\xff\n"
+    for flags in ([], ["-f"]):
+        shown = service.on_terminal("logs", job_id, *flags)
+        assert shown == "\\x1b[2Jred\\x07\nnext\\xff\n"
+
+
+def test_a_log_is_followed_while_it_is_written(service: Service) -> None:
+    job_id = service.run("run", "-d", "--", "sh", "-c", "echo first; exec sleep 600").out.strip()
+    following = service.start("logs", "-f", "--json", job_id)
+    try:
+        assert following.stdout is not None
+        first = json.loads(following.stdout.readline())
+        assert base64.b64decode(first["content"]) == b"first\n"
+        assert first["is_complete"] is False
+        assert service.run("cancel", "--hard", job_id).code == 0
+        last = [json.loads(line) for line in following.stdout][-1]
+        assert last["is_complete"] is True
+        assert following.wait(SECONDS_MAX) == 0
+    finally:
+        following.kill()
+        following.communicate()
+
+
+def test_events_are_listed_for_a_job_and_for_a_task(service: Service) -> None:
+    job_id = service.submit_and_wait("tests.cli.tasks:add", "--arg=1")
+    listed = service.ask("events", job_id)["events"]
+    assert [event["type"] for event in listed if event["task_index"] < 0] == [
+        "submitted",
+        "started",
+        "succeeded",
+    ]
+    own = service.ask("events", f"{job_id}.0")["events"]
+    assert [event["type"] for event in own] == ["claimed", "started", "succeeded"]
+    assert service.ask("events", job_id, "--type", "job_claimed")["events"] == own[:1]
+    lines = service.run("events", f"{job_id}.0").out.splitlines()
+    assert [line.split()[1:3] for line in lines] == [
+        [f"{job_id}.0.0", kind] for kind in ("claimed", "started", "succeeded")
+    ]
+    limited = service.run("events", job_id, "--limit=1")
+    assert len(limited.out.splitlines()) == 1
+    assert "there are more" in limited.err
+
+
+def test_hostile_text_in_events_is_inert(service: Service) -> None:
+    job_id = service.submit_and_wait("tests.cli.tasks:fail", '--arg="\\u001b[2J\\nnext"')
+    shown = service.on_terminal("events", job_id)
+    assert "\\x1b[2J" in shown
+    assert "\x1b[2J" not in shown
+    assert len(shown.splitlines()) == len(service.ask("events", job_id)["events"])
+
+
+def test_events_of_a_job_are_followed_from_its_beginning(service: Service) -> None:
+    job_id = service.submit("tests.cli.tasks:wait_for_cancel")
+    following = service.start("events", f"{job_id}.0", "-f", "--json")
+    try:
+        assert following.stdout is not None
+        assert json.loads(following.stdout.readline())["type"] == "claimed"
+        assert json.loads(following.stdout.readline())["type"] == "started"
+        assert service.run("cancel", "--hard", job_id).code == 0
+        killed = json.loads(following.stdout.readline())
+        assert (killed["job_id"], killed["type"]) == (job_id, "killed")
+        following.send_signal(signal.SIGINT)
+        assert following.wait(SECONDS_MAX) == 130
+    finally:
+        following.kill()
+        following.communicate()
+
+
+def test_everything_is_followed_from_now_on(service: Service) -> None:
+    following = service.start("events", "-f", "--type", "submitted", "--json")
+    try:
+        assert following.stdout is not None
+        ids: list[str] = []
+
+        def submit_another() -> bool:
+            ids.append(service.submit("tests.cli.tasks:add", "--arg=1"))
+            return len(ids) == 3
+
+        eventually(submit_another)
+        seen = json.loads(following.stdout.readline())
+        assert seen["type"] == "submitted"
+        following.send_signal(signal.SIGTERM)
+        assert following.wait(SECONDS_MAX) == 128 + signal.SIGTERM
+    finally:
+        following.kill()
+        following.communicate()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["events"], ["events", "x"], ["events", "1", "--type", "nonsense"], ["logs"], ["logs", "x"]],
+)
+def test_what_cannot_be_asked_is_exit_code_2(service: Service, arguments: list[str]) -> None:
+    ended = service.run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
+
+
+def test_what_does_not_exist_has_no_events(service: Service) -> None:
+    for flags in ([], ["-f"]):
+        ended = service.run("events", "999999999", *flags)
+        assert (ended.code, ended.out) == (1, "")
