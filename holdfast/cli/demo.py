@@ -77,7 +77,7 @@ async def play(url: str, folder: Path, console: Console) -> int:
             workers = story.workers
             played = await story.play()
             summaries = await screen.summarise()
-            as_planned = _show_jobs(console, played, summaries)
+            as_planned = show_jobs(console, played, summaries)
             await _show_dead_letters(console, Ledger(database))
     finally:
         await end_children(list(workers.values()), END_SECONDS_MAX)
@@ -95,7 +95,7 @@ async def _read_address(server: Child) -> str:
     return line.removeprefix(SERVING_AT).strip()
 
 
-def _show_jobs(console: Console, played: list[Played], summaries: list[JobSummary]) -> bool:
+def show_jobs(console: Console, played: list[Played], summaries: list[JobSummary]) -> bool:
     """Show where the jobs stand; False if one does not stand where it was meant to."""
     rows = []
     as_planned = True

@@ -87,6 +87,7 @@ class Screen:
         mark = badge(state) if state else Text()
         line = Text.assemble((f"{seconds:6.2f}  ", "dim"), f"{subject(group):<8}  ", mark)
         line.append(" " * (_BADGE_WIDTH - len(mark) + 2) + self._words(first))
+        line.truncate(self._console.width, overflow="ellipsis")
         self._console.print(line, soft_wrap=True)
 
     def _words(self, event: Event) -> str:

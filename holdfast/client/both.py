@@ -174,24 +174,24 @@ class BoundStream(Generic[Given, Item]):
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Generator[Item, None, None]:
         """Call it and wait for each item."""
         thread: LoopThread = self._owner.loop_thread
-        items = self._function(self._owner, *args, **kwargs)
+        items = _Turns(self._function(self._owner, *args, **kwargs))
         try:
-            while (item := thread.run(_next(items))) is not _END:
+            while (item := thread.run(items.take())) is not _END:
                 yield item
         finally:
             with suppress(Invalid):  # a thread that was stopped has closed it before
-                thread.run(_close(items))
+                thread.run(items.close())
 
     async def aio(self, *args: Given.args, **kwargs: Given.kwargs) -> AsyncGenerator[Item, None]:
         """Call it and await each item."""
         thread: LoopThread = self._owner.loop_thread
-        items = self._function(self._owner, *args, **kwargs)
+        items = _Turns(self._function(self._owner, *args, **kwargs))
         try:
-            while (item := await thread.await_(_next(items))) is not _END:
+            while (item := await thread.await_(items.take())) is not _END:
                 yield item
         finally:
             with suppress(Invalid):
-                await thread.await_(_close(items))
+                await thread.await_(items.close())
 
 
 class both_stream(Generic[Owner, Given, Item]):
@@ -207,9 +207,19 @@ class both_stream(Generic[Owner, Given, Item]):
         return BoundStream(self._function, owner)
 
 
-async def _next(items: AsyncGenerator[Item, None]) -> Item:
-    return await anext(items, _END)
+class _Turns(Generic[Item]):
+    """A generator that is closed only when a step that was broken off has come to its end."""
 
+    def __init__(self, items: AsyncGenerator[Item, None]) -> None:
+        self._items = items
+        self._turn = asyncio.Lock()
 
-async def _close(items: AsyncGenerator[Any, None]) -> None:
-    await items.aclose()
+    async def take(self) -> Item:
+        """Give the next item, or _END."""
+        async with self._turn:
+            return await anext(self._items, _END)
+
+    async def close(self) -> None:
+        """Let the generator clean up."""
+        async with self._turn:
+            await self._items.aclose()

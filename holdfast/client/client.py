@@ -29,6 +29,7 @@ PATIENCE_SECONDS = 30.0
 SUBMIT_SECONDS_MAX = 300.0
 FOLLOW_MS = 10_000
 LEASE_HEADER = "Holdfast-Lease"
+ACTOR_LENGTH_MAX = 256
 _open_clients: list["Client"] = []
 _shared_clients: dict[tuple[int, str], "Client"] = {}
 _sharing = threading.Lock()
@@ -235,6 +236,9 @@ def close_shared(server: str) -> None:
 
 
 def _user() -> str:
+    """Say who this is, in letters that a header can carry."""
     with suppress(OSError, KeyError):
-        return getpass.getuser()
+        name = getpass.getuser().encode("ascii", "backslashreplace").decode()
+        if name.isprintable():
+            return name[:ACTOR_LENGTH_MAX]
     return "client"

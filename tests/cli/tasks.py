@@ -25,3 +25,4 @@ def wait_for_cancel(ctx: hf.Context) -> None:
     ctx.progress(0.5, "half way")
     while not ctx.cancelled:
         time.sleep(0.02)
+    raise hf.TransientError("asked to stop, and stopped")

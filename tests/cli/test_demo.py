@@ -3,13 +3,17 @@
 import os
 import signal
 import subprocess
+from collections import Counter
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from holdfast.cli.demo import play
+from holdfast.cli.demo import play, show_jobs
+from holdfast.cli.screen import JobSummary
+from holdfast.cli.story import Played
+from holdfast.model.states import TaskState
 from tests.cli.program import finish, run, start
 from tests.cli.test_target import processes_of
 from tests.conftest import run_sql
@@ -43,7 +47,7 @@ def await_line(process: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"the program ended before it wrote {text!r}")
 
 
-@pytest.mark.parametrize("moment", ["Starting a Postgres", "A flaky task", "Dead letters"])
+@pytest.mark.parametrize("moment", ["Starting a Postgres", "kill -9"])
 def test_after_ctrl_c_nothing_is_left_either(tmp_path: Path, moment: str) -> None:
     process = start("demo", TMPDIR=str(tmp_path))
     await_line(process, moment)
@@ -62,20 +66,22 @@ def test_impatience_does_not_interrupt_the_cleanup(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
-async def test_a_broken_ledger_makes_exit_code_1(world: World, database_url: str) -> None:
-    await world.submit([1])
+async def test_a_broken_ledger_makes_exit_code_1(
+    world: World, database_url: str, tmp_path: Path
+) -> None:
+    await world.submit([1], queue="elsewhere")
     damage = "update holdfast.tasks set state = 9"
     await run_sql(database_url, "set session_replication_role = replica", damage)
     paper = StringIO()
-    assert await play(database_url, Console(file=paper, width=80)) == 1
+    assert await play(database_url, tmp_path, Console(file=paper, width=80)) == 1
     assert "broken invariants" in paper.getvalue()
 
 
-async def test_a_job_that_ends_otherwise_than_planned_makes_exit_code_1(
-    world: World, database_url: str
-) -> None:
-    await world.submit(queue="fetch-rates", priority=1)
+@pytest.mark.parametrize("state", [TaskState.SUCCEEDED, TaskState.FAILED])
+def test_a_job_that_ended_otherwise_than_planned_is_told(state: TaskState) -> None:
     paper = StringIO()
-    assert await play(database_url, Console(file=paper, width=120)) == 1
-    assert "NOT AS PLANNED" in paper.getvalue()
-    assert "Audit  sound" in paper.getvalue()
+    job = JobSummary(1, "train", state, Counter({state: 1}), 2, 9)
+    plan = Played(1, TaskState.SUCCEEDED, 2, "as it should be")
+    as_planned = show_jobs(Console(file=paper, width=120), [plan], [job])
+    assert as_planned == (state == TaskState.SUCCEEDED)
+    assert ("NOT AS PLANNED" in paper.getvalue()) != as_planned

@@ -1,70 +1,49 @@
-"""The demo's story leaves the jobs where it says, through the operations alone."""
+"""The demo's story, played on real processes, leaves in the ledger what it says it does."""
 
+import os
 from io import StringIO
+from pathlib import Path
 
-import pytest
 from rich.console import Console
 
+from holdfast.cli.family import END_SECONDS_MAX, end_children
 from holdfast.cli.screen import Screen
-from holdfast.cli.story import Story, Worker
-from holdfast.errors import LeaseConflict
-from holdfast.operations.audit import audit
+from holdfast.cli.story import Story
+from holdfast.client.client import Client
+from holdfast.model.spec import Limits
+from holdfast.model.states import TaskState
 from holdfast.operations.ledger import Ledger
-from tests.world import World
+from holdfast.server import Address, serve
+from holdfast.services.runtime import Options
+from holdfast.store.database import Database
+from holdfast.store.events import list_events
+from tests.audits import assert_audit_is_silent
 
 
-@pytest.fixture
-def paper() -> StringIO:
-    """What the screen shows, kept."""
-    return StringIO()
-
-
-@pytest.fixture
-def screen(ledger: Ledger, paper: StringIO) -> Screen:
-    """A screen of 80 columns."""
-    return Screen(Console(file=paper, width=80, highlight=False), ledger)
-
-
-async def test_every_job_ends_as_planned_and_the_ledger_is_sound(
-    ledger: Ledger, screen: Screen, paper: StringIO
-) -> None:
-    played = await Story(ledger, screen).play()
-    summaries = await screen.summarise()
-    assert [(plan.job_id, plan.state, plan.attempts) for plan in played] == [
-        (job.job_id, job.state, job.attempts) for job in summaries
-    ]
-    assert [finding async for finding in audit(ledger.database)] == []
-    assert all(len(line) <= 80 for line in paper.getvalue().splitlines())
-
-
-async def test_each_line_is_an_event_and_each_event_is_shown_once(
-    ledger: Ledger, screen: Screen, paper: StringIO
-) -> None:
-    await Story(ledger, screen).flaky()
-    lines = [line.split()[1:3] for line in paper.getvalue().splitlines() if line[:1] == " "]
-    job_id = (await screen.summarise())[0].job_id
-    job, task = str(job_id), f"{job_id}.0"
-    assert lines == [
-        [job, "pending"], [task, "assigned"], [job, "running"], [task, "running"],
-        [task, "failed"], [task, "pending"], [task, "assigned"], [task, "running"],
-        [task, "failed"], [task, "pending"], [task, "assigned"], [task, "running"],
-        [task, "succeeded"], [job, "succeeded"],
-    ]  # fmt: skip
-    before = paper.getvalue()
-    await screen.show_news()
-    assert paper.getvalue() == before
-
-
-async def test_a_worker_that_was_replaced_cannot_end_its_attempt(
-    world: World, screen: Screen
-) -> None:
-    await world.submit()
-    lost, successor = (Worker(world.ledger, screen, f"worker/{number}") for number in (1, 2))
-    await lost.register()
-    claims = await lost.claim("q")
-    assert await successor.register(replaces=lost.worker_id) == 1
-    with pytest.raises(LeaseConflict):
-        await lost.end(claims, "succeeded")
-    with pytest.raises(LeaseConflict):
-        await lost.renew(claims[0])
-    await successor.end(await successor.claim("q"), "succeeded")
+async def test_every_job_ends_as_the_story_says(database_url: str, tmp_path: Path) -> None:
+    options = Options(database_url, Limits(lease_seconds_min=1.0))
+    paper, log = StringIO(), os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+    async with (
+        Database(database_url) as database,
+        serve(options, Address(port=0)) as server,
+        Client(server.url) as client,
+    ):
+        variables = {**os.environ, "HOLDFAST_SERVER": server.url}
+        variables["HOLDFAST_WORKER_DIR"] = str(tmp_path)
+        screen = Screen(Console(file=paper, width=80), Ledger(database))
+        story = Story(client, screen, variables, log=log)
+        try:
+            played = await story.play()
+        finally:
+            await end_children(list(story.workers.values()), END_SECONDS_MAX)
+            os.close(log)
+        told = [(job.state, job.attempts) for job in await screen.summarise()]
+        assert told == [(plan.state, plan.attempts) for plan in played]
+        async with database.transaction() as tx:
+            events = await list_events(tx, played[-1].job_id, 0)
+        first, second = [event.actor for event in events if event.type == "claimed"]
+        assert first != second  # taken over by the other worker, which goes on where it was
+        assert "lease expired" in [event.cause for event in events]
+        assert not played[-1].remark.startswith("taken over: steps 1 ")
+        await assert_audit_is_silent(database)
+    assert [plan.state for plan in played].count(TaskState.SUCCEEDED) == 3

@@ -71,6 +71,18 @@ class Counter:
             self.left.set()
 
     @both_stream
+    async def leave_slowly(self) -> AsyncGenerator[int, None]:
+        """Yield nothing, and take a few steps to come to an end."""
+        self.entered.set()
+        try:
+            await asyncio.Event().wait()
+            yield 1
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.left.set()
+
+    @both_stream
     async def yield_one_and_hang(self) -> AsyncGenerator[int, None]:
         """Yield, and wait until somebody has enough."""
         try:
@@ -258,6 +270,19 @@ def test_a_stream_that_is_left_early_is_closed(counter: Counter) -> None:
 async def test_an_async_stream_that_is_left_early_is_closed(counter: Counter) -> None:
     async with aclosing(counter.count.aio(1000)) as numbers:
         assert await anext(numbers) == 0
+    assert counter.left.is_set()
+
+
+async def test_a_cancelled_stream_is_left_in_its_own_time(counter: Counter) -> None:
+    async def read() -> None:
+        async for _ in counter.leave_slowly.aio():
+            pass
+
+    reading = asyncio.create_task(read())
+    await asyncio.to_thread(counter.entered.wait, 10)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
     assert counter.left.is_set()
 
 

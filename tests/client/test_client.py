@@ -137,6 +137,19 @@ def test_inputs_may_come_from_calls_of_the_same_client(hand: Hand) -> None:
     assert second.num_tasks == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("ada", "ada"), ("J\xfcrgen", "J\\xfcrgen"), ("a\nb", "client")]
+)
+def test_who_asks_is_told_in_plain_letters(
+    stranger: Peer, monkeypatch: pytest.MonkeyPatch, name: str, told: str
+) -> None:
+    monkeypatch.setenv("LOGNAME", name)
+    stranger.script = [TAKEN]
+    with Client(stranger.url):
+        app.double.submit(1)
+    assert stranger.heard[0].headers["Holdfast-Actor"] == told
+
+
 def test_the_innermost_block_is_in_use(stranger: Peer) -> None:
     with Client("http://outer") as outer:
         with Client("http://inner") as inner:

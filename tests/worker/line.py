@@ -17,6 +17,7 @@ class Line:
         self._host, self._port = parts.hostname, parts.port
         self._is_cut = False
         self._loses_answers = False
+        self._rewriting = (b"", b"")
         self._calls: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
         self.url = ""
@@ -44,6 +45,11 @@ class Line:
         """Let requests through; the first bytes of any answer end the connection instead."""
         self._loses_answers = True
 
+    def rewrite(self, text: bytes, other: bytes) -> None:
+        """Put other words of the same length into every answer."""
+        assert len(text) == len(other)
+        self._rewriting = (text, other)
+
     def mend(self) -> None:
         """Pass everything on again."""
         self._is_cut = self._loses_answers = False
@@ -69,7 +75,7 @@ class Line:
                 if self._loses_answers:
                     self.answers_lost += 1
                     return
-                writer.write(content)
+                writer.write(content.replace(*self._rewriting) if self._rewriting[0] else content)
                 await writer.drain()
         except OSError:
             return

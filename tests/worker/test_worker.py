@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +103,7 @@ async def test_a_start_is_in_the_ledger_while_the_code_runs(
 
 @pytest.mark.parametrize("name", ["say_progress", "say_progress_in_process"])
 async def test_progress_reaches_the_server(workplace: Workplace, tmp_path: Path, name: str) -> None:
-    entrypoint = call(name, f"{tmp_path}/began", f"{tmp_path}/go", "x" * 300 + "\0")
+    entrypoint = call(name, f"{tmp_path}/began", f"{tmp_path}/go", "x" * 300)
     task_id = await workplace.submit(entrypoint)
     workplace.hire()
 
@@ -211,10 +210,11 @@ async def test_work_goes_on_after_the_server_was_away(workplace: Workplace, tmp_
 async def test_a_fault_of_the_worker_ends_the_attempt_loudly(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    workplace.hire()
+    await workplace.reach(await workplace.submit(call("add", 1)), "SUCCEEDED")
     # An entry that no process can be given is not expected anywhere in the worker.
     monkeypatch.setattr(os, "environ", {**os.environ, "BROKEN": 3})
     task_id = await workplace.submit({"shell": "true"}, max_retries_preemption=0)
-    workplace.hire()
     attempt = await workplace.ended(task_id)
     monkeypatch.undo()
     assert attempt["state"] == 7
@@ -227,16 +227,16 @@ async def test_a_fault_of_the_worker_ends_the_attempt_loudly(
 async def test_a_claim_of_a_kind_it_does_not_know_costs_its_neighbours_nothing(
     workplace: Workplace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    strange = await workplace.submit(call("add", 1), priority=1)
+    strange = await workplace.submit(call("add", 1), lease=31.0)
     task_id = await workplace.submit(call("add", 1))
-    job_id = int(strange.partition(".")[0])
-    await workplace.execute(
-        "alter table holdfast.jobs disable trigger user; update holdfast.jobs set spec = "
-        f"jsonb_set(spec::jsonb, '{{environment}}', '{{\"A\": \"b\"}}') where job_id = {job_id}"
-    )
-    workplace.hire()
-    await workplace.reach(task_id, "SUCCEEDED")
-    await workplace.reach(strange, "SUCCEEDED")
+    async with Line(workplace.url) as line:
+        line.rewrite(b'"lease":31.0', b'"lease":"31"')
+        worker, running = workplace.hire(server=line.url)
+        await workplace.reach(task_id, "SUCCEEDED")
+        assert await workplace.state(strange) == "ASSIGNED"
+        assert f"task {strange} cannot be read" in caplog.text
+        worker.drain()
+        await running
 
 
 async def test_too_many_untold_ends_keep_it_from_claiming_and_only_so_long(
@@ -248,7 +248,3 @@ async def test_too_many_untold_ends_keep_it_from_claiming_and_only_so_long(
     job_id = int(task_id.partition(".")[0])
     query = "select 1 from holdfast.jobs where job_id = $1 and succeeded = 20"
     await eventually(lambda: workplace.fetch(query, job_id))
-
-
-def test_signals_are_numbers() -> None:
-    assert signal.SIGTERM == 15
