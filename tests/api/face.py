@@ -8,7 +8,7 @@ from holdfast.api.app import build_app
 from holdfast.operations.news import News
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange, call
-from tests.facts import until
+from tests.waiting import eventually
 
 
 class Said(NamedTuple):
@@ -78,8 +78,8 @@ class Face:
 
     async def polling(self, queue: str = "q") -> None:
         """Wait until the last poll listens for a queue, and has looked at it in vain."""
-        await until(lambda: queue in self.runtime.doorbells.names("queue"))
-        await until(lambda: self.writes > self._writes_before)
+        await eventually(lambda: queue in self.runtime.doorbells.names("queue"))
+        await eventually(lambda: self.writes > self._writes_before)
 
     async def complete(self, claim: Any, status: str = "succeeded", **fields: Any) -> Said:
         """Say how an attempt ended."""

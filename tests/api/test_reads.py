@@ -7,7 +7,7 @@ import pytest
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange
 from tests.api.face import Face, heard
-from tests.facts import until
+from tests.waiting import eventually
 from tests.world import World
 
 
@@ -151,7 +151,7 @@ async def test_whoever_waits_for_a_job_hears_of_its_end(
 ) -> None:
     job_id = await world.submit([1, 2])
     waiting = [begin_waiting(face, job_id) for _ in range(3)]
-    await until(lambda: quiet.doorbells.names("job") == [str(job_id)])
+    await eventually(lambda: quiet.doorbells.names("job") == [str(job_id)])
     await finish(world)
     assert not any(exchange.is_over for exchange in waiting)
     await finish(world)
@@ -178,7 +178,7 @@ async def test_a_server_that_stops_sends_home_whoever_waits(
 ) -> None:
     job_id = await world.submit()
     waiting = begin_waiting(face, job_id)
-    await until(lambda: quiet.doorbells.names("job"))
+    await eventually(lambda: quiet.doorbells.names("job"))
     await quiet.stop()
     assert (await heard(waiting)).json["state"] == "JOB_STATE_PENDING"
 
@@ -188,7 +188,7 @@ async def test_whoever_goes_away_is_not_waited_for(
 ) -> None:
     job_id = await world.submit()
     waiting = begin_waiting(face, job_id)
-    await until(lambda: quiet.doorbells.names("job"))
+    await eventually(lambda: quiet.doorbells.names("job"))
     await waiting.leave()
     assert quiet.doorbells.names("job") == []
 
@@ -199,6 +199,6 @@ async def test_a_job_that_ends_through_another_server_is_noticed(
     """Here the world writes with a ledger of its own; the server at work looks for itself."""
     job_id = await world.submit()
     waiting = begin_waiting(Face(runtime), job_id)
-    await until(lambda: runtime.doorbells.names("job"))
+    await eventually(lambda: runtime.doorbells.names("job"))
     await finish(world)
     assert (await heard(waiting)).json["state"] == "JOB_STATE_SUCCEEDED"

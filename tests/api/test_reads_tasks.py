@@ -10,7 +10,7 @@ from holdfast.operations.register import Registration, register
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange
 from tests.api.face import Face, heard
-from tests.facts import until
+from tests.waiting import eventually
 from tests.world import World, fence_of
 
 
@@ -136,7 +136,7 @@ async def test_a_result_is_waited_for_though_its_job_goes_on(
 ) -> None:
     job_id = await world.submit([1, 2])
     waiting = Exchange(face.app, "GET", f"/api/tasks/{job_id}.0/result?wait_ms=60000")
-    await until(lambda: quiet.doorbells.names("job"))
+    await eventually(lambda: quiet.doorbells.names("job"))
     [claim] = await world.claim()
     await world.start(claim)
     await world.succeed(claim, "[1]")

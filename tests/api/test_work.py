@@ -12,7 +12,7 @@ from holdfast.services.notify import listening
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange
 from tests.api.face import Face, fence, heard
-from tests.facts import until
+from tests.waiting import eventually
 from tests.world import World
 
 LISTENERS = (
@@ -226,7 +226,7 @@ async def test_the_time_of_a_lease_does_not_count_the_wait_before_it(quiet_face:
     poll = quiet_face.poll()
     await quiet_face.polling()
     began = asyncio.get_running_loop().time()
-    await until(lambda: asyncio.get_running_loop().time() > began + 0.05)
+    await eventually(lambda: asyncio.get_running_loop().time() > began + 0.05)
     await quiet_face.submit()
     said = await heard(poll)
     assert said.json["waited_ms"] >= 50
@@ -260,7 +260,7 @@ async def test_a_poll_is_woken_by_a_retry_a_resumption_and_a_replay(quiet_face: 
 async def test_a_poll_is_woken_by_another_server(quiet_face: Face, runtime: Runtime) -> None:
     ledger = quiet_face.runtime.ledger
     async with listening(ledger.database, quiet_face.runtime.wake_ups.hear):
-        await until(lambda: _listeners(quiet_face, 2))
+        await eventually(lambda: _listeners(quiet_face, 2))
         poll = quiet_face.poll()
         await quiet_face.polling()
         job_id = await Face(runtime).submit()
@@ -276,7 +276,7 @@ async def _listeners(face: Face, count: int) -> bool:
 async def test_a_poll_is_woken_by_a_users_own_transaction(quiet_face: Face, world: World) -> None:
     ledger = quiet_face.runtime.ledger
     async with listening(ledger.database, quiet_face.runtime.wake_ups.hear):
-        await until(lambda: _listeners(quiet_face, 1))
+        await eventually(lambda: _listeners(quiet_face, 1))
         poll = quiet_face.poll()
         await quiet_face.polling()
         await world.submit()
@@ -302,7 +302,7 @@ async def test_a_ring_between_the_look_and_the_wait_is_not_lost(quiet_face: Face
 
     quiet_face.runtime.ledger.tell = ring_after_the_first
     poll = quiet_face.poll()
-    await until(lambda: len(looks) == 2)
+    await eventually(lambda: len(looks) == 2)
     assert not poll.is_over
     await quiet_face.runtime.stop()
     assert (await heard(poll)).json["claims"] == []
@@ -312,7 +312,7 @@ async def test_a_ring_between_the_look_and_the_wait_is_not_lost(quiet_face: Face
 async def test_ten_tasks_wake_as_many_polls_as_they_feed(quiet_face: Face) -> None:
     polls = await poll_in_turn(quiet_face, polls=5, count=4)
     await quiet_face.submit(inputs=list(range(10)))
-    await until(lambda: sum(poll.is_over for poll in polls) == 3)
+    await eventually(lambda: sum(poll.is_over for poll in polls) == 3)
     fed = [(await heard(poll)).json["claims"] for poll in polls if poll.is_over]
     assert sorted(len(claims) for claims in fed) == [2, 4, 4]
     assert len({claim["task_id"] for claims in fed for claim in claims}) == 10

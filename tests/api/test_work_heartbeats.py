@@ -9,7 +9,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from tests.api.asgi import Exchange
 from tests.api.face import Face, Said, fence, heard
-from tests.facts import until
+from tests.waiting import eventually
 from tests.world import World
 
 HEARTBEAT = "/internal/heartbeat"
@@ -30,7 +30,7 @@ async def listen(face: Face, worker: str = "w1") -> Exchange:
     """Keep a heartbeat waiting, and make sure that it does."""
     body = {"worker_id": worker, "leases": [], "wait_ms": 60_000}
     exchange = face.begin(HEARTBEAT, body)
-    await until(lambda: worker in face.runtime.doorbells.names("worker"))
+    await eventually(lambda: worker in face.runtime.doorbells.names("worker"))
     return exchange
 
 

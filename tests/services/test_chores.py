@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import Unavailable
 from holdfast.services.chores import Chore, run_in_background
-from tests.facts import until
+from tests.waiting import eventually
 
 
 class Turns:
@@ -28,13 +28,13 @@ class Turns:
 async def test_a_chore_runs_at_once_and_again() -> None:
     turns = Turns()
     async with run_in_background([Chore("sweep", 0.001, turns.run)]):
-        await until(lambda: turns.taken >= 3)
+        await eventually(lambda: turns.taken >= 3)
 
 
 async def test_full_loads_go_on_at_once() -> None:
     turns = Turns(500, 500, 499)
     async with run_in_background([Chore("sweep", 3600, turns.run, full=500)]):
-        await until(lambda: turns.taken == 3)
+        await eventually(lambda: turns.taken == 3)
         for _ in range(10):
             await asyncio.sleep(0)
         assert turns.taken == 3
@@ -43,7 +43,7 @@ async def test_full_loads_go_on_at_once() -> None:
 async def test_it_goes_on_when_the_database_was_away(caplog: pytest.LogCaptureFixture) -> None:
     turns = Turns(Unavailable("no Postgres"), 0)
     async with run_in_background([Chore("sweep", 0.001, turns.run)]):
-        await until(lambda: turns.taken >= 3)
+        await eventually(lambda: turns.taken >= 3)
     [record] = caplog.records
     assert (record.levelno, record.getMessage()) == (
         logging.WARNING,
@@ -56,7 +56,7 @@ async def test_it_goes_on_after_a_broken_invariant_and_tells_it_whole(
 ) -> None:
     turns = Turns(AssertionError("two leases"), 0)
     async with run_in_background([Chore("sweep", 0.001, turns.run)]):
-        await until(lambda: turns.taken >= 3)
+        await eventually(lambda: turns.taken >= 3)
     [record] = caplog.records
     assert record.getMessage() == "sweep failed"
     assert record.exc_info is not None
@@ -69,7 +69,7 @@ async def test_a_failing_chore_does_not_run_hot_nor_hold_up_the_others(
     failing, fine = Turns(*[AssertionError("again")] * 100), Turns()
     chores = [Chore("failing", 3600, failing.run), Chore("fine", 0.001, fine.run)]
     async with run_in_background(chores):
-        await until(lambda: fine.taken >= 3)
+        await eventually(lambda: fine.taken >= 3)
         assert failing.taken == 1
 
 
@@ -77,7 +77,7 @@ async def test_it_stops_without_waiting_for_the_interval() -> None:
     turns = Turns()
     async with asyncio.timeout(20):
         async with run_in_background([Chore("sweep", 3600, turns.run)]):
-            await until(lambda: turns.taken == 1)
+            await eventually(lambda: turns.taken == 1)
 
 
 async def test_it_stops_between_two_turns_however_much_is_left() -> None:
@@ -88,7 +88,7 @@ async def test_it_stops_between_two_turns_however_much_is_left() -> None:
         return await turns.run()
 
     async with run_in_background([Chore("sweep", 3600, run)]):
-        await until(lambda: turns.taken >= 2)
+        await eventually(lambda: turns.taken >= 2)
     assert turns.taken < 1_000_000
 
 

@@ -10,7 +10,7 @@ from holdfast.services import notify
 from holdfast.services.notify import CHANNEL, NotifyTransport, listening
 from holdfast.store.database import Database
 from tests.clock import Clock
-from tests.facts import until
+from tests.waiting import eventually
 
 LISTENERS = (
     "select pid from pg_stat_activity where datname = current_database() and query ilike 'listen %'"
@@ -22,15 +22,15 @@ async def heard(database: Database, clock: Clock) -> AsyncIterator[list[str]]:
     """Listen, and keep what is heard."""
     queues: list[str] = []
     async with listening(database, queues.append):
-        await until(lambda: clock.fetch(LISTENERS))
+        await eventually(lambda: clock.fetch(LISTENERS))
         yield queues
 
 
 async def test_what_is_published_is_heard_by_everybody(database: Database, clock: Clock) -> None:
     async with heard(database, clock) as one, heard(database, clock) as other:
-        await until(lambda: _count(clock, 2))
+        await eventually(lambda: _count(clock, 2))
         await NotifyTransport(database).publish("team/gpu", [TaskId(1, 0), TaskId(1, 1)])
-        await until(lambda: one and other)
+        await eventually(lambda: one and other)
     assert one == other == ["team/gpu"]
 
 
@@ -41,7 +41,7 @@ async def _count(clock: Clock, wanted: int) -> bool:
 async def test_a_transaction_of_the_user_is_heard(database: Database, clock: Clock) -> None:
     async with heard(database, clock) as queues:
         await clock.fetch("select pg_notify($1, 'q')", CHANNEL)
-        await until(lambda: queues)
+        await eventually(lambda: queues)
     assert queues == ["q"]
 
 
@@ -49,7 +49,7 @@ async def test_other_channels_are_not_heard(database: Database, clock: Clock) ->
     async with heard(database, clock) as queues:
         await clock.fetch("select pg_notify('somebody_else', 'x')")
         await clock.fetch("select pg_notify($1, 'q')", CHANNEL)
-        await until(lambda: queues)
+        await eventually(lambda: queues)
     assert queues == ["q"]
 
 
@@ -60,9 +60,9 @@ async def test_a_lost_connection_is_opened_again(
     async with heard(database, clock) as queues:
         [row] = await clock.fetch(LISTENERS)
         await clock.fetch("select pg_terminate_backend($1)", row[0])
-        await until(lambda: _listens_anew(clock, row[0]))
+        await eventually(lambda: _listens_anew(clock, row[0]))
         await clock.fetch("select pg_notify($1, 'q')", CHANNEL)
-        await until(lambda: queues)
+        await eventually(lambda: queues)
     assert queues == ["q"]
 
 
@@ -80,15 +80,15 @@ async def test_a_database_that_is_away_is_waited_for(
     url, database.url = database.url, "postgresql://127.0.0.1:1/nowhere"
     queues: list[str] = []
     async with listening(database, queues.append):
-        await until(lambda: len(caplog.records) >= 2)
+        await eventually(lambda: len(caplog.records) >= 2)
         database.url = url
-        await until(lambda: clock.fetch(LISTENERS))
+        await eventually(lambda: clock.fetch(LISTENERS))
         await NotifyTransport(database).publish("q", [])
-        await until(lambda: queues)
+        await eventually(lambda: queues)
     assert "not listening for wake-ups" in caplog.records[0].getMessage()
 
 
 async def test_nobody_listens_after_the_block(database: Database, clock: Clock) -> None:
     async with heard(database, clock):
         pass
-    await until(lambda: _count(clock, 0))
+    await eventually(lambda: _count(clock, 0))

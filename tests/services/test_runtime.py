@@ -19,7 +19,7 @@ from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, WakeUps
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
-from tests.facts import until
+from tests.waiting import eventually
 from tests.world import World, fence_of
 
 DOOR = Bell("queue", "q")
@@ -168,7 +168,7 @@ async def test_a_task_that_was_never_announced_is_published_all_the_same(
     job_id = await world.submit()
     await world.clock.advance(60)
     async with open_runtime(Options(database_url, transports=[post])):
-        await until(lambda: post.sent)
+        await eventually(lambda: post.sent)
     assert post.sent == [("q", [TaskId(job_id, 0)])]
 
 

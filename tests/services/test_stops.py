@@ -9,7 +9,7 @@ from holdfast.operations.ledger import Ledger
 from holdfast.operations.register import Registration, drain, register
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.stops import Stop, Stops
-from tests.facts import until
+from tests.waiting import eventually
 from tests.world import World
 
 
@@ -28,7 +28,7 @@ def stops(ledger: Ledger, doorbells: Doorbells) -> Stops:
 async def waiting(stops: Stops, doorbells: Doorbells, worker: str) -> asyncio.Task[list[Stop]]:
     """Let a worker wait a minute, and make sure that it does."""
     task = asyncio.create_task(stops.wait(worker, 60))
-    await until(lambda: worker in doorbells.names("worker"))
+    await eventually(lambda: worker in doorbells.names("worker"))
     return task
 
 
@@ -88,9 +88,7 @@ async def test_each_worker_hears_of_its_own_attempts_alone(
     assert [stop.task_id for stop in await first] == [mine.task_id]
 
 
-async def test_a_soft_cancel_whose_grace_is_over_leaves_no_time(
-    stops: Stops, world: World
-) -> None:
+async def test_a_soft_cancel_whose_grace_is_over_leaves_no_time(stops: Stops, world: World) -> None:
     await world.submit(grace=20.0)
     [mine] = await world.claim()
     await world.cancel_task(mine.task_id, "soft")
@@ -164,8 +162,6 @@ async def test_who_drains_does_so_for_good_and_is_not_kept_waiting(
     assert await stops.wait("w1", 60) == []
 
 
-async def test_a_server_that_stops_keeps_nobody_waiting(
-    stops: Stops, doorbells: Doorbells
-) -> None:
+async def test_a_server_that_stops_keeps_nobody_waiting(stops: Stops, doorbells: Doorbells) -> None:
     doorbells.close()
     assert await stops.wait("w1", 60) == []

@@ -9,7 +9,7 @@ from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, WakeUps
-from tests.facts import until
+from tests.waiting import eventually
 
 TASKS = [TaskId(4182, index) for index in range(10)]
 DOOR = Bell("queue", "q")
@@ -65,7 +65,7 @@ async def test_what_comes_while_a_message_is_on_its_way_is_folded() -> None:
     post.is_open.clear()
     wake_ups = WakeUps(Doorbells(), [post])
     wake_ups.announce("q", TASKS[:1])
-    await until(lambda: post.begun)
+    await eventually(lambda: post.begun)
     for task_id in TASKS[1:]:
         wake_ups.announce("q", [task_id])
     wake_ups.announce("other", TASKS[:1])
@@ -104,7 +104,7 @@ async def test_a_slow_transport_holds_up_no_other() -> None:
     slow.is_open.clear()
     wake_ups = WakeUps(Doorbells(), [slow, quick])
     wake_ups.announce("q", TASKS[:1])
-    await until(lambda: quick.sent)
+    await eventually(lambda: quick.sent)
     assert slow.sent == []
     slow.is_open.set()
     await wake_ups.close()

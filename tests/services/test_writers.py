@@ -17,7 +17,7 @@ from holdfast.operations.report import Fence, Recorded, Report
 from holdfast.operations.submit import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.services.writers import WRITES_AT_ONCE, Writers
-from tests.facts import until
+from tests.waiting import eventually
 from tests.world import World, fence_of
 
 SPEC = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "q"})
@@ -102,7 +102,7 @@ async def test_renewals_go_on_while_every_write_is_held_up(
             for fence in held
         ]
         waiting = "select count(*) from pg_locks where not granted"
-        await until(lambda: _count(world, waiting))
+        await eventually(lambda: _count(world, waiting))
         [renewed] = await writers.renew([free])
         assert isinstance(renewed, Renewed)
         assert not any(call.done() for call in calls)
@@ -117,15 +117,13 @@ async def _count(world: World, query: str) -> int:
     return int(row[0])
 
 
-async def test_a_large_submission_does_not_hold_up_small_ones(
-    ledger: Ledger, world: World
-) -> None:
+async def test_a_large_submission_does_not_hold_up_small_ones(ledger: Ledger, world: World) -> None:
     writers = Writers(ledger)
     inputs = parse_inputs(list(range(CHUNK_TASKS_MAX * 2 + 1)))
     spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "large"})
     large = asyncio.create_task(writers.submit(Submission(spec, inputs)))
     hidden = "select count(*) from holdfast.jobs where submitted_at is null"
-    await until(lambda: _count(world, hidden))
+    await eventually(lambda: _count(world, hidden))
     small = await writers.submit(Submission(SPEC))
     assert small.is_new
     assert not large.done()
