@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import signal
+import string
 import subprocess
 import sys
 import tomllib
@@ -73,8 +74,9 @@ class Reader:
 
     def start(self, command: str) -> "subprocess.Popen[str]":
         """Start a command that goes on beside; it is asked to end when the page is left."""
+        words = shlex.split(string.Template(command).safe_substitute(self._variables))
         process = subprocess.Popen(
-            shlex.split(command), cwd=self._folder, env=self._variables, text=True
+            words, cwd=self._folder, env=self._variables, text=True
         )
         self._stack.callback(_end, process)
         return process

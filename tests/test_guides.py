@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.guides import ROOT, reading
+from tests.sqs import aws_fixture, sqs_endpoint_fixture
 
+__all__ = ["aws_fixture", "sqs_endpoint_fixture"]
 GUIDES = ("tasks", "workers", "dead-letters")
 
 
@@ -33,3 +35,11 @@ def test_a_guide_can_be_followed(name: str, tmp_path: Path, database_url: str) -
     with reading(tmp_path, port, DATABASE_URL=database_url) as reader:
         reader.start(f"holdfast server --database-url {database_url} --port {port}")
         reader.follow(page(name))
+
+
+def test_wake_ups_by_sqs_can_be_followed(
+    tmp_path: Path, database_url: str, aws: None, sqs_endpoint: str
+) -> None:
+    variables = {"DATABASE_URL": database_url, "HOLDFAST_SQS_ENDPOINT_URL": sqs_endpoint}
+    with reading(tmp_path, free_port(), **variables) as reader:
+        reader.follow(page("wake-ups"))

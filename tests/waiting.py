@@ -3,10 +3,18 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import TypeVar, cast, overload
 
 Found = TypeVar("Found")
 PAUSE_SECONDS = 0.01
+
+
+@overload
+async def eventually(fact: Callable[[], Awaitable[Found]], *, seconds: float = ...) -> Found: ...
+
+
+@overload
+async def eventually(fact: Callable[[], Found], *, seconds: float = ...) -> Found: ...
 
 
 async def eventually(

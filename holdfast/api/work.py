@@ -9,8 +9,7 @@ import msgspec
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.errors import tell
 from holdfast.errors import Invalid, LeaseConflict
-from holdfast.model.ids import TaskId, check_worker_id, parse_task_id
-from holdfast.model.outcomes import CancelMode
+from holdfast.model.ids import check_worker_id, parse_task_id
 from holdfast.model.states import parse_state
 from holdfast.operations.claim import Claim, ClaimRequest
 from holdfast.operations.notes import check_progress, note_progress
@@ -18,6 +17,7 @@ from holdfast.operations.register import Registration, register
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Fence, Report
 from holdfast.services.doorbell import Bell
+from holdfast.services.stops import Stop
 from holdfast.store.specs import StoredSpec
 from holdfast.wire.answers import (
     CancelNotice,
@@ -108,13 +108,13 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
     if asked.leases is None and answers and isinstance(answers[0], Exception):
         raise answers[0]
     notices = [
-        _notice(renewal.task_id, fence.attempt, renewal.cancel, renewal.cancel_remaining)
+        _notice(Stop(renewal.task_id, fence.attempt, renewal.cancel, renewal.cancel_remaining))
         for fence, renewal in zip(fences, answers, strict=True)
         if isinstance(renewal, Renewed) and renewal.cancel is not None
     ]
     if asked.wait_ms and not notices:
         stops = await runtime.stops.wait(worker_id, asked.wait_ms / 1000)
-        notices = [_notice(*stop) for stop in stops]
+        notices = [_notice(stop) for stop in stops]
     return HeartbeatAnswer(leases, notices, drain=worker_id in runtime.stops.draining)
 
 
@@ -219,11 +219,9 @@ def _lease_answer(
     return LeaseAnswer(str(fence.task_id), error=tell(answer))
 
 
-def _notice(
-    task_id: TaskId, attempt: int, mode: CancelMode, remaining: timedelta | None
-) -> CancelNotice:
-    remaining_ms = None if remaining is None else _ms(remaining)
-    return CancelNotice(str(task_id), attempt, mode, remaining_ms)
+def _notice(stop: Stop) -> CancelNotice:
+    remaining_ms = None if stop.remaining is None else _ms(stop.remaining)
+    return CancelNotice(str(stop.task_id), stop.attempt, stop.mode, remaining_ms)
 
 
 def _ms(duration: timedelta) -> int:

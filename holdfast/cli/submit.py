@@ -30,10 +30,17 @@ def submit(
         tuple[str, ...], Parameter(help="A named argument, as k=JSON; repeat it.", negative="")
     ] = (),
     inputs: Annotated[
-        str | None, Parameter(help="A file with one JSON value a line, one task each; - is stdin.")
+        str | None,
+        Parameter(
+            help="A file with one JSON value a line, one task each; - is stdin.",
+            allow_leading_hyphen=True,
+        ),
     ] = None,
     spec: Annotated[
-        str | None, Parameter(help="A file with a whole job, JSON or TOML; - is stdin.")
+        str | None,
+        Parameter(
+            help="A file with a whole job, JSON or TOML; - is stdin.", allow_leading_hyphen=True
+        ),
     ] = None,
     flags: JobFlags = NO_FLAGS,
     server: Server = None,

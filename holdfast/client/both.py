@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 Owner = TypeVar("Owner", bound="HasLoop")
 # A thread that waits without end hears no exception that is sent to it, as a worker does to stop.
-SLICE_SECONDS = 100.0
+SLICE_SECONDS = 0.2
 LEAVE_SECONDS_MAX = 2.0
 _END: Any = object()
 

@@ -6,6 +6,8 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast.api.work import check_wait
+from holdfast.errors import Invalid
 from holdfast.operations.news import News
 from holdfast.services.doorbell import Bell
 from holdfast.services.notify import listening
@@ -357,6 +359,14 @@ async def test_a_server_that_stops_ends_polls_and_hands_nothing_out(
     assert (said.status, said.error["code"]) == (503, "stopping")
     assert said.headers["retry-after"] == "1"
     assert await world.story(job_id) == []
+
+
+def test_nobody_waits_for_ever() -> None:
+    assert [check_wait(0), check_wait(60_000)] == [0, 60_000]
+    for wait_ms in (-1, 60_001):
+        with pytest.raises(Invalid) as too_long:
+            check_wait(wait_ms)
+        assert too_long.value.field == "wait_ms"
 
 
 async def test_a_stranger_has_no_lease_to_show(quiet_face: Face) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -16,6 +17,9 @@ async def work(folder: Path, options: dict[str, Any]) -> None:
     """Take a slot and work until drained."""
     slot = take_slot(folder / "slots")
     options["queues"] = tuple(options["queues"])
+    if "mark" in options:  # for the programs that its functions start
+        name, value = options["mark"].split("=")
+        os.environ[name] = value
     worker = Worker(WorkerOptions(folder=folder / f"slot-{slot.number}", **options), slot)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
     await worker.run()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -210,3 +211,9 @@ def leave_a_thread(*, ctx: hf.Context) -> list[Any]:
     threading.Thread(target=time.sleep, args=(600,)).start()
     ctx.progress(0.5, "nobody hears this")
     return [ctx.task_id, ctx.attempt]
+
+
+def start_a_program(path: str) -> None:
+    """Start a program that outlives the function, in a session of its own."""
+    program = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    tell(path, str(program.pid))

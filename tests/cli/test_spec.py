@@ -1,0 +1,126 @@
+"""What the command line says is to be run, and what it may not say."""
+
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.cli.spec import (
+    JobFlags,
+    describe_call,
+    describe_command,
+    parse_json,
+    parse_pairs,
+    read_inputs,
+    read_spec,
+)
+from holdfast.errors import Invalid
+from holdfast.model.spec import Entrypoint
+from holdfast.wire.requests import JobRequest
+
+
+def test_flags_become_fields_and_what_is_left_out_stays_out() -> None:
+    assert describe_command(["ls", "-l"], JobFlags()) == JobRequest(
+        entrypoint=Entrypoint(command=["ls", "-l"]), queue="default"
+    )
+    flags = JobFlags(
+        name="n",
+        queue="q",
+        retries=2,
+        timeout=1.5,
+        priority=3,
+        env=("A=b=c",),
+        label=("l=",),
+        key="k",
+    )
+    assert describe_command(["ls"], flags, on_exhausted="fail") == JobRequest(
+        entrypoint=Entrypoint(command=["ls"]),
+        name="n",
+        queue="q",
+        max_retries_failure=2,
+        timeout=1.5,
+        priority=3,
+        environment={"A": "b=c"},
+        labels={"l": ""},
+        idempotency_key="k",
+        on_exhausted="fail",
+    )
+
+
+def test_arguments_of_a_function_are_json() -> None:
+    request = describe_call("m:f", JobFlags(), args=["1", '"a"', "-2"], kwargs=["k=[true]"])
+    assert request.entrypoint == Entrypoint(function="m:f", args=[1, "a", -2], kwargs={"k": [True]})
+
+
+@pytest.mark.parametrize("pairs", [["x"], ["=x"], ["a=1", "a=2"]])
+def test_what_is_no_pair_is_refused(pairs: list[str]) -> None:
+    with pytest.raises(Invalid, match="env: "):
+        parse_pairs("env", pairs)
+
+
+def test_a_bare_word_is_told_about_its_quotes() -> None:
+    with pytest.raises(Invalid, match="""a string needs its quotes: '"red"'"""):
+        parse_json("arg", "red")
+    with pytest.raises(Invalid, match="is not JSON"):
+        parse_json("arg", "[" * 10_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"entrypoint": {"shell": "ls"}, "queue": "q", "backoff": {"base": 1}, "inputs": [1, "a"]}',
+        'queue = "q"\ninputs = [1, "a"]\nentrypoint = {shell = "ls"}\nbackoff = {base = 1}\n',
+    ],
+)
+def test_a_whole_spec_comes_from_json_or_toml(tmp_path: Path, text: str) -> None:
+    (tmp_path / "spec").write_text(text)
+    request = read_spec(str(tmp_path / "spec"))
+    assert (request.queue, request.entrypoint.shell, request.backoff.base) == ("q", "ls", 1.0)
+    assert [bytes(each) for each in request.inputs or []] == [b"1", b'"a"']
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"queue": "q"}', "entrypoint"),
+        ('{"entrypoint": {"shell": "ls"}, "quue": "q"}', "quue"),
+        ('{"entrypoint": {"shell": 3}}', "entrypoint.shell"),
+        ('{"entrypoint": ', "truncated"),
+        ('entrypoint = {shell = "ls"}\nquue = "q"', "quue"),
+        ('entrypoint = {shell = "ls"}\ninputs = 3', "inputs: is no list"),
+        ('entrypoint = {shell = "ls"}\ninputs = [nan]', "spec"),
+        ("nonsense", "neither JSON nor TOML"),
+    ],
+)
+def test_a_spec_that_cannot_be_one_is_refused_with_its_field(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    (tmp_path / "spec").write_text(text)
+    with pytest.raises(Invalid, match=problem):
+        read_spec(str(tmp_path / "spec"))
+
+
+def test_inputs_are_lines_of_json_kept_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inputs").write_text('1.50\n\n  {"a":  1}\n12345678901234567890123\n')
+    kept = [b"1.50", b'{"a":  1}', b"12345678901234567890123"]
+    assert [bytes(each) for each in read_inputs(str(tmp_path / "inputs"))] == kept
+    monkeypatch.setattr("sys.stdin", io.StringIO("7\n"))
+    assert read_inputs("-") == [msgspec.Raw(b"7")]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"1\nred\n", "line 2"), (b"\n", "is empty"), (b"\xff", "cannot be read")],
+)
+def test_a_line_that_is_no_json_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / "inputs").write_bytes(content)
+    with pytest.raises(Invalid, match=problem):
+        read_inputs(str(tmp_path / "inputs"))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="none cannot be read"):
+        read_spec(str(tmp_path / "none"))

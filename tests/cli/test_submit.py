@@ -1,0 +1,101 @@
+"""`submit`: a function or a whole spec goes in, the job's id comes out."""
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.cli.conftest import Service
+from tests.cli.program import run_with_input
+
+
+def result_of(service: Service, job_id: str) -> str:
+    """Wait for a job and say how it ended."""
+    assert service.run("wait", job_id).code == 0
+    state: str = service.ask("job", job_id)["state"]
+    return state
+
+
+def test_a_function_is_submitted_with_its_arguments(service: Service) -> None:
+    job_id = service.submit("tests.cli.tasks:add", "--arg", "-1", "--kwarg", "b=5", "--priority=7")
+    assert result_of(service, job_id) == "JOB_STATE_SUCCEEDED"
+    job = service.ask("job", job_id)
+    assert job["spec"]["entrypoint"] == {
+        "function": "tests.cli.tasks:add",
+        "args": [-1],
+        "kwargs": {"b": 5},
+    }
+    assert job["priority"] == 7
+
+
+def test_each_line_of_a_file_is_a_task(service: Service) -> None:
+    ended = run_with_input(
+        "1\n2\n3\n",
+        *("submit", "tests.cli.tasks:add", "--inputs", "-", "--json"),
+        HOLDFAST_SERVER=service.url,
+    )
+    answer = json.loads(ended.out)
+    assert (answer["num_tasks"], answer["is_new"]) == (3, True)
+    assert result_of(service, answer["job_id"]) == "JOB_STATE_SUCCEEDED"
+
+
+def test_a_whole_spec_is_submitted_from_a_file_or_a_pipe(service: Service, tmp_path: Path) -> None:
+    spec = {"entrypoint": {"shell": "exit 0"}, "queue": "default", "inputs": [1, 2]}
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(spec))
+    assert result_of(service, service.submit("--spec", str(path))) == "JOB_STATE_SUCCEEDED"
+    toml = 'queue = "default"\nname = "from-toml"\nentrypoint = {command = ["true"]}\n'
+    ended = run_with_input(toml, "submit", "--spec", "-", HOLDFAST_SERVER=service.url)
+    assert ended.code == 0
+    assert service.ask("job", ended.out.strip())["name"] == "from-toml"
+
+
+def test_the_same_key_is_the_same_job_and_another_spec_under_it_is_refused(
+    service: Service,
+) -> None:
+    key = f"--key={uuid4().hex}"
+    first = service.run("submit", "tests.cli.tasks:add", "--arg=1", key)
+    again = service.run("submit", "tests.cli.tasks:add", "--arg=1", key)
+    assert (again.code, again.out) == (0, first.out)
+    assert "its key was seen before" in again.err
+    other = service.run("submit", "tests.cli.tasks:add", "--arg=2", key)
+    assert (other.code, other.out) == (1, "")
+    assert "with a different spec" in other.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "give a function or --spec"),
+        (["m:f", "--spec", "x"], "give a function or --spec"),
+        (["--spec", "x", "--queue", "q"], "other flags than --inputs"),
+        (["--spec", "x", "--arg", "1"], "other flags than --inputs"),
+        (["m:f", "--arg", "red"], "is not JSON"),
+        (["m:f", "--kwarg", "red"], "is no pair"),
+        (["m:f", "--env", "red"], "is no pair"),
+        (["m:f", "--inputs", "/no/such/file"], "cannot be read"),
+        (["no path"], "entrypoint.function"),
+        (["m:f", "--queue", "not a queue"], "queue"),
+        (["m:f", "--retries", "-1"], "max_retries_failure"),
+        (["m:f", "--retries", "x"], "--retries"),
+        (["m:f", "--timeout", "0"], "timeout"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused_with_its_field(
+    service: Service, arguments: list[str], problem: str
+) -> None:
+    ended = service.run("submit", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert problem in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_inputs_are_given_in_one_place(service: Service, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text('{"entrypoint": {"shell": "exit 0"}, "inputs": [1]}')
+    inputs = tmp_path / "inputs"
+    inputs.write_text("1\n")
+    ended = service.run("submit", "--spec", str(spec), "--inputs", str(inputs))
+    assert (ended.code, ended.out) == (2, "")
+    assert "give them in one place" in ended.err

@@ -1,0 +1,213 @@
+"""A real server on a real port: it answers, stops without dropping anything, refuses early."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import asyncpg
+import pytest
+
+from holdfast.errors import Invalid, Unavailable
+from holdfast.server import Address, RunningServer, check_loopback, run_until_signalled, serve
+from holdfast.services.runtime import Options
+from tests.waiting import eventually
+from tests.world import World
+
+JOB = {"entrypoint": {"function": "app:work"}, "queue": "q"}
+POLL = {"worker_id": "w1", "queues": ["q"], "wait_ms": 60_000}
+ANYWHERE = Address(port=0)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    """A client that keeps its connections open."""
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def post(http: aiohttp.ClientSession, url: str, body: Any = None) -> tuple[int, Any]:
+    """Ask for something over the wire."""
+    async with http.post(url, json=body) as response:
+        return response.status, await response.json()
+
+
+def port_of(server: RunningServer) -> int:
+    port = urlsplit(server.url).port
+    assert port is not None
+    return port
+
+
+async def assert_closed(server: RunningServer) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port_of(server))
+
+
+async def test_a_server_answers_from_the_first_moment(
+    database_url: str, http: aiohttp.ClientSession
+) -> None:
+    async with serve(Options(database_url), ANYWHERE) as server:
+        async with http.get(f"{server.url}/healthz") as response:
+            assert (response.status, await response.json()) == (200, {"status": "ok"})
+            assert "server" not in response.headers
+        status, job = await post(http, f"{server.url}/api/jobs", JOB)
+        assert (status, job["num_tasks"]) == (201, 1)
+        async with http.head(f"{server.url}/healthz") as response:
+            assert (response.status, await response.read()) == (200, b"")
+    await assert_closed(server)
+
+
+async def test_what_is_in_flight_is_answered_before_the_port_closes(
+    database_url: str, http: aiohttp.ClientSession, world: World
+) -> None:
+    holder = await asyncpg.connect(database_url)
+    async with serve(Options(database_url), ANYWHERE) as server:
+        await post(http, f"{server.url}/api/jobs", JOB)
+        _, answer = await post(http, f"{server.url}/internal/task-claim", POLL)
+        [claim] = answer["claims"]
+        names = ("task_id", "attempt", "lease_token")
+        end = {"worker_id": "w1", "status": "succeeded", **{n: claim[n] for n in names}}
+        lock = holder.transaction()
+        await lock.start()
+        await holder.execute("lock table holdfast.tasks in exclusive mode")
+        call = asyncio.create_task(post(http, f"{server.url}/internal/task-complete", end))
+        waiting = "select 1 from pg_locks where not granted"
+        await eventually(lambda: world.clock.fetch(waiting))
+        asyncio.get_running_loop().create_task(_let_go(lock, server))
+    await holder.close()
+    assert await call == (200, {"results": [{"task_id": claim["task_id"], "accepted": True}]})
+    await assert_closed(server)
+
+
+async def _let_go(lock: Any, server: RunningServer) -> None:
+    """Hold the lock until the server is stopping, and then let it finish."""
+    await eventually(lambda: server.runtime.is_stopping)
+    await lock.rollback()
+
+
+async def test_long_polls_end_at_once_and_nothing_is_handed_out(
+    database_url: str, http: aiohttp.ClientSession, world: World
+) -> None:
+    async with serve(Options(database_url), ANYWHERE) as server:
+        url = f"{server.url}/internal"
+        poll = asyncio.create_task(post(http, f"{url}/task-claim", POLL))
+        beat = asyncio.create_task(
+            post(http, f"{url}/heartbeat", {"worker_id": "w1", "leases": [], "wait_ms": 60_000})
+        )
+        doorbells = server.runtime.doorbells
+        await eventually(lambda: doorbells.names("queue") and doorbells.names("worker"))
+    status, answer = await poll
+    assert (status, answer["claims"]) == (200, [])
+    assert await beat == (200, {"leases": [], "cancel": [], "drain": False})
+    job_id = await world.submit()
+    await assert_closed(server)
+    assert await world.story(job_id) == []
+
+
+async def test_a_server_that_is_stopped_before_it_began_leaves_nothing_open(
+    database_url: str,
+) -> None:
+    async with serve(Options(database_url), ANYWHERE) as server:
+        pass
+    await assert_closed(server)
+
+
+async def test_a_block_that_fails_stops_the_server_too(database_url: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with serve(Options(database_url), ANYWHERE) as server:
+            raise ZeroDivisionError
+    await assert_closed(server)
+
+
+async def test_two_servers_on_one_database_wake_each_others_workers(
+    database_url: str, http: aiohttp.ClientSession
+) -> None:
+    options = Options(database_url)
+    async with serve(options, ANYWHERE) as one, serve(options, ANYWHERE) as other:
+        poll = asyncio.create_task(post(http, f"{one.url}/internal/task-claim", POLL))
+        await eventually(lambda: one.runtime.doorbells.names("queue"))
+        _, job = await post(http, f"{other.url}/api/jobs", JOB)
+        status, answer = await poll
+    assert status == 200
+    assert [claim["task_id"] for claim in answer["claims"]] == [f"{job['job_id']}.0"]
+
+
+async def test_a_client_that_hangs_up_takes_nothing(database_url: str, world: World) -> None:
+    async with serve(Options(database_url), ANYWHERE) as server:
+        async with aiohttp.ClientSession() as session:
+            poll = asyncio.create_task(post(session, f"{server.url}/internal/task-claim", POLL))
+            await eventually(lambda: server.runtime.doorbells.names("queue"))
+            poll.cancel()
+            await asyncio.wait([poll])
+        await eventually(lambda: not server.runtime.doorbells.names("queue"))
+        job_id = await world.submit()
+        async with aiohttp.ClientSession() as session:
+            quick = {**POLL, "wait_ms": 0}
+            _, answer = await post(session, f"{server.url}/internal/task-claim", quick)
+    assert [claim["task_id"] for claim in answer["claims"]] == [f"{job_id}.0"]
+
+
+async def test_a_body_that_says_it_is_huge_is_refused_before_it_is_sent(
+    database_url: str,
+) -> None:
+    async with serve(Options(database_url), ANYWHERE) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+        writer.write(
+            b"POST /api/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 99999999999\r\n\r\n"
+        )
+        line = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+    assert line.split()[1] == b"413"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_addresses_are_served(host: str) -> None:
+    check_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "", "2001:db8::1"])
+async def test_other_machines_are_not_served_without_tokens(host: str) -> None:
+    with pytest.raises(Invalid, match="is not a loopback address; use 127") as refused:
+        async with serve(Options("postgresql://127.0.0.1:1/nowhere"), Address(host, 0)):
+            pass
+    assert refused.value.field == "host"
+
+
+async def test_a_port_that_is_taken_is_a_clear_error(database_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Unavailable, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
+            async with serve(Options(database_url), Address(port=port)):
+                pass
+    with pytest.raises(Unavailable, match=r"cannot listen on .*:70000"):
+        async with serve(Options(database_url), Address(port=70_000)):
+            pass
+
+
+async def test_without_postgres_there_is_no_server_and_no_port(database_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(Unavailable, match="cannot connect to Postgres"):
+        async with serve(Options("postgresql://127.0.0.1:1/nowhere"), Address(port=port)):
+            pass
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_first_signal_ends_the_wait_and_a_second_is_borne(number: signal.Signals) -> None:
+    waiting = asyncio.create_task(run_until_signalled())
+    await asyncio.sleep(0)
+    try:
+        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGTERM)
+        assert await waiting == number
+    finally:
+        loop = asyncio.get_running_loop()
+        removed = [loop.remove_signal_handler(n) for n in (signal.SIGINT, signal.SIGTERM)]
+        assert removed == [True, True]
