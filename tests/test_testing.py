@@ -21,6 +21,8 @@ from tests.embedded.users import wait_for
 
 __all__ = ["holdfast_system"]
 
+# Together in one process: they share a Postgres.
+pytestmark = pytest.mark.xdist_group("testing")
 on_q = pytest.mark.parametrize("holdfast_system", [["q"]], indirect=True)
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from holdfast.cli.settings import SettingsFile, forget_empty_variables
 from holdfast.cli.signals import end_on_signals
@@ -28,9 +28,19 @@ COMMANDS = {
         ("demo", "holdfast.cli.demo", "demo", "Show Holdfast at work on a database of its own."),
     ),
     "Submit": (
-        ("run", "holdfast.cli.run", "run", "Run a command on a worker, and follow it here."),
+        (
+            "run",
+            "holdfast.cli.run",
+            "run",
+            "Run a command on a worker; its output and exit code come here.",
+        ),
         ("submit", "holdfast.cli.submit", "submit", "Submit a function, or a whole spec."),
-        ("wait", "holdfast.cli.ending", "wait", "Wait until jobs and tasks have ended."),
+        (
+            "wait",
+            "holdfast.cli.ending",
+            "wait",
+            "Wait for jobs and tasks; ends with 0, 1 or, if it takes too long, 3.",
+        ),
         ("cancel", "holdfast.cli.ending", "cancel", "Cancel jobs and tasks."),
     ),
     "Look": (
@@ -74,6 +84,8 @@ app = App(
     version=read_version,
     version_flags="--version",
     help_format="plaintext",
+    # What is off or empty by default needs no word.
+    default_parameter=Parameter(show_default=lambda value: value or None),
     # A command's value is the exit code; everything else is for main() to say.
     result_action="return_value",
     exit_on_error=False,

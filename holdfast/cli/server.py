@@ -1,5 +1,6 @@
 """`holdfast server`: the API and the chores on one Postgres."""
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -102,9 +103,11 @@ async def _serve(
         _open_options(url, settings) as options,
         serve(options, Address(*place)) as server,
     ):
+        ending = asyncio.create_task(run_until_signalled())
+        await asyncio.sleep(0)  # whoever hears of the server may ask it to end at once
         sys.stdout.write(f"{SERVING_AT}{server.url}\n")
         sys.stdout.flush()
-        await run_until_signalled()
+        await ending
     return 0
 
 

@@ -100,7 +100,7 @@ WakeUps = Annotated[
     Parameter(
         name="--wake-ups",
         env_var="HOLDFAST_WAKE_UPS",
-        help="How others hear of work: through Postgres, also through SQS, or not at all.",
+        help="How news of work travels: through Postgres, also through SQS, or not at all.",
     ),
 ]
 SqsPrefix = Annotated[

@@ -8,14 +8,26 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import closing
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
+from uuid import uuid4
 
 from cyclopts import Parameter
 
 from holdfast.cli.log_lines import set_up_logging
-from holdfast.cli.settings import Concurrency, DrainSeconds, Imports, LogFormat, Queues, Server
+from holdfast.cli.settings import (
+    Concurrency,
+    DrainSeconds,
+    Imports,
+    LogFormat,
+    Queues,
+    Server,
+    SqsEndpointUrl,
+    SqsPrefix,
+    WakeUps,
+)
 from holdfast.cli.show import remark
 from holdfast.errors import Invalid, Unavailable
 
@@ -25,6 +37,7 @@ if TYPE_CHECKING:
 
 EXIT_REPLACED = 1
 QUEUE = "default"
+MARK = "HOLDFAST_WORKER"
 CONCURRENCY_MAX = 10_000
 DRAIN_SECONDS_MAX = 86_400.0
 
@@ -41,6 +54,9 @@ def run_worker(
     ] = "auto",
     name: Annotated[str | None, Parameter(help="Default: the host's name.")] = None,
     drain_seconds: DrainSeconds = 30.0,
+    wake_ups: WakeUps = "notify",
+    sqs_prefix: SqsPrefix = "holdfast-",
+    sqs_endpoint_url: SqsEndpointUrl = None,
     log_format: LogFormat = "auto",
 ) -> int:
     """Claim tasks from queues and run them, until told to drain.
@@ -51,30 +67,31 @@ def run_worker(
 
     from holdfast.client.transport import find_server
     from holdfast.worker.slots import take_slot
-    from holdfast.worker.worker import Replaced, WorkerOptions
+    from holdfast.worker.sqs import SqsInbox
+    from holdfast.worker.worker import WorkerOptions
 
     check_numbers(concurrency, drain_seconds)
     url = find_server(server)
     set_up_logging(log_format)
     import_modules(import_)
+    queues = queue or (QUEUE,)
+    inbox = partial(SqsInbox, queues, prefix=sqs_prefix, endpoint_url=sqs_endpoint_url)
     folder = _folder_for(url)
     slot = take_slot(folder)
     options = WorkerOptions(
         server=url,
-        queues=queue or (QUEUE,),
+        queues=queues,
         folder=folder / f"slot-{slot.number}",
         concurrency=concurrency,
         imports=import_,
         isolation=isolation,
         drain_seconds=drain_seconds,
+        mark=mark_children(),
+        open_inbox=inbox if wake_ups == "sqs" else None,
         **({} if name is None else {"name": name}),
     )
     with closing(slot):
-        try:
-            return uvloop.run(_work(options, slot))
-        except Replaced as error:
-            remark(f"holdfast: {error}")
-            return EXIT_REPLACED
+        return uvloop.run(_work(options, slot))
 
 
 def check_numbers(concurrency: int, drain_seconds: float) -> None:
@@ -95,14 +112,25 @@ def import_modules(names: Iterable[str]) -> None:
             raise Invalid("import", f"{name!r} cannot be imported: {error}") from error
 
 
+def mark_children() -> str:
+    """Put an entry into the environment that programs inherit which functions start here."""
+    os.environ[MARK] = uuid4().hex
+    return f"{MARK}={os.environ[MARK]}"
+
+
 async def _work(options: "WorkerOptions", slot: "Slot") -> int:
+    from holdfast.worker.claims import Replaced
     from holdfast.worker.worker import Worker
 
     worker = Worker(options, slot)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, worker.drain)
-    await worker.run()
+    try:
+        await worker.run()
+    except Replaced as error:
+        remark(f"holdfast: {error}")
+        return EXIT_REPLACED
     return 0
 
 

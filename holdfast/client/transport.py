@@ -125,7 +125,7 @@ class Transport:
                 )
             except Unavailable as error:
                 if not failures and patience is not None:
-                    pass
+                    ends_at = min(ends_at, clock() + patience)
                 failures += 1
                 has_failed = isinstance(error, ServerFailed) and failures >= FAILURES_MAX
                 if has_failed or clock() + pause >= ends_at:

@@ -38,7 +38,7 @@ class Hints:
             return []
 
     def is_time_to_look(self) -> bool:
-        """Tell whether the queues should be looked at without a hint; telling it starts the clock."""
+        """Tell whether to look at the queues without a hint; saying yes starts the clock anew."""
         now = time.monotonic()
         if now - self._looked_at < LOOK_EVERY_SECONDS:
             return False

@@ -17,29 +17,25 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import msgspec
-
 from holdfast.client.transport import Transport
-from holdfast.errors import Invalid, LeaseConflict, NotFound, Refused, Unavailable
-from holdfast.wire.answers import ClaimedTask, TaskClaimAnswer, WorkerRegisterAnswer
-from holdfast.wire.requests import TaskClaimRequest, WorkerRegisterRequest
-from holdfast.worker.attempt import Attempt, JobCache, StopMode
+from holdfast.errors import LeaseConflict
+from holdfast.worker.attempt import Attempt, StopMode
+from holdfast.worker.claims import Claims
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import HANDED_BACK, KILLED, BadCall, Functions, Outcome, failure
 from holdfast.worker.guard import Guard, GuardLost
+from holdfast.worker.hints import Hints
 from holdfast.worker.inside import InsideRunner
 from holdfast.worker.keeper import Keeper
 from holdfast.worker.outbox import Outbox
 from holdfast.worker.outside import OutsideRunner
 from holdfast.worker.slots import Slot
+from holdfast.worker.sqs import Message, SqsInbox
 
 log = logging.getLogger("holdfast.worker")
 CLAIM_WAIT_MS = 10_000
 CLAIM_MAX = 500
-CALL_SECONDS_MAX = 15.0
 UNHEARD_MAX = 5000
-PAUSE_SECONDS = 0.05
-PAUSE_SECONDS_MAX = 2.0
 STOP_SECONDS_MAX = 5.0
 EXIT_UNSTOPPABLE = 71
 
@@ -61,10 +57,7 @@ class WorkerOptions:
     name: str = field(default_factory=socket.gethostname)
     drain_seconds: float = 30.0
     mark: str | None = None
-
-
-class Replaced(Exception):
-    """The server says that another incarnation has taken this one's place."""
+    open_inbox: Callable[[], SqsInbox] | None = None
 
 
 class Worker:
@@ -93,7 +86,13 @@ class Worker:
         self._outside = OutsideRunner(
             options.folder / "attempts", self._log_transport, self._guard, lock_fd=slot.fd
         )
-        self._jobs = JobCache()
+        self._claims = Claims(
+            self._transport, self.worker_id, options.queues, hand_back=self._hand_back
+        )
+        self._hints = None if options.open_inbox is None else Hints(options.open_inbox())
+        self._asked = 0
+        self._is_busy = False
+        self._met_suspects = False
         self._functions = Functions()
         self._running: dict[Attempt, asyncio.Task[Outcome]] = {}
         self._problem: BaseException | None = None
@@ -107,7 +106,7 @@ class Worker:
         Raises what made it impossible to go on; nothing runs any more then, either.
         """
         async with self._open():
-            claiming = asyncio.create_task(self._claim_all())
+            claiming = asyncio.create_task(self._claim_side_by_side())
             claiming.add_done_callback(self._see_claiming_end)
             ends_at = self._loop.time()
             try:
@@ -143,6 +142,8 @@ class Worker:
                     yield
                 finally:
                     await self._outbox.close()
+                    if self._hints is not None:
+                        await self._hints.close()
                     self._inside.close()
                     self._keeper.stop()
         finally:
@@ -150,113 +151,79 @@ class Worker:
 
     async def _register(self) -> None:
         """Say who we are; an incarnation whose slot we hold is gone, with all of its processes."""
-        options = self.options
-        body = WorkerRegisterRequest(
-            self.worker_id,
-            options.name,
-            socket.gethostname(),
-            list(options.queues),
-            self._slot.previous,
+        taken_over = await self._claims.register(
+            self.options.name, self._slot.previous, self._draining
         )
-        try:
-            answer = await self._insist_on_registering(body)
-        except (NotFound, Invalid) as error:
-            if body.replaces is None:
-                raise
-            # Its rows are gone, or it was somebody else's: then there is nothing to take over.
-            log.info("does not replace %s: %s", body.replaces, error)
-            body = msgspec.structs.replace(body, replaces=None)
-            answer = await self._insist_on_registering(body)
         self._slot.record(self.worker_id)
-        log.info("registered as %s, took over %d attempts", self.worker_id, answer.taken_over)
+        log.info("registered as %s, took over %d attempts", self.worker_id, taken_over)
 
-    async def _insist_on_registering(self, body: WorkerRegisterRequest) -> WorkerRegisterAnswer:
-        pause = PAUSE_SECONDS
-        while True:
-            try:
-                return await self._transport.call(
-                    "POST",
-                    "/internal/worker-register",
-                    WorkerRegisterAnswer,
-                    body=body,
-                    seconds_max=CALL_SECONDS_MAX,
-                )
-            except (NotFound, Invalid):
-                raise
-            except (Unavailable, Refused) as error:
-                if self._draining.is_set():
-                    raise
-                log.warning("cannot register yet: %s", error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+    async def _claim_side_by_side(self) -> None:
+        """Claim for half of the room at a time: one claims while what the other got is begun."""
+        claimers = [
+            asyncio.create_task(self._claim_all(CLAIM_WAIT_MS)),
+            asyncio.create_task(self._claim_all(0)),
+        ]
+        try:
+            await asyncio.gather(*claimers)
+        finally:
+            for claimer in claimers:
+                if not claimer.cancelling():  # a second one would end what follows the first
+                    claimer.cancel()
+            await asyncio.wait(claimers)
 
-    async def _claim_all(self) -> None:
+    async def _claim_all(self, wait_ms: int) -> None:
+        """Claim whenever there is room; without time to wait, only while there is more to have."""
         while not self._draining.is_set():
             room = self._room()
-            if room > 0:
-                await self._claim(room)
-            else:
+            if room <= 0 or not (wait_ms or self._is_busy):
                 await self._wait_for_change()
+                continue
+            self._asked += room
+            try:
+                attempts = await self._find_work(room, wait_ms)
+            finally:
+                self._asked -= room
+                self._changed.set()
+            self._is_busy = len(attempts) == room
+            self._begin(attempts)
 
     def _room(self) -> int:
-        """Count the tasks that could start this moment; none beside one that is suspect."""
+        """Count the tasks that one claim may ask for; none beside one that is suspect."""
         if len(self._outbox) >= UNHEARD_MAX or any(a.is_suspect for a in self._running):
             return 0
-        return min(self.options.concurrency - len(self._running), CLAIM_MAX)
+        if self._met_suspects:
+            # More of them may follow: one by one, so that none is fetched to be handed back.
+            return 0 if self._asked or self._running else 1
+        free = self.options.concurrency - len(self._running) - self._asked
+        return min(free, -(-self.options.concurrency // 2), CLAIM_MAX)
 
-    async def _claim(self, room: int) -> None:
-        body = TaskClaimRequest(
-            self.worker_id,
-            queues=list(self.options.queues),
-            max_tasks=room,
-            wait_ms=CLAIM_WAIT_MS,
-            idempotency_key=uuid4().hex,
-        )
+    async def _find_work(self, room: int, wait_ms: int) -> list[Attempt]:
+        """Claim from the queues, or what wake-ups name, and then look at the queues sometimes."""
+        if self._hints is None or not wait_ms:
+            return await self._claims.claim(room, wait_ms)
+        messages = await self._hints.receive(room)
+        found = await asyncio.gather(*(self._follow(message) for message in messages))
+        attempts = [attempt for attempts in found for attempt in attempts]
+        if room > len(attempts) and self._hints.is_time_to_look():
+            attempts += await self._claims.claim(room - len(attempts), 0)
+        return attempts
+
+    async def _follow(self, message: Message) -> list[Attempt]:
+        """Claim what a wake-up names; its message is deleted with the attempt, or if refused."""
+        assert self._hints is not None, "a wake-up came from nowhere"
         try:
-            attempts = await self._insist_on_claiming(body)
-        except asyncio.CancelledError:
-            # Perhaps tasks were claimed all the same: the same key brings them to light.
-            body = msgspec.structs.replace(body, wait_ms=0)
-            with suppress(Unavailable, Refused):
-                self._hand_back(await self._call_for_claims(body, STOP_SECONDS_MAX))
-            raise
-        self._begin(attempts)
-
-    async def _insist_on_claiming(self, body: TaskClaimRequest) -> list[Attempt]:
-        """Claim once; a request whose answer is lost is repeated under the same key."""
-        pause = PAUSE_SECONDS
-        while True:
-            try:
-                seconds_max = CLAIM_WAIT_MS / 1000 + CALL_SECONDS_MAX
-                return await self._call_for_claims(body, seconds_max)
-            except LeaseConflict as error:
-                raise Replaced(str(error)) from error
-            except Invalid:
-                raise
-            except (Unavailable, Refused) as error:
-                log.warning("cannot claim now: %s", error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE_SECONDS_MAX)
-
-    async def _call_for_claims(self, body: TaskClaimRequest, seconds_max: float) -> list[Attempt]:
-        sent_at = boot_clock()
-        answer = await self._transport.call(
-            "POST", "/internal/task-claim", TaskClaimAnswer, body=body, seconds_max=seconds_max
-        )
-        return self._read_claims(answer.claims, sent_at + answer.waited_ms / 1000)
-
-    def _read_claims(self, claims: list[ClaimedTask], sent_at: float) -> list[Attempt]:
-        attempts = []
-        for claim in claims:
-            try:
-                attempts.append(Attempt(claim, self._jobs.decode(claim.job), sent_at))
-            except msgspec.ValidationError as error:
-                # Of a newer kind than we know: its lease runs out, the others are run.
-                log.error("task %s cannot be read, and is left: %s", claim.task_id, error)
+            attempts = await self._claims.claim_by_id(message.task_id)
+        except LeaseConflict as error:
+            log.debug("a wake-up for task %s was for nothing: %s", message.task_id, error)
+            self._hints.delete(message)
+            return []
+        for attempt in attempts:
+            self._hints.hold(attempt.key, message)
         return attempts
 
     def _begin(self, attempts: Sequence[Attempt]) -> None:
         suspects = [attempt for attempt in attempts if attempt.is_suspect]
+        self._met_suspects = bool(suspects) or (self._met_suspects and not attempts)
         # One at a time, and alone: the others may run elsewhere meanwhile.
         self._hand_back(suspects[1:])
         for attempt in attempts:
@@ -298,7 +265,7 @@ class Worker:
         attempt.on_stop = attempt.on_renewed = None
         outcome = self._outcome_of(attempt, task)
         if attempt.stop == "lost":
-            self._keeper.drop(attempt)
+            self._forget(attempt)
         else:
             self._outbox.add(attempt, outcome)
         self._changed.set()
@@ -317,7 +284,7 @@ class Worker:
 
     async def _wait_until_alone(self) -> None:
         """Wait until this worker holds no other claim: none that runs, none that is untold."""
-        while len(self._running) > 1 or len(self._outbox):
+        while len(self._running) > 1 or len(self._outbox) or self._asked:
             await self._wait_for_change()
 
     async def _wait_for_change(self) -> None:
@@ -326,6 +293,8 @@ class Worker:
 
     def _forget(self, attempt: Attempt) -> None:
         self._keeper.drop(attempt)
+        if self._hints is not None:
+            self._hints.drop(attempt.key)
         self._changed.set()
 
     def _pass_on(self, method: Callable[..., None], *arguments: Any) -> None:

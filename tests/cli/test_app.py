@@ -5,27 +5,45 @@ import sys
 
 import pytest
 
-from holdfast.cli.app import main
+from holdfast.cli.app import COMMANDS, exit_code_of, main
+from holdfast.errors import (
+    HoldfastError,
+    IllegalMove,
+    Invalid,
+    KeyReused,
+    NotFound,
+    Refused,
+    Unavailable,
+)
+from tests.cli.conftest import Service
 from tests.cli.program import PROGRAM, environment, run
 
 HEAVY_MODULES = ("asyncpg", "asyncio", "msgspec", "holdfast.embedded", "holdfast.operations")
+SERVER_MODULES = ("asyncpg", "boto3", "starlette", "uvicorn", "uvloop", "holdfast.operations")
+NAMES = [name for group in COMMANDS.values() for name, *_ in group]
+SUBCOMMANDS = [
+    *(["db", name] for name in ("migrate", "status", "check")),
+    *(["queues", name] for name in ("pause", "resume")),
+    *(["dead-letters", name] for name in ("show", "replay", "discard")),
+    ["workers", "drain"],
+]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
 def test_help_lists_the_commands(arguments: list[str]) -> None:
     ended = run(*arguments)
     assert (ended.code, ended.err) == (0, "")
-    for command in ("audit", "db", "demo"):
+    for command in NAMES:
         assert f" {command} " in ended.out
 
 
-@pytest.mark.parametrize(
-    "command", [["db"], ["db", "migrate"], ["db", "status"], ["db", "check"], ["audit"], ["demo"]]
-)
+@pytest.mark.parametrize("command", [*([name] for name in NAMES), *SUBCOMMANDS], ids=" ".join)
 def test_every_command_explains_itself(command: list[str]) -> None:
     ended = run(*command, "--help")
     assert (ended.code, ended.err) == (0, "")
     assert f"Usage: holdfast {' '.join(command)}" in ended.out
+    for line in ended.out.splitlines():
+        assert len(line) <= 80
 
 
 def test_version() -> None:
@@ -53,6 +71,37 @@ def test_help_imports_nothing_that_only_a_command_needs() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert ended.returncode == 0
+
+
+def test_a_command_that_asks_a_server_imports_nothing_of_one(service: Service) -> None:
+    script = (
+        "import sys; from holdfast.cli.app import main; code = main(['jobs', '--json']); "
+        f"sys.exit(code + sum(name in sys.modules for name in {SERVER_MODULES!r}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(HOLDFAST_SERVER=service.url),
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("job", 7), 1),
+        (KeyReused("k", 7), 1),
+        (IllegalMove("task 7.0", "KILLED", "cancel"), 1),
+        (Invalid("queue", "is wrong"), 2),
+        (Refused("not Holdfast"), 2),
+        (Unavailable("away"), 2),
+    ],
+)
+def test_an_answer_of_no_is_told_from_a_question_that_could_not_be_asked(
+    error: HoldfastError, code: int
+) -> None:
+    assert exit_code_of(error) == code
 
 
 @pytest.mark.parametrize("command", ["--help", "db status --json"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import os
 import signal
 import sys
 import threading
@@ -15,6 +14,7 @@ import pytest
 
 from holdfast.client.both import LoopThread, both, both_stream
 from holdfast.errors import Invalid
+from tests.client.forks import in_a_fork
 
 
 class Counter:
@@ -234,20 +234,10 @@ def test_the_thread_is_gone_after_a_stop(counter: Counter) -> None:
 
 
 def test_a_forked_process_is_told_to_open_its_own(counter: Counter) -> None:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            counter.add(1)
-        except Invalid as error:
-            os.write(writing, str(error).encode())
-        counter.loop_thread.stop()
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        said = told.read()
-    assert os.waitpid(child, 0)[1] == 0
-    assert said == "counter: was opened before this process was forked; open another one here"
+    said = in_a_fork(lambda: counter.add(1))
+    problem = "counter: was opened before this process was forked; open another one here"
+    assert said == f"Invalid: {problem}"
+    assert in_a_fork(counter.loop_thread.stop) == "None"
     assert counter.add(1) == 2
 
 

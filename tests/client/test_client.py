@@ -19,6 +19,7 @@ from holdfast.client.transport import DEFAULT_SERVER
 from holdfast.errors import Invalid, KeyReused, NotFound, TooLarge, Unavailable
 from tests.client import app
 from tests.client.contexts import TOKEN, build_context
+from tests.client.forks import in_a_fork
 from tests.client.hand import Hand
 from tests.client.peer import Peer, Say
 
@@ -194,7 +195,7 @@ def test_whoever_waits_learns_that_the_client_was_closed(hand: Hand, client: Cli
     job = app.double.submit(1)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(job.result)
-        hand.claim()  # by now the server has heard of somebody
+        hand.claim()
         client.close()
         with pytest.raises(Invalid, match="client: "):
             waiting.result(30)
@@ -263,24 +264,6 @@ def test_a_real_server_knows_the_parent(hand: Hand, client: Client) -> None:
     with within(context), pytest.raises(hf.LeaseConflictError):
         app.double.submit(3)
     close_shared(client.server)
-
-
-def in_a_fork(call: object) -> str:
-    """Call something in a forked process; returns what it says."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            said = str(call())  # type: ignore[operator]
-        except hf.HoldfastError as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        said = told.read()
-    assert os.waitpid(child, 0)[1] == 0
-    return said
 
 
 def test_a_client_is_not_used_in_a_fork(stranger: Peer) -> None:

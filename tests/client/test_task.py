@@ -96,7 +96,7 @@ async def generate_async() -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     "thing",
     [Callable(), Callable, functools.partial(print), 3, generate, generate_async, app.double, max],
-    ids=str,
+    ids=["object", "class", "partial", "number", "generator", "async generator", "task", "builtin"],
 )
 def test_what_is_no_function_is_refused(thing: Any) -> None:
     with pytest.raises(Invalid) as caught:

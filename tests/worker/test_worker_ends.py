@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import Invalid
 from holdfast.operations.register import Registration, register
 from holdfast.worker.guard import GuardLost
-from holdfast.worker.worker import Replaced
+from holdfast.worker.claims import Replaced
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
 

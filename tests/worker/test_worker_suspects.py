@@ -61,11 +61,11 @@ async def test_a_suspect_runs_alone(workplace: Workplace, tmp_path: Path) -> Non
     )
     workplace.hire(concurrency=5)
     await eventually((tmp_path / "next").exists)
-    later = await workplace.submit(call("add", 1))
     assert await workplace.state(suspect) == "ASSIGNED"  # it is held, and waits
     (tmp_path / "on").touch()
     await workplace.reach(neighbour, "SUCCEEDED")
     await eventually((tmp_path / "began").exists)
+    later = await workplace.submit(call("add", 1))
     assert await workplace.state(later) == "PENDING"
     assert len(await workplace.fetch("select 1 from holdfast.leases")) == 1
     (tmp_path / "go").touch()
