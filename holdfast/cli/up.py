@@ -47,9 +47,11 @@ class Plan:
 def up(
     *,
     port: Port = DEFAULT_PORT,
-    data_dir: Annotated[
+    folder: Annotated[
         Path | None,
-        Parameter(env_var="HOLDFAST_DATA_DIR", help="Where Postgres keeps its files."),
+        Parameter(
+            name="--data-dir", env_var="HOLDFAST_DATA_DIR", help="Where Postgres keeps its files."
+        ),
     ] = None,
     workers: Annotated[int, Parameter(help="How many worker processes.")] = 1,
     no_worker: Annotated[bool, Parameter(negative="", help="None: start them elsewhere.")] = False,
@@ -77,10 +79,10 @@ def up(
         drain_seconds=drain_seconds,
         log_format=log_format,
     )
-    folder = default_folder() if data_dir is None else data_dir
-    remark(f"holdfast: starting Postgres in {folder}")
-    with embedded(folder) as url:
-        code = asyncio.run(House(plan, folder, url).live())
+    chosen = default_folder() if folder is None else folder
+    remark(f"holdfast: starting Postgres in {chosen}")
+    with embedded(chosen) as url:
+        code = asyncio.run(House(plan, chosen, url).live())
     remark("holdfast: everything has ended")
     return code
 

@@ -54,24 +54,24 @@ def submit_spec(client: Client, request: JobRequest) -> SubmittedJob:
     """Submit a job as it is described; sent twice under way, it is still one job."""
     if request.idempotency_key is None:
         request = msgspec.structs.replace(request, idempotency_key=f"auto-{uuid4()}")
-    return _change(client, "/api/jobs", request, SubmittedJob)
+    return _change(client, "/api/jobs", request, returns=SubmittedJob)
 
 
 def get_job(client: Client, job_id: str, *, wait_seconds: float = 0.0) -> JobStatus:
     """Read a job; with a wait, once it has ended or the time is over."""
     query = JobQuery(wait_ms=int(wait_seconds * 1000))
-    return _read(client, f"/api/jobs/{job_id}", JobStatus, query)
+    return _read(client, f"/api/jobs/{job_id}", JobStatus, query=query)
 
 
 def list_jobs(client: Client, wanted: JobListQuery, count_max: int) -> JobPage:
     """List jobs, newest first."""
-    return _gather(client, "/api/jobs", JobPage(jobs=[]), wanted, count_max=count_max)
+    return _gather(client, "/api/jobs", JobPage(jobs=[]), wanted=wanted, count_max=count_max)
 
 
 def list_tasks(client: Client, job_id: str, wanted: TaskListQuery, *, count_max: int) -> TaskPage:
     """List tasks of a job, by index."""
     path = f"/api/jobs/{job_id}/tasks"
-    return _gather(client, path, TaskPage(tasks=[]), wanted, count_max=count_max)
+    return _gather(client, path, TaskPage(tasks=[]), wanted=wanted, count_max=count_max)
 
 
 def get_task(client: Client, task_id: str) -> TaskStatus:
@@ -82,7 +82,7 @@ def get_task(client: Client, task_id: str) -> TaskStatus:
 def get_result(client: Client, task_id: str, *, wait_seconds: float = 0.0) -> TaskResult:
     """Read how a task stands; with a wait, once it has finished or the time is over."""
     query = ResultQuery(int(wait_seconds * 1000))
-    return _read(client, f"/api/tasks/{task_id}/result", TaskResult, query)
+    return _read(client, f"/api/tasks/{task_id}/result", TaskResult, query=query)
 
 
 def explain_task(client: Client, task_id: str) -> Explanation:
@@ -94,7 +94,7 @@ def cancel(client: Client, an_id: str, mode: CancelMode, *, reason: str) -> bool
     """Cancel a job or a task, by its id; False if it had ended or was cancelled before."""
     kind = "tasks" if "." in an_id else "jobs"
     body = CancelRequest(mode, reason)
-    return _change(client, f"/api/{kind}/{an_id}:cancel", body, Changed).changed
+    return _change(client, f"/api/{kind}/{an_id}:cancel", body, returns=Changed).changed
 
 
 def read_log(
@@ -102,14 +102,14 @@ def read_log(
 ) -> LogChunk:
     """Read a stretch of an attempt's output; to follow is to wait for more for a while."""
     query = LogQuery(attempt, offset, follow, FOLLOW_MS)
-    return _read(client, f"/api/tasks/{task_id}/logs", LogChunk, query)
+    return _read(client, f"/api/tasks/{task_id}/logs", LogChunk, query=query)
 
 
 def list_events(client: Client, an_id: str, wanted: EventListQuery, *, count_max: int) -> EventPage:
     """List what happened to a job with its tasks, or to one task."""
     kind = "tasks" if "." in an_id else "jobs"
     path = f"/api/{kind}/{an_id}/events"
-    return _gather(client, path, EventPage(events=[]), wanted, count_max=count_max)
+    return _gather(client, path, EventPage(events=[]), wanted=wanted, count_max=count_max)
 
 
 def list_queues(client: Client) -> QueueList:
@@ -119,22 +119,24 @@ def list_queues(client: Client) -> QueueList:
 
 def pause_queue(client: Client, queue: str) -> None:
     """Hand out nothing more from a queue."""
-    _change(client, f"/api/queues/{quote(queue, _SAFE)}:pause", Nothing(), Changed)
+    _change(client, f"/api/queues/{quote(queue, _SAFE)}:pause", Nothing(), returns=Changed)
 
 
 def resume_queue(client: Client, queue: str) -> None:
     """Hand out tasks of a queue again."""
-    _change(client, f"/api/queues/{quote(queue, _SAFE)}:resume", Nothing(), Changed)
+    _change(client, f"/api/queues/{quote(queue, _SAFE)}:resume", Nothing(), returns=Changed)
 
 
 def list_workers(client: Client, count_max: int) -> WorkerList:
     """List workers, the living first."""
-    return _gather(client, "/api/workers", WorkerList(workers=[]), PageQuery(), count_max=count_max)
+    return _gather(
+        client, "/api/workers", WorkerList(workers=[]), wanted=PageQuery(), count_max=count_max
+    )
 
 
 def drain_worker(client: Client, worker_id: str) -> None:
     """Ask a worker to finish what it has, take nothing more, and leave."""
-    _change(client, f"/api/workers/{quote(worker_id, _SAFE)}:drain", Nothing(), Changed)
+    _change(client, f"/api/workers/{quote(worker_id, _SAFE)}:drain", Nothing(), returns=Changed)
 
 
 def list_dead_letters(
@@ -142,7 +144,7 @@ def list_dead_letters(
 ) -> DeadLetterPage:
     """List dead letters, by id."""
     found = DeadLetterPage(dead_letters=[])
-    return _gather(client, "/api/dead-letters", found, wanted, count_max=count_max)
+    return _gather(client, "/api/dead-letters", found, wanted=wanted, count_max=count_max)
 
 
 def get_dead_letter(client: Client, task_id: str) -> DeadLetter:
@@ -159,23 +161,23 @@ def replay_dead_letters(
         if isinstance(which, DeadLetterFilter)
         else ReplayRequest(task_ids=list(which), dry_run=dry_run)
     )
-    return _change(client, "/api/dead-letters:replay", request, ReplayAnswer)
+    return _change(client, "/api/dead-letters:replay", request, returns=ReplayAnswer)
 
 
 def discard_dead_letters(client: Client, task_ids: Sequence[str]) -> None:
     """Settle dead letters without running them again."""
-    _change(client, "/api/dead-letters:discard", DiscardRequest(list(task_ids)), Changed)
+    _change(client, "/api/dead-letters:discard", DiscardRequest(list(task_ids)), returns=Changed)
 
 
-def _read(client: Client, path: str, returns: type[Answer], query: Any = None) -> Answer:
+def _read(client: Client, path: str, returns: type[Answer], *, query: Any = None) -> Answer:
     return client.loop_thread.run(client.read(path, returns, query=query))
 
 
-def _change(client: Client, path: str, body: Any, returns: type[Answer]) -> Answer:
+def _change(client: Client, path: str, body: Any, *, returns: type[Answer]) -> Answer:
     return client.loop_thread.run(client.change(path, body, returns))
 
 
-def _gather(client: Client, path: str, found: Page, wanted: Any, *, count_max: int) -> Page:
+def _gather(client: Client, path: str, found: Page, *, wanted: Any, count_max: int) -> Page:
     """Read pages until there are as many as wanted; a short page is not always the last one."""
     [rows] = [getattr(found, name) for name in found.__struct_fields__ if name != _TOKEN]
     token: str | None = None
@@ -183,7 +185,7 @@ def _gather(client: Client, path: str, found: Page, wanted: Any, *, count_max: i
         query = msgspec.structs.replace(
             wanted, page_size=min(count_max - len(rows), PAGE_MAX), page_token=token
         )
-        page = _read(client, path, type(found), query)
+        page = _read(client, path, type(found), query=query)
         [more] = [getattr(page, name) for name in page.__struct_fields__ if name != _TOKEN]
         rows += more
         token = page.next_page_token

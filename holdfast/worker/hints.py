@@ -25,7 +25,7 @@ class Hints:
         self._inbox = inbox
         self._held: dict[Key, Message] = {}
         self._deleting: set[asyncio.Task[None]] = set()
-        self._looked_at = float("-inf")
+        self._looked_at = time.monotonic()
 
     async def receive(self, messages_max: int) -> list[Message]:
         """Wait for messages for a while; none if SQS is away, and then it is time to look."""

@@ -198,8 +198,14 @@ class _ThreadCall:
                 _set_exception(ctypes.c_ulong(self._thread_id), ctypes.py_object(TaskStopped))
 
     def _withdraw(self) -> None:
-        """Take back an interruption that has not landed: it would land in the next call."""
+        """Be interrupted no more; what is pending lands here, and not in the next call."""
         with self._lock:
-            thread_id, self._thread_id = self._thread_id, None
-        if thread_id is not None:
-            _set_exception(ctypes.c_ulong(thread_id), None)
+            self._thread_id = None
+        _pause()
+
+
+def _pause() -> None:
+    """Let an exception land that was set from outside: it does where a function begins.
+
+    To clear it instead would leave the interpreter looking for it at every step from then on.
+    """

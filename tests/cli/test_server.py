@@ -18,10 +18,15 @@ from tests.sqs import ENVIRONMENT, Sqs, aws_fixture, sqs_endpoint_fixture, sqs_f
 __all__ = ["aws_fixture", "sqs_endpoint_fixture", "sqs_fixture"]
 
 
-def settings(**changes: float) -> ServerSettings:
+def settings(lease_min: float | None = None, retention_days: float = 30.0) -> ServerSettings:
     """Take a server's settings, some of them changed."""
-    fields = {"lease_min": None, "retention_days": 30.0} | changes
-    return ServerSettings(wake_ups="notify", sqs_prefix="x", sqs_endpoint_url=None, **fields)  # type: ignore[arg-type]
+    return ServerSettings(
+        lease_min=lease_min,
+        retention_days=retention_days,
+        wake_ups="notify",
+        sqs_prefix="x",
+        sqs_endpoint_url=None,
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -21,6 +21,7 @@ Write = Callable[[str], None]
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Write holdfast.toml into the folder that the commands of the test run in."""
     monkeypatch.chdir(tmp_path)
+
     def write_file(text: str) -> None:
         (tmp_path / FILE).write_text(text)
 

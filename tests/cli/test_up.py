@@ -182,7 +182,7 @@ def test_its_logs_are_json_for_programs(folder: Path) -> None:
     eventually(lambda: service.ask("workers")["workers"])
     _, err = up.end(signal.SIGTERM)
     logged = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
-    assert any(line["logger"] == "holdfast.worker" for line in logged)
+    assert any("registered as" in line["message"] for line in logged)
 
 
 def test_an_interrupt_at_a_terminal_reaches_it_alone(folder: Path) -> None:

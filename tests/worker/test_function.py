@@ -237,7 +237,7 @@ def test_an_error_is_told_by_the_class_that_decides_what_follows(
 
 def test_an_error_says_first_what_it_says_and_then_where_it_came_from() -> None:
     try:
-        sys.intern(3)  # type: ignore[arg-type]
+        sys.intern(3)  # type: ignore[call-overload]
     except TypeError as error:
         text = failure(error).error
     assert text is not None

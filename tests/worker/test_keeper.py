@@ -173,13 +173,12 @@ async def test_code_is_stopped_before_a_lease_runs_out_that_cannot_be_renewed(
     workplace: Workplace, guard: Guard, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id, lease=1.2)
-    async with Line(workplace.url) as line:
-        async with keeping(line.url, guard, worker_id) as kept:
-            kept.keeper.hold(attempt)
-            await line.cut()
-            await eventually(lambda: kept.stops)
-            assert boot_clock() < attempt.expires_at
-            assert kept.stops == [(attempt.task_id, "lost")]
+    async with Line(workplace.url) as line, keeping(line.url, guard, worker_id) as kept:
+        kept.keeper.hold(attempt)
+        await line.cut()
+        await eventually(lambda: kept.stops)
+        assert boot_clock() < attempt.expires_at
+        assert kept.stops == [(attempt.task_id, "lost")]
 
 
 async def test_a_renewal_that_fails_is_tried_again(
@@ -187,15 +186,14 @@ async def test_a_renewal_that_fails_is_tried_again(
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
     first = attempt.expires_at
-    async with Line(workplace.url) as line:
-        async with keeping(line.url, guard, worker_id) as kept:
-            await line.cut()
-            kept.keeper.hold(attempt)
-            attempt.renew_at = boot_clock()
-            await eventually(lambda: attempt.quiet_until > 0)
-            line.mend()
-            await eventually(lambda: attempt.expires_at > first)
-            assert not kept.stops
+    async with Line(workplace.url) as line, keeping(line.url, guard, worker_id) as kept:
+        await line.cut()
+        kept.keeper.hold(attempt)
+        attempt.renew_at = boot_clock()
+        await eventually(lambda: attempt.quiet_until > 0)
+        line.mend()
+        await eventually(lambda: attempt.expires_at > first)
+        assert not kept.stops
 
 
 async def test_a_soft_cancel_is_passed_on_and_becomes_a_hard_one_after_its_grace(

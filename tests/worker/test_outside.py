@@ -70,8 +70,10 @@ def stop(attempt: Attempt, mode: Any) -> None:
 
 
 async def test_a_command_knows_who_it_is_and_gets_nothing_of_its_worker(outside: Outside) -> None:
-    attempt, outcome = await outside.run("env; cat $HOLDFAST_INPUT_FILE", inputs=[{"a": 1}],
-                                         environment={"COLOUR": "blue", "PYTHONUNBUFFERED": ""})  # fmt: skip
+    environment = {"COLOUR": "blue", "PYTHONUNBUFFERED": ""}
+    attempt, outcome = await outside.run(
+        "env; cat $HOLDFAST_INPUT_FILE", inputs=[{"a": 1}], environment=environment
+    )
     assert outcome == Outcome("succeeded", 0)
     *lines, given = (await outside.workplace.log(attempt.task_id)).decode().splitlines()
     told = dict(line.split("=", 1) for line in lines)

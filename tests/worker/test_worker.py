@@ -1,6 +1,5 @@
 """A worker: what it claims, where code runs, and what the ledger says of it afterwards."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -165,7 +164,11 @@ async def test_a_command_over_its_timeout_is_asked_then_killed_then_retried(
 
 
 async def test_a_task_is_retried_by_the_same_worker(workplace: Workplace) -> None:
-    spec = {"max_retries_failure": 2, "backoff": {"base": 0.0}, "on_exhausted": "fail"}
+    spec: dict[str, Any] = {
+        "max_retries_failure": 2,
+        "backoff": {"base": 0.0},
+        "on_exhausted": "fail",
+    }
     task_id = await workplace.submit(call("fail", "value"), **spec)
     workplace.hire()
     await workplace.reach(task_id, "FAILED")

@@ -23,8 +23,8 @@ SHELL = "echo $$ > {0}/pid.partial; mv {0}/pid.partial {0}/pid; trap '' TERM; ex
 
 async def pid_in(path: Path) -> psutil.Process:
     """Wait until a process has told its number."""
-    await eventually(path.exists)
-    return psutil.Process(int(path.read_text()))
+    text = await eventually(lambda: path.exists() and path.read_text())
+    return psutil.Process(int(text))
 
 
 async def exit_of(process: subprocess.Popen[bytes]) -> int:

@@ -5,13 +5,14 @@ import os
 import signal
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from holdfast.operations.register import Registration, register
 from tests.waiting import eventually
 
 from .workplace import Workplace, call
 
-QUICK = {"backoff": {"base": 0.0}, "on_exhausted": "fail"}
+QUICK: dict[str, Any] = {"backoff": {"base": 0.0}, "on_exhausted": "fail"}
 
 
 async def make_suspect(workplace: Workplace) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from holdfast.operations.register import drain
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.server import Address, RunningServer, serve
 from holdfast.services.runtime import Options
+from holdfast.services.sqs import SqsPublisher
 from holdfast.wire.answers import TaskClaimAnswer
 from holdfast.wire.requests import TaskClaimRequest
 from holdfast.worker.attempt import Attempt, JobCache
@@ -70,9 +71,9 @@ class Workplace:
     def hire(self, **options: Any) -> tuple[Worker, asyncio.Task[None]]:
         """Start a worker in this loop; returns it and its run."""
         slot = take_slot(self.folder / "slots")
-        chosen = {"server": self.url, "queues": (QUEUE,), "drain_seconds": 0.0} | options
+        known: dict[str, Any] = {"server": self.url, "queues": (QUEUE,), "drain_seconds": 0.0}
         folder = self.folder / f"slot-{slot.number}"
-        worker = Worker(WorkerOptions(folder=folder, **chosen), slot)
+        worker = Worker(WorkerOptions(folder=folder, **known | options), slot)
         running = asyncio.create_task(worker.run())
         running.add_done_callback(lambda _: slot.close())
         self._workers.append((worker, running))
@@ -173,8 +174,9 @@ class Workplace:
         return sorted(await self.about("notes", task_id), key=lambda row: row["id"])
 
 
-def _options(database_url: str) -> Options:
-    return Options(database_url, limits=Limits(lease_seconds_min=0.5))
+def _options(database_url: str, transports: Sequence[SqsPublisher] = ()) -> Options:
+    limits = Limits(lease_seconds_min=0.5)
+    return Options(database_url, limits=limits, transports=transports)
 
 
 @contextmanager
@@ -191,11 +193,13 @@ def serving_elsewhere(database_url: str) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def open_workplace(database_url: str, folder: Path) -> AsyncIterator[Workplace]:
+async def open_workplace(
+    database_url: str, folder: Path, *, transports: Sequence[SqsPublisher] = ()
+) -> AsyncIterator[Workplace]:
     """Run a server for the time of a block; leases may be short there."""
     ledger = await asyncpg.connect(database_url)
     try:
-        async with serve(_options(database_url), Address(port=0)) as server:
+        async with serve(_options(database_url, transports), Address(port=0)) as server:
             workplace = Workplace(server, ledger, folder)
             try:
                 yield workplace
