@@ -75,9 +75,7 @@ class Reader:
     def start(self, command: str) -> "subprocess.Popen[str]":
         """Start a command that goes on beside; it is asked to end when the page is left."""
         words = shlex.split(string.Template(command).safe_substitute(self._variables))
-        process = subprocess.Popen(
-            words, cwd=self._folder, env=self._variables, text=True
-        )
+        process = subprocess.Popen(words, cwd=self._folder, env=self._variables, text=True)
         self._stack.callback(_end, process)
         return process
 

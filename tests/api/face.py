@@ -1,5 +1,6 @@
 """The routes of a server in the words of those who call them."""
 
+import asyncio
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,6 +10,8 @@ from holdfast.operations.news import News
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange, call
 from tests.waiting import eventually
+
+PATIENCE_SECONDS = 30.0
 
 
 class Said(NamedTuple):
@@ -106,8 +109,9 @@ def lease_header(claim: Any) -> str:
 
 
 async def heard(exchange: Exchange) -> Said:
-    """Wait for the answer to something begun."""
-    return _said(await exchange.answer())
+    """Wait for the answer to something begun; shorter than the longest poll would last."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return _said(await exchange.answer())
 
 
 def _names(headers: dict[str, str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import asyncio
 from uuid import uuid4
 
-import asyncpg
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, Stopping
@@ -17,6 +16,7 @@ from holdfast.operations.report import Fence, Recorded, Report
 from holdfast.operations.submit import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.services.writers import WRITES_AT_ONCE, Writers
+from tests.conftest import run_sql
 from tests.waiting import eventually
 from tests.world import World, fence_of
 
@@ -88,33 +88,46 @@ async def test_one_stale_lease_does_not_touch_the_others(ledger: Ledger, world: 
         assert [isinstance(answer, LeaseConflict) for answer in answers] == [False, True]
 
 
+# Not a lock, which would be given up soon: a write that takes as long as the test wants.
+HELD_UP = """
+create table public.gate ();
+create function public.wait_at_gate() returns trigger language plpgsql as $$
+begin
+    while not exists (select from public.gate) loop perform pg_sleep(0.01); end loop;
+    return null;
+end $$;
+create trigger a_gate before update on holdfast.tasks execute function public.wait_at_gate()
+"""
+
+
 async def test_renewals_go_on_while_every_write_is_held_up(
     ledger: Ledger, world: World, database_url: str
 ) -> None:
     writers = Writers(ledger)
     held = [await _claimed(world) for _ in range(WRITES_AT_ONCE + 1)]
     free = await _claimed(world)
-    holder = await asyncpg.connect(database_url)
-    async with holder.transaction():
-        await holder.execute("lock table holdfast.tasks in exclusive mode")
-        calls = [
-            asyncio.create_task(writers.complete([Completion(fence, "succeeded")]))
-            for fence in held
-        ]
-        waiting = "select count(*) from pg_locks where not granted"
-        await eventually(lambda: _count(world, waiting))
+    await run_sql(database_url, HELD_UP)
+    calls = []
+    for place, fence in enumerate(held):
+        calls.append(asyncio.create_task(writers.complete([Completion(fence, "succeeded")])))
+        at_gate = min(place + 1, WRITES_AT_ONCE)
+        await eventually(lambda at_gate=at_gate: _count(world, SLEEPERS, at_gate))
+    async with asyncio.timeout(30):
         [renewed] = await writers.renew([free])
-        assert isinstance(renewed, Renewed)
-        assert not any(call.done() for call in calls)
-    await holder.close()
+    assert isinstance(renewed, Renewed)
+    assert not any(call.done() for call in calls)
+    await run_sql(database_url, "insert into public.gate default values")
     for call in calls:
         [answer] = await call
         assert isinstance(answer, Completed)
 
 
-async def _count(world: World, query: str) -> int:
+SLEEPERS = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'"
+
+
+async def _count(world: World, query: str, wanted: int) -> bool:
     [row] = await world.clock.fetch(query)
-    return int(row[0])
+    return int(row[0]) >= wanted
 
 
 async def test_a_large_submission_does_not_hold_up_small_ones(ledger: Ledger, world: World) -> None:
@@ -123,7 +136,7 @@ async def test_a_large_submission_does_not_hold_up_small_ones(ledger: Ledger, wo
     spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "large"})
     large = asyncio.create_task(writers.submit(Submission(spec, inputs)))
     hidden = "select count(*) from holdfast.jobs where submitted_at is null"
-    await eventually(lambda: _count(world, hidden))
+    await eventually(lambda: _count(world, hidden, 1))
     small = await writers.submit(Submission(SPEC))
     assert small.is_new
     assert not large.done()
