@@ -20,9 +20,22 @@ HoldfastError
         └── ValidationError        ... because the input is wrong
 """
 
+from typing import Any
+
 
 class HoldfastError(Exception):
     """Stand at the root of everything Holdfast raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copied as it is: constructors build messages, and must not be given one to build on.
+        return _copy, (type(self), self.args, self.__dict__)
+
+
+def _copy(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class Refused(HoldfastError):

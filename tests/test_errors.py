@@ -1,5 +1,7 @@
 """Every error says what was asked, what stands in the way and what to do."""
 
+import pickle
+
 import pytest
 
 from holdfast import errors
@@ -35,8 +37,8 @@ def test_every_error_stands_in_the_tree_that_the_docstring_draws(cls: type) -> N
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_an_error_is_refused_or_unavailable_and_never_both(cls: type) -> None:
-    if cls is not HoldfastError:
+def test_an_error_of_a_request_is_refused_or_unavailable_and_never_both(cls: type) -> None:
+    if cls is not HoldfastError and not issubclass(cls, errors.TaskError | errors.TaskFailed):
         assert issubclass(cls, Refused) != issubclass(cls, Unavailable)
 
 
@@ -85,3 +87,21 @@ def test_errors_carry_their_parts() -> None:
 def test_what_may_go_through_later_is_unavailable(cls: type[HoldfastError]) -> None:
     with pytest.raises(Unavailable, match="try later"):
         raise cls("try later")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TooLarge("inputs", 5, 3),
+        NotFound("job", 7),
+        KeyReused("k", 3),
+        IllegalMove("job 3", "KILLED", "cancel"),
+        LeaseConflict("1.2", "gone"),
+        errors.TaskFailed("1.2", "FAILED", "boom"),
+        Stopping("later"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_survives_the_way_between_processes(error: HoldfastError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))

@@ -17,6 +17,7 @@ from holdfast.api.errors import (
     INTERNAL,
     RETRY_AFTER_SECONDS,
     RETRY_AFTER_STATUSES,
+    ForeignOrigin,
     UnsupportedMediaType,
     body_of,
     encode_error,
@@ -128,6 +129,7 @@ class BoundEndpoint:
         if self._runtime.is_stopping:
             raise Stopping("this server is shutting down; call another, or this one later")
         headers = dict(scope["headers"])
+        _check_origin(headers)
         body = None
         if self._decode is not None:
             content = await _read_body(headers, receive)
@@ -243,6 +245,13 @@ def _parse_query(text: bytes, shape: type) -> Any:
         raise Invalid("query", "is not UTF-8; encode it") from error
     except msgspec.ValidationError as error:
         raise as_invalid(error, "query") from error
+
+
+def _check_origin(headers: dict[bytes, bytes]) -> None:
+    """Refuse what another site's page sends: on loopback, a browser is let in without a token."""
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+        raise ForeignOrigin(origin.decode("latin-1"))
 
 
 def _actor_of(headers: dict[bytes, bytes]) -> str:

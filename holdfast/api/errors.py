@@ -20,8 +20,17 @@ class UnsupportedMediaType(errors.HoldfastError):
         self.field = "Content-Type"
 
 
+class ForeignOrigin(errors.HoldfastError):
+    """A page of another site has made a browser send this request."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(f"Origin: {origin} is not this server; no other site may call it")
+        self.field = "Origin"
+
+
 # The first class that fits counts, so the special ones stand before the general.
 _TABLE: tuple[tuple[type[errors.HoldfastError], int, str], ...] = (
+    (ForeignOrigin, 403, "forbidden"),
     (UnsupportedMediaType, 415, "unsupported_media_type"),
     (errors.TooLarge, 413, "too_large"),
     (errors.Invalid, 400, "invalid"),

@@ -1,8 +1,7 @@
 """Pause and resume queues: a paused queue keeps its tasks and hands none out."""
 
-from holdfast.errors import Invalid
 from holdfast.operations.ledger import Ledger
-from holdfast.rules.submission import check_text
+from holdfast.rules.submission import check_queue, check_text
 from holdfast.store.statements import load_statements
 
 _READY = load_statements("ready")
@@ -24,6 +23,4 @@ async def resume_queue(ledger: Ledger, queue: str) -> None:
 
 
 def _check(queue: str) -> None:
-    if not queue:
-        raise Invalid("queue", "is empty; name a queue")
-    check_text("queue", queue, 256)
+    check_queue(queue)

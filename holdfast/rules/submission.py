@@ -18,6 +18,7 @@ _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _HALF_SURROGATE = "contains half of a surrogate pair; send valid Unicode"
 PRIORITY_MAX = 1_000_000
 NESTING_MAX = 100
+NAME_LENGTH_MAX = 256
 
 
 def parse_spec(fields: Mapping[str, Any]) -> JobSpec:
@@ -94,6 +95,13 @@ def check_text(field: str, text: str, length_max: int) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise Invalid(field, _HALF_SURROGATE) from error
+
+
+def check_queue(queue: str) -> None:
+    """Refuse what no queue can be called."""
+    check_text("queue", queue, NAME_LENGTH_MAX)
+    if not _QUEUE.fullmatch(queue):
+        raise Invalid("queue", f"{queue!r} is not a queue name; use letters, digits and ._:/-")
 
 
 def check_json(field: str, text: str, bytes_max: int) -> None:
@@ -207,8 +215,8 @@ def _check_texts(spec: JobSpec, limits: Limits) -> None:
         if not text:
             raise Invalid(field, "is empty; leave it out or give it a value")
         check_text(field, text, limits.text_length_max)
-    if spec.queue is not None and not _QUEUE.fullmatch(spec.queue):
-        raise Invalid("queue", f"{spec.queue!r} is not a queue name; use letters, digits and ._:/-")
+    if spec.queue is not None:
+        check_queue(spec.queue)
     for field, pairs in (("labels", spec.labels), ("environment", spec.environment)):
         for key, value in pairs.items():
             if not key:

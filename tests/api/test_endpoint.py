@@ -323,3 +323,18 @@ def test_json_is_taken_as_the_text_it_came_as() -> None:
     with pytest.raises(Invalid) as refused:
         decode_text(msgspec.Raw(b'"\xff"'), "x")
     assert refused.value.field == "x"
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://127.0.0.1:7878", 200), ("https://elsewhere.example", 403), ("null", 403)],
+)
+async def test_a_page_of_another_site_cannot_call(quiet: Runtime, origin: str, status: int) -> None:
+    app = serve(
+        quiet, Endpoint("POST", "/orders/{name}", take_order, dict, body=Order, query=Choice)
+    )
+    headers = {"origin": origin, "host": "127.0.0.1:7878"}
+    answer = await call(app, "POST", "/orders/a", headers=headers)
+    assert answer[0] == status
+    if status == 403:
+        assert error_of(answer) == (403, "forbidden", "Origin")

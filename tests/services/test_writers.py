@@ -1,6 +1,7 @@
 """The writers of a server: gathered, answered after the commit, and renewals on their own way."""
 
 import asyncio
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -98,6 +99,10 @@ begin
 end $$;
 create trigger a_gate before update on holdfast.tasks execute function public.wait_at_gate()
 """
+SLEEPERS = (
+    "select count(*) from pg_stat_activity "
+    "where datname = current_database() and wait_event = 'PgSleep'"
+)
 
 
 async def test_renewals_go_on_while_every_write_is_held_up(
@@ -111,7 +116,7 @@ async def test_renewals_go_on_while_every_write_is_held_up(
     for place, fence in enumerate(held):
         calls.append(asyncio.create_task(writers.complete([Completion(fence, "succeeded")])))
         at_gate = min(place + 1, WRITES_AT_ONCE)
-        await eventually(lambda at_gate=at_gate: _count(world, SLEEPERS, at_gate))
+        await eventually(partial(_count, world, SLEEPERS, at_gate))
     async with asyncio.timeout(30):
         [renewed] = await writers.renew([free])
     assert isinstance(renewed, Renewed)
@@ -120,9 +125,6 @@ async def test_renewals_go_on_while_every_write_is_held_up(
     for call in calls:
         [answer] = await call
         assert isinstance(answer, Completed)
-
-
-SLEEPERS = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'"
 
 
 async def _count(world: World, query: str, wanted: int) -> bool:

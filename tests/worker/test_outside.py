@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.client.transport import Transport
 from holdfast.worker import outside as outside_module
-from holdfast.worker.attempt import Attempt
+from holdfast.worker.attempt import Attempt, StopMode
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import HANDED_BACK, KILLED, Outcome
 from holdfast.worker.guard import Guard, GuardLost
@@ -95,19 +95,17 @@ async def test_a_command_knows_who_it_is_and_gets_nothing_of_its_worker(outside:
     assert told.get("PYTHONPATH") == os.environ.get("PYTHONPATH")  # another Python would choke
 
 
-@pytest.mark.parametrize(
-    ("line", "outcome"),
-    [
-        ("true", Outcome("succeeded", 0)),
-        ("exit 3", Outcome("failed", 3, "exit code 3", "TransientError", "exec")),
-        ("kill -SEGV $$", Outcome("failed", 139, "ended by SIGSEGV", "TransientError", "exec")),
-        ("kill -40 $$", Outcome("failed", 168, "ended by signal 40", "TransientError", "exec")),
-    ],
-)
-async def test_the_end_of_a_command_is_told_by_its_status(
-    outside: Outside, line: str, outcome: Outcome
-) -> None:
-    assert (await outside.run(line))[1] == outcome
+STATUSES = [
+    ("true", Outcome("succeeded", 0)),
+    ("exit 3", Outcome("failed", 3, "exit code 3", "TransientError", "exec")),
+    ("kill -SEGV $$", Outcome("failed", 139, "ended by SIGSEGV", "TransientError", "exec")),
+    ("kill -40 $$", Outcome("failed", 168, "ended by signal 40", "TransientError", "exec")),
+]
+
+
+async def test_the_end_of_a_command_is_told_by_its_status(outside: Outside) -> None:
+    for line, outcome in STATUSES:
+        assert (await outside.run(line))[1] == outcome
 
 
 async def test_a_command_that_cannot_be_run_has_failed_before_it_began(outside: Outside) -> None:
@@ -186,12 +184,12 @@ async def test_too_much_output_is_cut_and_says_so(outside: Outside) -> None:
 TRAP = "trap 'echo asked; exit {code}' TERM; touch began; while :; do sleep 0.01; done"
 
 
-@pytest.mark.parametrize("mode", ["soft", "timeout"])
-async def test_a_command_is_asked_to_stop(outside: Outside, mode: str) -> None:
-    attempt, running = await outside.begin(TRAP.format(code=3))
-    stop(attempt, mode)
-    assert await running == Outcome("killed", 3, "exit code 3")
-    assert (await outside.workplace.log(attempt.task_id)).endswith(b"asked\n")
+async def test_a_command_is_asked_to_stop(outside: Outside) -> None:
+    for mode in ("soft", "timeout"):
+        attempt, running = await outside.begin(TRAP.format(code=3))
+        stop(attempt, mode)
+        assert await running == Outcome("killed", 3, "exit code 3")
+        assert (await outside.workplace.log(attempt.task_id)).endswith(b"asked\n")
 
 
 async def test_a_command_that_succeeds_after_it_was_asked_has_succeeded(outside: Outside) -> None:
@@ -200,11 +198,11 @@ async def test_a_command_that_succeeds_after_it_was_asked_has_succeeded(outside:
     assert await running == Outcome("succeeded", 0)
 
 
-@pytest.mark.parametrize("mode", ["hard", "lost"])
-async def test_a_command_that_must_go_is_killed(outside: Outside, mode: str) -> None:
-    attempt, running = await outside.begin(TRAP.format(code=0))
-    stop(attempt, mode)
-    assert await running == Outcome("killed", 137, "ended by SIGKILL")
+async def test_a_command_that_must_go_is_killed(outside: Outside) -> None:
+    for mode in ("hard", "lost"):
+        attempt, running = await outside.begin(TRAP.format(code=0))
+        stop(attempt, mode)
+        assert await running == Outcome("killed", 137, "ended by SIGKILL")
 
 
 async def test_what_a_drain_interrupts_is_handed_back_once_it_is_gone(outside: Outside) -> None:
@@ -213,28 +211,29 @@ async def test_what_a_drain_interrupts_is_handed_back_once_it_is_gone(outside: O
     assert await running == HANDED_BACK
 
 
-@pytest.mark.parametrize("mode", [None, "hard", "soft"])
 async def test_a_command_that_shall_stop_while_it_is_started_does_not_stay(
-    outside: Outside, tmp_path: Path, mode: Any
+    outside: Outside,
 ) -> None:
-    attempt = await outside.claim(f"echo $$ > {tmp_path}/pid; exec sleep 600")
-    running = asyncio.create_task(outside.runner.run(attempt))
-    await asyncio.sleep(0)
-    assert attempt.on_stop is None  # there is nothing to stop yet
-    if mode is not None:
-        attempt.ask_to_stop(mode, None)
-    running.cancel()
-    outcome = await asyncio.wait_for(running, 30)
-    assert outcome.status == ("handed_back" if mode is None else "killed")
-    assert not [name for name in os.listdir("/proc") if _runs_sleeper(name, attempt)]
+    modes: list[StopMode | None] = [None, "hard", "soft"]
+    for mode in modes:
+        attempt = await outside.claim("exec sleep 600")
+        running = asyncio.create_task(outside.runner.run(attempt))
+        await asyncio.sleep(0)
+        assert attempt.on_stop is None  # there is nothing to stop yet
+        if mode is not None:
+            attempt.ask_to_stop(mode, None)
+        running.cancel()
+        outcome = await asyncio.wait_for(running, 30)
+        assert outcome.status == ("handed_back" if mode is None else "killed")
+        assert not any(carries(name, attempt) for name in os.listdir("/proc"))
 
 
-def _runs_sleeper(name: str, attempt: Attempt) -> bool:
+def carries(name: str, attempt: Attempt) -> bool:
+    """Tell whether a process belongs to an attempt."""
     try:
-        environment = Path(f"/proc/{name}/environ").read_bytes()
+        return str(attempt.lease_token).encode() in Path(f"/proc/{name}/environ").read_bytes()
     except OSError:
         return False
-    return str(attempt.lease_token).encode() in environment
 
 
 async def test_a_command_that_the_warden_killed_is_no_failure_of_the_task(

@@ -2,11 +2,13 @@
 
 import json
 import os
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.model.outcomes import CancelMode
 from holdfast.worker import worker as worker_module
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
@@ -45,29 +47,27 @@ async def test_a_command_runs_and_its_output_is_kept(workplace: Workplace) -> No
     assert await workplace.log(task_id) == b"one\ntwo\n"
 
 
-@pytest.mark.parametrize(
-    ("entrypoint", "error_class", "stage"),
-    [
-        (call("fail", "value"), "ValueError", "exec"),
-        (call("fail", "permanent"), "PermanentError", "exec"),
-        (call("fail", "odd"), "OddError", "exec"),
-        (call("echo", 1, 2), "ValidationError", "input"),
-        ({"function": "no.such.module:f"}, "ModuleNotFoundError", "fetch"),
-        ({"command": ["no-such-program"]}, "PermanentError", "fetch"),
-        (call("give", "nan"), "PermanentError", "output"),
-        (call("give", "object"), "PermanentError", "output"),
-        (call("give", "large"), "PermanentError", "output"),
-        (call("give", "half"), "PermanentError", "output"),
-    ],
-)
-async def test_a_failure_is_told_with_its_class_and_stage(
-    workplace: Workplace, entrypoint: dict[str, Any], error_class: str, stage: str
-) -> None:
-    task_id = await workplace.submit(entrypoint, on_exhausted="fail")
+FAILURES = [
+    (call("fail", "value"), "ValueError", "exec"),
+    (call("fail", "permanent"), "PermanentError", "exec"),
+    (call("fail", "odd"), "OddError", "exec"),
+    (call("echo", 1, 2), "ValidationError", "input"),
+    ({"function": "no.such.module:f"}, "ModuleNotFoundError", "fetch"),
+    ({"command": ["no-such-program"]}, "PermanentError", "fetch"),
+    (call("give", "nan"), "PermanentError", "output"),
+    (call("give", "object"), "PermanentError", "output"),
+    (call("give", "large"), "PermanentError", "output"),
+    (call("give", "half"), "PermanentError", "output"),
+]
+
+
+async def test_a_failure_is_told_with_its_class_and_stage(workplace: Workplace) -> None:
     workplace.hire()
-    await workplace.reach(task_id, "FAILED")
-    attempt = await workplace.ended(task_id)
-    assert (attempt["error_class"], attempt["stage"]) == (error_class, stage)
+    for entrypoint, error_class, stage in FAILURES:
+        task_id = await workplace.submit(entrypoint, on_exhausted="fail")
+        await workplace.reach(task_id, "FAILED")
+        attempt = await workplace.ended(task_id)
+        assert (attempt["error_class"], attempt["stage"]) == (error_class, stage)
 
 
 async def test_a_large_batch_is_claimed_run_and_told(workplace: Workplace, database: Any) -> None:
@@ -124,18 +124,19 @@ async def test_a_function_can_keep_something_for_the_next_attempt(workplace: Wor
     assert json.loads(task["result"]) == {"page": 7}
 
 
-@pytest.mark.parametrize("name", ["wait_for_file", "await_file"])
-@pytest.mark.parametrize("mode", ["soft", "hard"])
 async def test_a_cancelled_function_is_gone_and_its_lease_released(
-    workplace: Workplace, tmp_path: Path, name: str, mode: Any
+    workplace: Workplace, tmp_path: Path
 ) -> None:
-    task_id = await workplace.submit(call(name, f"{tmp_path}/began", f"{tmp_path}/go"))
     workplace.hire()
-    await eventually((tmp_path / "began").exists)
-    await workplace.cancel(task_id, mode)
-    await workplace.ended(task_id)
-    assert await workplace.state(task_id) == "KILLED"
-    assert not await workplace.about("leases", task_id)
+    modes: list[CancelMode] = ["soft", "hard"]
+    for name, mode in product(("wait_for_file", "await_file"), modes):
+        began = tmp_path / f"{name}-{mode}"
+        task_id = await workplace.submit(call(name, str(began), f"{tmp_path}/go"))
+        await eventually(began.exists)
+        await workplace.cancel(task_id, mode)
+        await workplace.ended(task_id)
+        assert await workplace.state(task_id) == "KILLED"
+        assert not await workplace.about("leases", task_id)
 
 
 async def test_a_softly_cancelled_function_that_looks_may_still_succeed(
