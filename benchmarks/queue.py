@@ -145,11 +145,11 @@ def running(concurrency: int) -> Iterator[tuple[Contender, Peer, Peer]]:
             peers = [Peer(name, postgres.pid) for name in ("pgqueuer", "procrastinate")]
             for peer in peers:
                 peer.prepare(urls[peer.name])
-            contender = Contender(postgres.pid, urls["holdfast"], concurrency, folder)
+            holdfast = Contender(postgres.pid, urls["holdfast"], concurrency, folder)
             try:
-                yield contender, peers[0], peers[1]
+                yield holdfast, peers[0], peers[1]
             finally:
-                contender.stop()
+                holdfast.stop()
         finally:
             postgres.stop()
 

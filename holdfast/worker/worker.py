@@ -142,10 +142,10 @@ class Worker:
                     yield
                 finally:
                     await self._outbox.close()
-                    if self._hints is not None:
-                        await self._hints.close()
                     self._inside.close()
                     self._keeper.stop()
+                    if self._hints is not None:
+                        await self._hints.close()
         finally:
             self._guard.stop()
 
@@ -202,24 +202,30 @@ class Worker:
         if self._hints is None or not wait_ms:
             return await self._claims.claim(room, wait_ms)
         messages = await self._hints.receive(room)
-        found = await asyncio.gather(*(self._follow(message) for message in messages))
-        attempts = [attempt for attempts in found for attempt in attempts]
-        if room > len(attempts) and self._hints.is_time_to_look():
-            attempts += await self._claims.claim(room - len(attempts), 0)
+        attempts: list[Attempt] = []
+        try:
+            async with asyncio.TaskGroup() as following:
+                for message in messages:
+                    following.create_task(self._follow(message, attempts))
+            if room > len(attempts) and self._hints.is_time_to_look():
+                attempts += await self._claims.claim(room - len(attempts), 0)
+        except BaseException:
+            self._hand_back(attempts)  # a drain: one was not heard of yet, these were
+            raise
         return attempts
 
-    async def _follow(self, message: Message) -> list[Attempt]:
+    async def _follow(self, message: Message, attempts: list[Attempt]) -> None:
         """Claim what a wake-up names; its message is deleted with the attempt, or if refused."""
         assert self._hints is not None, "a wake-up came from nowhere"
         try:
-            attempts = await self._claims.claim_by_id(message.task_id)
+            claimed = await self._claims.claim_by_id(message.task_id)
         except LeaseConflict as error:
             log.debug("a wake-up for task %s was for nothing: %s", message.task_id, error)
             self._hints.delete(message)
-            return []
-        for attempt in attempts:
+            return
+        for attempt in claimed:
             self._hints.hold(attempt.key, message)
-        return attempts
+        attempts += claimed
 
     def _begin(self, attempts: Sequence[Attempt]) -> None:
         suspects = [attempt for attempt in attempts if attempt.is_suspect]

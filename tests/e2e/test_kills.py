@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -22,6 +23,11 @@ def ended_tasks(system: System) -> int:
         row = connection.execute("select coalesce(sum(succeeded), 0) from holdfast.jobs").fetchone()
     assert row is not None
     return int(row[0])
+
+
+def has_ended(system: System, count: int) -> bool:
+    """Tell whether so many tasks have succeeded."""
+    return ended_tasks(system) >= count
 
 
 def count_workers(system: System) -> int:
@@ -60,7 +66,7 @@ def test_two_thousand_tasks_outlive_a_killed_process(victim: str, tmp_path: Path
         workers = [system.start_worker("--concurrency", "40") for _ in range(2)]
         quick, slow = triple.map(range(TASKS // 2)), slowly_triple.map(range(TASKS // 2))
         for done in (TASKS // 10, TASKS // 3):
-            eventually(lambda done=done: ended_tasks(system) >= done)
+            eventually(partial(has_ended, system, done))
             match victim:
                 case "worker":
                     kill(workers.pop(0))

@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from holdfast.model.ids import parse_task_id
@@ -89,6 +90,26 @@ async def test_a_message_that_is_delivered_twice_runs_nothing_twice(
     await workplace.reach(task_id, "SUCCEEDED")
     await sqs.wait_for_counts(QUEUE, visible=0, held=0)
     assert await attempts(workplace, task_id) == 1
+
+
+async def test_what_was_claimed_already_is_handed_back_if_a_drain_comes_meanwhile(
+    workplace: Workplace, database_url: str, sqs: Sqs
+) -> None:
+    task_ids = [await workplace.submit(call("add", 1)) for _ in range(2)]
+    await sqs.wait_for_counts(QUEUE, visible=2, held=0)
+    connection = await asyncpg.connect(database_url)
+    async with connection.transaction():  # the claim of the second waits for this
+        await connection.execute(
+            "select 1 from holdfast.tasks where job_id = $1 for update",
+            parse_task_id(task_ids[1]).job_id,
+        )
+        worker, running = workplace.hire(open_inbox=opener(sqs))
+        await eventually(lambda: workplace.about("leases", task_ids[0]))
+        worker.drain()
+    await connection.close()
+    await asyncio.wait_for(running, 60)
+    for task_id in task_ids:
+        assert not await workplace.about("leases", task_id)
 
 
 async def test_a_lost_message_is_published_again(
