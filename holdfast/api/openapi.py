@@ -10,7 +10,7 @@ import msgspec
 from holdfast.api.endpoint import Call, Endpoint, Reply
 from holdfast.api.errors import RETRY_AFTER_STATUSES
 from holdfast.wire.answers import ErrorAnswer
-from holdfast.wire.requests import JobIdText, Name, Nothing, TaskIdText, WorkerIdText
+from holdfast.wire.requests import JobIdText, Nothing, QueueText, TaskIdText, WorkerIdText
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REF = "#/components/schemas/{name}"
@@ -18,7 +18,7 @@ _PATH_SHAPES: dict[str, Any] = {
     "job_id": JobIdText,
     "task_id": TaskIdText,
     "worker_id": WorkerIdText,
-    "queue": Name,
+    "queue": QueueText,
 }
 # Any route may answer so: the request is wrong, too large, or comes at a bad moment.
 _ALWAYS = {

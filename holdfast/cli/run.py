@@ -7,9 +7,10 @@ second one stops it hard; the third leaves it alone.
 import asyncio
 import signal
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.wire.status import JobStatus
 
 EXIT_NO = 1
+LEAVE_SECONDS_MAX = 2.0
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 _STEPS: tuple[tuple[CancelMode, str], ...] = (
     ("soft", "is asked to stop; once more stops it at once"),
@@ -85,6 +87,7 @@ def _follow(client: "Client", job_id: str) -> int:
 def _cancelling(client: "Client", job_id: str) -> Iterator[list[str]]:
     """Turn interrupts into requests to stop the job; yields those that were made."""
     asked: list[str] = []
+    requests: list[Future[Any]] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if len(asked) == len(_STEPS):
@@ -92,23 +95,24 @@ def _cancelling(client: "Client", job_id: str) -> Iterator[list[str]]:
         mode, words = _STEPS[len(asked)]
         asked.append(mode)
         remark(f"holdfast: job {job_id} {words}")
-        _ask_to_stop(client, job_id, mode)
+        requests.append(_ask_to_stop(client, job_id, mode))
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
+        wait(requests, LEAVE_SECONDS_MAX)
 
 
-def _ask_to_stop(client: "Client", job_id: str, mode: CancelMode) -> None:
+def _ask_to_stop(client: "Client", job_id: str, mode: CancelMode) -> "Future[Any]":
     """Send the request from within a signal handler: nothing here may wait for the answer."""
     from holdfast.wire.requests import CancelRequest
     from holdfast.wire.status import Changed
 
     body = CancelRequest(mode, "interrupted")
     request = client.change(f"/api/jobs/{job_id}:cancel", body, Changed)
-    asyncio.run_coroutine_threadsafe(request, client.loop_thread.loop)
+    return asyncio.run_coroutine_threadsafe(request, client.loop_thread.loop)
 
 
 def _judge(job: "JobStatus", *, was_cancelled: bool) -> int:

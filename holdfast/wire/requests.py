@@ -34,6 +34,10 @@ WorkerIdText = Annotated[
     ),
 ]
 Name = Annotated[str, _described(minLength=1, maxLength=256)]
+QueueText = Annotated[
+    str,
+    _described(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", maxLength=256, examples=["team/gpu"]),
+]
 AttemptNumber = Annotated[int, Meta(ge=0, le=INDEX_MAX)]
 WaitMs = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX)]
 PageSize = Annotated[int, Meta(ge=1, le=PAGE_SIZE_MAX)]

@@ -20,6 +20,7 @@ from holdfast.worker.clock import boot_clock
 log = logging.getLogger("holdfast.claims")
 CALL_SECONDS_MAX = 15.0
 RECALL_SECONDS_MAX = 5.0
+RECALL_WAIT_SECONDS = 0.05
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
 
@@ -102,23 +103,42 @@ class Claims:
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
     async def _insist_on_claiming(self, body: TaskClaimRequest) -> list[Attempt]:
-        pause = PAUSE_SECONDS
+        calling = asyncio.create_task(self._call_until_answered(body))
         try:
-            while True:
-                try:
-                    return await self._call(body, body.wait_ms / 1000 + CALL_SECONDS_MAX)
-                except (LeaseConflict, Invalid):
-                    raise
-                except (Unavailable, Refused) as error:
-                    log.warning("cannot claim now: %s", error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, PAUSE_SECONDS_MAX)
+            return await asyncio.shield(calling)
         except asyncio.CancelledError:
-            # Perhaps tasks were claimed all the same: the same key brings them to light.
-            body = msgspec.structs.replace(body, wait_ms=0)
             with suppress(Unavailable, Refused):
-                self._hand_back(await self._call(body, RECALL_SECONDS_MAX))
+                self._hand_back(await self._recall(calling, body))
             raise
+        finally:
+            calling.cancel()
+
+    async def _call_until_answered(self, body: TaskClaimRequest) -> list[Attempt]:
+        pause = PAUSE_SECONDS
+        while True:
+            try:
+                return await self._call(body, body.wait_ms / 1000 + CALL_SECONDS_MAX)
+            except (LeaseConflict, Invalid):
+                raise
+            except (Unavailable, Refused) as error:
+                log.warning("cannot claim now: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+
+    async def _recall(
+        self, calling: asyncio.Task[list[Attempt]], body: TaskClaimRequest
+    ) -> list[Attempt]:
+        """Find out what a claim that nobody waits for any more has brought.
+
+        One that is being written is answered soon. One that waits for tasks is ended, and asked
+        again under the same key, which brings to light what it has claimed at the last moment.
+        """
+        await asyncio.wait([calling], timeout=RECALL_WAIT_SECONDS)
+        if calling.done():
+            return calling.result()
+        calling.cancel()
+        await asyncio.wait([calling])
+        return await self._call(msgspec.structs.replace(body, wait_ms=0), RECALL_SECONDS_MAX)
 
     async def _call(self, body: TaskClaimRequest, seconds_max: float) -> list[Attempt]:
         sent_at = boot_clock()

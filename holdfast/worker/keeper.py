@@ -190,8 +190,8 @@ class Keeper:
             attempt.renew(sent_at, (lease.lease_remaining_ms or 0) / 1000)
             return
         attempt.put_off(boot_clock())
-        if lease.error.code == "lease_conflict" and not attempt.is_over:
-            attempt.lose(boot_clock())  # and the next tick stops it
+        if lease.error.code == "lease_conflict":
+            attempt.lose(boot_clock())  # and the next tick stops it, unless it is over
 
     async def _listen(self) -> None:
         """Keep one heartbeat waiting at the server, to hear of cancels at once."""

@@ -36,6 +36,7 @@ log = logging.getLogger("holdfast.worker")
 CLAIM_WAIT_MS = 10_000
 CLAIM_MAX = 500
 UNHEARD_MAX = 5000
+RECALL_SECONDS_MAX = 1.0
 STOP_SECONDS_MAX = 5.0
 EXIT_UNSTOPPABLE = 71
 
@@ -340,6 +341,8 @@ class Worker:
 
     async def _stop_all(self, claiming: asyncio.Task[None], ends_at: float) -> None:
         """Stop what still runs; it is handed back once it is gone, or this process ends."""
+        # First what is being claimed: or that claim would find what is handed back here.
+        await asyncio.wait([claiming], timeout=RECALL_SECONDS_MAX)
         running = list(self._running.values())
         if running:
             log.warning("handing back %d attempts that still run", len(running))

@@ -2,12 +2,16 @@
 
 import asyncio
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
+from starlette.routing import compile_path
 
-from holdfast.api.app import build_app
+from holdfast.api.app import ENDPOINTS, build_app
+from holdfast.api.openapi import build_document
 from holdfast.operations.news import News
 from holdfast.services.runtime import Runtime
+from holdfast.wire.answers import ErrorAnswer
 from tests.api.asgi import Exchange, call
 from tests.waiting import eventually
 
@@ -45,11 +49,13 @@ class Face:
 
     async def get(self, target: str, **headers: str) -> Said:
         """Read something."""
-        return _said(await call(self.app, "GET", target, headers=_names(headers)))
+        said = _said(await call(self.app, "GET", target, headers=_names(headers)))
+        return _as_declared("GET", target, said)
 
     async def post(self, target: str, body: Any = None, **headers: str) -> Said:
         """Ask for something."""
-        return _said(await call(self.app, "POST", target, body=body, headers=_names(headers)))
+        said = _said(await call(self.app, "POST", target, body=body, headers=_names(headers)))
+        return _as_declared("POST", target, said)
 
     def begin(self, target: str, body: Any) -> Exchange:
         """Ask for something that may take long."""
@@ -116,6 +122,19 @@ async def heard(exchange: Exchange) -> Said:
 
 def _names(headers: dict[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): text for name, text in headers.items()}
+
+
+def _as_declared(method: str, target: str, said: Said) -> Said:
+    """Make sure that an answer has a status and a shape that its route declares."""
+    path = unquote(target.partition("?")[0])
+    found = (e for e in ENDPOINTS if e.method == method and compile_path(e.path)[0].match(path))
+    endpoint = next(found, None)
+    if endpoint is not None and endpoint.content_type == "application/json":
+        operation = build_document([endpoint])["paths"].popitem()[1][method.lower()]
+        assert str(said.status) in operation["responses"], said
+        shape = endpoint.also.get(said.status, endpoint.returns)
+        msgspec.convert(said.json, ErrorAnswer if said.status >= 400 else shape)
+    return said
 
 
 def _said(answer: tuple[int, dict[str, str], bytes]) -> Said:

@@ -8,6 +8,7 @@ import pytest
 from holdfast import errors
 from holdfast.api.errors import (
     INTERNAL,
+    ForeignOrigin,
     UnsupportedMediaType,
     body_of,
     encode_error,
@@ -37,6 +38,7 @@ CASES = [
     (errors.SchemaMismatch("old"), 503, "unavailable", None, None),
     (errors.Unavailable("later"), 503, "unavailable", None, None),
     (LockTimeout("held"), 503, "busy", None, None),
+    (ForeignOrigin("https://a.example"), 403, "forbidden", "Origin", None),
     (UnsupportedMediaType("text/plain"), 415, "unsupported_media_type", "Content-Type", None),
 ]
 
@@ -66,7 +68,7 @@ def test_absent_parts_are_left_out() -> None:
 @pytest.mark.parametrize("error", [case[0] for case in CASES], ids=[case[2] for case in CASES])
 def test_the_client_makes_an_error_of_the_same_kind_of_it(error: errors.HoldfastError) -> None:
     again = as_exception(body_of(error))
-    if not isinstance(error, UnsupportedMediaType):
+    if not isinstance(error, UnsupportedMediaType | ForeignOrigin):
         wanted = errors.Unavailable if isinstance(error, errors.Unavailable) else type(error)
         assert isinstance(again, wanted)
     assert isinstance(again, errors.HoldfastError)

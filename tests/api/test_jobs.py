@@ -241,16 +241,25 @@ async def test_a_paused_queue_hands_nothing_out_until_it_is_resumed(quiet_face: 
     assert len(await quiet_face.claim(queues=["team/gpu"])) == 1
 
 
-async def test_a_name_is_decoded_once(quiet_face: Face, world: World) -> None:
-    await quiet_face.post("/api/queues/a%2525b:pause", holdfast_actor="ann")
-    rows = await world.clock.fetch("select queue, paused_by from holdfast.queues")
-    assert [tuple(row) for row in rows] == [("a%25b", "ann")]
-
-
-async def test_a_queue_that_cannot_be(quiet_face: Face) -> None:
-    for status, name in ((400, "a%00b"), (413, "q" * 257)):
+async def test_a_queue_that_cannot_be_is_named_as_it_was_sent(
+    quiet_face: Face, world: World
+) -> None:
+    for status, name, shown in (
+        (400, "a%00b", ""),
+        (400, "a%20b", "'a b'"),
+        (400, "a%2525b", "'a%25b'"),
+        (413, "q" * 257, "257 characters"),
+    ):
         said = await quiet_face.post(f"/api/queues/{name}:pause")
         assert (said.status, said.error["field"]) == (status, "queue")
+        assert shown in said.error["message"]
+    assert await world.count("queues") == 0
+
+
+async def test_who_paused_a_queue_is_kept(quiet_face: Face, world: World) -> None:
+    await quiet_face.post("/api/queues/q:pause", holdfast_actor="ann")
+    [row] = await world.clock.fetch("select queue, paused_by from holdfast.queues")
+    assert tuple(row) == ("q", "ann")
 
 
 async def test_a_worker_that_is_not_there_cannot_drain(quiet_face: Face) -> None:

@@ -157,6 +157,12 @@ async def test_a_bad_heartbeat_names_its_field_and_changes_nothing(
     said = await quiet_face.beat(claims[0], state="running", **fields)
     assert (said.status, said.error["code"], said.error["field"]) == (400, "invalid", field)
     assert await world.dump() == before
+    # Nor is anything of it still on its way: what comes later is written, and it is not.
+    await quiet_face.beat(claims[1], state="running")
+    job_id = int(claims[0]["job"]["job_id"])
+    assert [await world.story(job_id, index) for index in (0, 1)] == [
+        ["claimed"], ["claimed", "started"],
+    ]  # fmt: skip
 
 
 async def test_leases_without_number_are_sent_in_parts(quiet_face: Face, claims: list[Any]) -> None:
