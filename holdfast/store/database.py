@@ -191,8 +191,9 @@ async def _translated() -> AsyncIterator[None]:
         asyncpg.CrashShutdownError,
         asyncpg.InterfaceError,
         asyncpg.InternalClientError,
+        asyncpg.InsufficientResourcesError,  # too many connections, no memory, no disk
     ) as error:
-        raise Unavailable(f"lost the connection to Postgres: {error}") from error
+        raise Unavailable(f"Postgres cannot be used now: {error}") from error
 
 
 async def _roll_back(connection: Any) -> None:

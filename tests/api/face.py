@@ -133,7 +133,8 @@ def _as_declared(method: str, target: str, said: Said) -> Said:
         operation = build_document([endpoint])["paths"].popitem()[1][method.lower()]
         assert str(said.status) in operation["responses"], said
         shape = endpoint.also.get(said.status, endpoint.returns)
-        msgspec.convert(said.json, ErrorAnswer if said.status >= 400 else shape)
+        shape = ErrorAnswer if said.status >= 400 else shape
+        msgspec.json.decode(msgspec.json.encode(said.json), type=shape)
     return said
 
 

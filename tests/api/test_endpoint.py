@@ -12,7 +12,11 @@ from holdfast.api import endpoint as endpoint_module
 from holdfast.api.app import App
 from holdfast.api.endpoint import Call, Endpoint, Reply, Stream, decode_text
 from holdfast.errors import Invalid, NotFound, Overloaded
+from holdfast.operations.ledger import Ledger
+from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
+from holdfast.services.wake_ups import WakeUps
+from holdfast.store.database import Database
 from holdfast.wire.requests import Nothing, Request
 from tests.api.asgi import Exchange, call
 
@@ -57,6 +61,13 @@ async def take_order(call: Call[Order, Choice]) -> dict[str, Any]:
         "path": call.path,
         "actor": call.actor,
     }
+
+
+@pytest.fixture
+def quiet() -> Runtime:
+    """A server that has no database, and needs none here."""
+    database = Database("postgresql://127.0.0.1:1/nowhere")
+    return Runtime(Ledger(database), database, WakeUps(Doorbells()))
 
 
 @pytest.fixture

@@ -91,30 +91,28 @@ async def test_discarded_letters_stay_where_they_are(
         assert again.error["details"] == {"state": "discarded"}
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "field", "body"),
-    [
-        (REPLAY, 400, "task_ids", {}),
-        (REPLAY, 400, "task_ids", {"task_ids": ["1.0"], "filter": {}}),
-        (REPLAY, 400, "task_ids", {"task_ids": []}),
-        (REPLAY, 400, "task_ids", {"task_ids": ["7"]}),
-        (REPLAY, 400, "task_ids", {"task_ids": ["1.0", "1.0"]}),
-        (REPLAY, 404, None, {"task_ids": ["999999.0"]}),
-        (REPLAY, 400, "reason_code", {"filter": {"reason_code": "bad luck"}}),
-        (REPLAY, 400, "stage", {"filter": {"stage": "nowhere"}}),
-        (REPLAY, 400, "job_id", {"filter": {"job_id": "x"}}),
-        (REPLAY, 400, "filter.owner", {"filter": {"owner": "x"}}),
-        (DISCARD, 400, "task_ids", {}),
-        (DISCARD, 400, "task_ids", {"task_ids": []}),
-        (DISCARD, 400, "filter", {"filter": {}, "task_ids": ["1.0"]}),
-        (DISCARD, 404, None, {"task_ids": ["999999.0"]}),
-    ],
-)
-async def test_a_bad_request_names_its_field(
-    quiet_face: Face, path: str, status: int, field: str | None, body: Any
-) -> None:
-    said = await quiet_face.post(path, body)
-    assert (said.status, said.error.get("field")) == (status, field)
+BAD_REQUESTS: list[tuple[str, int, str | None, Any]] = [
+    (REPLAY, 400, "task_ids", {}),
+    (REPLAY, 400, "task_ids", {"task_ids": ["1.0"], "filter": {}}),
+    (REPLAY, 400, "task_ids", {"task_ids": []}),
+    (REPLAY, 400, "task_ids", {"task_ids": ["7"]}),
+    (REPLAY, 400, "task_ids", {"task_ids": ["1.0", "1.0"]}),
+    (REPLAY, 404, None, {"task_ids": ["999999.0"]}),
+    (REPLAY, 400, "reason_code", {"filter": {"reason_code": "bad luck"}}),
+    (REPLAY, 400, "stage", {"filter": {"stage": "nowhere"}}),
+    (REPLAY, 400, "job_id", {"filter": {"job_id": "x"}}),
+    (REPLAY, 400, "filter.owner", {"filter": {"owner": "x"}}),
+    (DISCARD, 400, "task_ids", {}),
+    (DISCARD, 400, "task_ids", {"task_ids": []}),
+    (DISCARD, 400, "filter", {"filter": {}, "task_ids": ["1.0"]}),
+    (DISCARD, 404, None, {"task_ids": ["999999.0"]}),
+]
+
+
+async def test_a_bad_request_names_its_field(quiet_face: Face) -> None:
+    for path, status, field, body in BAD_REQUESTS:
+        said = await quiet_face.post(path, body)
+        assert (said.status, said.error.get("field")) == (status, field), body
 
 
 async def test_an_operator_buries_tasks_wherever_they_stand(quiet_face: Face, world: World) -> None:

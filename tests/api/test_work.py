@@ -138,35 +138,33 @@ async def test_a_repeated_long_poll_gives_the_same_leases(quiet_face: Face) -> N
     assert fence(again) == fence(claim)
 
 
-@pytest.mark.parametrize(
-    ("field", "body"),
-    [
-        ("worker_id", {"queues": ["q"]}),
-        ("worker_id", {"worker_id": "a b", "queues": ["q"]}),
-        ("worker_id", {"worker_id": "w\x00", "queues": ["q"]}),
-        ("queues", {"worker_id": "w1"}),
-        ("queues", {"worker_id": "w1", "queues": [""]}),
-        ("queues", {"worker_id": "w1", "queues": ["q", "q"]}),
-        ("queues[0]", {"worker_id": "w1", "queues": [1]}),
-        ("queues", {"worker_id": "w1", "queues": ["q"], "task_id": "1.0"}),
-        ("task_id", {"worker_id": "w1", "task_id": "1"}),
-        ("max_tasks", {"worker_id": "w1", "queues": ["q"], "max_tasks": 0}),
-        ("max_tasks", {"worker_id": "w1", "queues": ["q"], "max_tasks": 1001}),
-        ("wait_ms", {"worker_id": "w1", "queues": ["q"], "wait_ms": -1}),
-        ("wait_ms", {"worker_id": "w1", "queues": ["q"], "wait_ms": 60_001}),
-        ("idempotency_key", {"worker_id": "w1", "queues": ["q"], "idempotency_key": ""}),
-        ("priority", {"worker_id": "w1", "queues": ["q"], "priority": 1}),
-    ],
-)
-async def test_a_bad_claim_names_its_field_and_takes_nothing(
-    quiet_face: Face, field: str, body: Any
-) -> None:
+BAD_CLAIMS: list[tuple[str, Any]] = [
+    ("worker_id", {"queues": ["q"]}),
+    ("worker_id", {"worker_id": "a b", "queues": ["q"]}),
+    ("worker_id", {"worker_id": "w\x00", "queues": ["q"]}),
+    ("queues", {"worker_id": "w1"}),
+    ("queues", {"worker_id": "w1", "queues": [""]}),
+    ("queues", {"worker_id": "w1", "queues": ["q", "q"]}),
+    ("queues[0]", {"worker_id": "w1", "queues": [1]}),
+    ("queues", {"worker_id": "w1", "queues": ["q"], "task_id": "1.0"}),
+    ("task_id", {"worker_id": "w1", "task_id": "1"}),
+    ("max_tasks", {"worker_id": "w1", "queues": ["q"], "max_tasks": 0}),
+    ("max_tasks", {"worker_id": "w1", "queues": ["q"], "max_tasks": 1001}),
+    ("wait_ms", {"worker_id": "w1", "queues": ["q"], "wait_ms": -1}),
+    ("wait_ms", {"worker_id": "w1", "queues": ["q"], "wait_ms": 60_001}),
+    ("idempotency_key", {"worker_id": "w1", "queues": ["q"], "idempotency_key": ""}),
+    ("priority", {"worker_id": "w1", "queues": ["q"], "priority": 1}),
+]
+
+
+async def test_a_bad_claim_names_its_field_and_takes_nothing(quiet_face: Face) -> None:
     await quiet_face.submit()
-    said = await quiet_face.post("/internal/task-claim", body)
-    assert (said.status, said.error["code"]) == (400, "invalid")
-    assert said.error["field"] == field
-    assert quiet_face.runtime.doorbells.names("queue") == []
-    await quiet_face.runtime.stops.note_workers()
+    for field, body in BAD_CLAIMS:
+        said = await quiet_face.post("/internal/task-claim", body)
+        told = (said.status, said.error["code"], said.error["field"])
+        assert told == (400, "invalid", field), body
+        assert quiet_face.runtime.doorbells.names("queue") == []
+        await quiet_face.runtime.stops.note_workers()
     assert len(await quiet_face.claim()) == 1
 
 

@@ -32,6 +32,7 @@ def test_a_job_is_cancelled_with_its_reason(service: Service, flags: list[str], 
 def test_a_single_task_can_be_cancelled(service: Service) -> None:
     job_id = service.submit("tests.cli.tasks:add", "--arg=1", f"--queue=q{uuid4().hex[:8]}")
     assert service.run("cancel", f"{job_id}.0").code == 0
+    assert service.call("wait", f"{job_id}.0").code == 1
     assert service.ask("task", f"{job_id}.0")["state"] == "TASK_STATE_KILLED"
 
 
@@ -50,6 +51,7 @@ def test_one_that_does_not_exist_does_not_save_the_others(service: Service) -> N
     ended = service.run("cancel", "999999999", job_id)
     assert (ended.code, ended.out) == (1, f"{job_id}  asked to stop\n")
     assert "there is no job 999999999" in ended.err
+    assert service.call("wait", job_id).code == 1
     assert service.ask("job", job_id)["state"] == "JOB_STATE_KILLED"
 
 

@@ -16,6 +16,7 @@ from holdfast.cli.family import start_child
 
 async def main():
     child = await start_child("child", ["server"], dict(os.environ), with_output=True)
+    await child.process.stdout.readline()
     print(child.process.pid, flush=True)
     await asyncio.sleep(600)
 
