@@ -166,13 +166,13 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
             drained["pgqueuer"].append(pgqueuer.drain(options.tasks))
             procrastinate.fill(options.tasks // 10)
             drained["procrastinate"].append(procrastinate.drain(options.tasks // 10))
+        latencies = sorted(holdfast.latencies_ms(options.latency_tasks))
         for _ in range(options.rounds):
             rate, job = holdfast.fill(options.bulk)
             bulk["holdfast"].append(rate)
             job.cancel(mode="hard")
             job.wait(120)
             bulk["pgqueuer"].append(pgqueuer.fill(options.bulk))
-        latencies = sorted(holdfast.latencies_ms(options.latency_tasks))
         rss_server, rss_worker = holdfast.rss_mb()
     ours, peer = drained["holdfast"], drained["pgqueuer"]
     per_s = {name: _median([d.per_s for d in rounds]) for name, rounds in drained.items()}

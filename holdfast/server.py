@@ -58,6 +58,7 @@ async def serve(options: Options, address: Address) -> AsyncIterator[RunningServ
                 interface="asgi3",
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,
                 server_header=False,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=GRACE_SECONDS,

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -57,6 +58,7 @@ class Arrival:
     submission: Submission
     digest: bytes
     correlation_id: str
+    admitted_at: datetime
 
     @property
     def spec(self) -> JobSpec:
@@ -150,28 +152,31 @@ async def admit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Arriv
         raise Invalid("specs", "is empty; give at least one job")
     # Numbers from a sequence are given out for good, whatever becomes of a transaction.
     rows = await ledger.database.fetch(_JOBS["allocate_job_ids"], count=len(submissions))
-    job_ids = [row[0] for row in rows]
-    await ensure_partitions(ledger, job_ids[-1])
+    await ensure_partitions(ledger, rows[-1][0])
     return [
         Arrival(
             job_id,
             submission,
             _digest(submission),
             submission.spec.correlation_id or str(uuid4()),
+            admitted_at,
         )
-        for job_id, submission in zip(job_ids, submissions, strict=True)
+        for (job_id, admitted_at), submission in zip(rows, submissions, strict=True)
     ]
 
 
 async def store_arrivals(tx: Transaction, arrivals: list[Arrival]) -> list[Answer]:
     """Store admitted submissions in one transaction; a repeated key is answered with its job."""
-    now = await tx.now()
+    now = arrivals[-1].admitted_at
     answers: dict[int, Answer] = dict(await _find_orphans(tx, arrivals))
     welcome = [arrival for arrival in arrivals if arrival.job_id not in answers]
     inserted = await _insert_jobs(tx, welcome, now, shown=True) if welcome else set()
     new = [arrival for arrival in welcome if arrival.job_id in inserted]
-    await _insert_tasks(tx, new, now)
-    await _line_up(tx, new, now)
+    if all(arrival.eligible_at(now) <= now for arrival in new):
+        await _insert_tasks_in_line(tx, new, now)
+    else:
+        await _insert_tasks(tx, new, now)
+        await _line_up(tx, new, now)
     large = [a.job_id for a in new if a.submission.num_tasks > CHUNK_TASKS_MAX]
     await add_follow_ups(tx, [("feed", job_id) for job_id in large], next_index=CHUNK_TASKS_MAX)
     answers |= {arrival.job_id: Submitted(arrival.job_id, is_new=True) for arrival in new}
@@ -243,30 +248,55 @@ async def _insert_tasks(
     end: int | None = None,
 ) -> None:
     """Store the tasks of jobs, or one stretch of a large job's tasks."""
-    job_ids: list[int] = []
-    indexes: list[int] = []
-    placed: list[bool] = []
-    eligible_at: list[datetime] = []
-    inputs: list[str | None] = []
+    columns = _task_columns(arrivals, first, end)
+    when = {arrival.job_id: arrival.eligible_at(now) for arrival in arrivals}
+    eligible_at = [when[job_id] for job_id in columns["job_ids"]]
+    if eligible_at:
+        await tx.fetch(_TASKS["insert_tasks"], **columns, eligible_at=eligible_at, now=now)
+
+
+async def _insert_tasks_in_line(tx: Transaction, arrivals: list[Arrival], now: datetime) -> None:
+    """Store the tasks of jobs that need not wait, and put them where claims find them."""
+    if arrivals:
+        await tx.fetch(
+            _TASKS["insert_tasks_in_line"],
+            **_task_columns(arrivals),
+            **_line_columns(arrivals),
+            ready_job_ids=[arrival.job_id for arrival in arrivals],
+            now=now,
+        )
+
+
+def _task_columns(
+    arrivals: list[Arrival], first: int = 0, end: int | None = None
+) -> dict[str, list[Any]]:
+    """Spread the tasks of jobs into columns: all of them, or one stretch."""
+    columns: dict[str, list[Any]] = {
+        "job_ids": [],
+        "task_indexes": [],
+        "placed": [],
+        "inputs": [],
+    }
     for arrival in arrivals:
         last = arrival.submission.num_tasks if end is None else end
         count = last - first
-        job_ids += [arrival.job_id] * count
-        indexes += range(first, last)
-        placed += [arrival.spec.queue is None] * count
-        eligible_at += [arrival.eligible_at(now)] * count
         given = arrival.submission.inputs
-        inputs += given[first:last] if given is not None else [None] * count
-    if job_ids:
-        await tx.fetch(
-            _TASKS["insert_tasks"],
-            job_ids=job_ids,
-            task_indexes=indexes,
-            placed=placed,
-            eligible_at=eligible_at,
-            inputs=inputs,
-            now=now,
-        )
+        columns["job_ids"] += [arrival.job_id] * count
+        columns["task_indexes"] += range(first, last)
+        columns["placed"] += [arrival.spec.queue is None] * count
+        columns["inputs"] += given[first:last] if given is not None else [None] * count
+    return columns
+
+
+def _line_columns(arrivals: list[Arrival]) -> dict[str, list[Any]]:
+    """Spread what a job's place in line depends on into columns."""
+    timeouts = [arrival.spec.scheduling_timeout for arrival in arrivals]
+    return {
+        "queues": [arrival.spec.queue or "" for arrival in arrivals],
+        "urgencies": [-arrival.spec.priority for arrival in arrivals],
+        "end_indexes": [min(a.submission.num_tasks, CHUNK_TASKS_MAX) for a in arrivals],
+        "scheduling_timeouts": [None if t is None else timedelta(seconds=t) for t in timeouts],
+    }
 
 
 async def _line_up(tx: Transaction, arrivals: list[Arrival], now: datetime) -> None:
@@ -274,16 +304,12 @@ async def _line_up(tx: Transaction, arrivals: list[Arrival], now: datetime) -> N
     ready = [arrival for arrival in arrivals if arrival.eligible_at(now) <= now]
     later = [arrival for arrival in arrivals if arrival.eligible_at(now) > now]
     if ready:
-        timeouts = [arrival.spec.scheduling_timeout for arrival in ready]
         await tx.fetch(
             _READY["insert_ready"],
-            queues=[arrival.spec.queue or "" for arrival in ready],
-            urgencies=[-arrival.spec.priority for arrival in ready],
+            **_line_columns(ready),
             eligible_at=[now] * len(ready),
             job_ids=[arrival.job_id for arrival in ready],
             first_indexes=[0] * len(ready),
-            end_indexes=[min(arrival.submission.num_tasks, CHUNK_TASKS_MAX) for arrival in ready],
-            scheduling_timeouts=[None if t is None else timedelta(seconds=t) for t in timeouts],
         )
     if later:
         await tx.fetch(

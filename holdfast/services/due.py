@@ -21,9 +21,9 @@ def list_chores(
     """List every chore of a server; each may run on all servers at once."""
     return [
         Chore("reap leases", 1.0, partial(reap.reap, ledger), full=reap.BATCH_MAX),
-        Chore("requeue due", 0.1, partial(requeue.requeue_due, ledger), full=requeue.BATCH_MAX),
+        Chore("requeue due", 0.25, partial(requeue.requeue_due, ledger), full=requeue.BATCH_MAX),
         Chore("give up scheduling", 1.0, partial(requeue.give_up_scheduling, ledger)),
-        Chore("follow up", 0.1, partial(follow_up.follow_up, ledger)),
+        Chore("follow up", 0.25, partial(follow_up.follow_up, ledger)),
         Chore("ring for ready tasks", 1.0, _look(ledger, doorbells)),
         Chore("ring for ended jobs", 0.5, _watch(ledger, doorbells)),
         Chore("tell what should stop", 0.5, stops.look),

@@ -20,6 +20,8 @@ AGAIN_SECONDS = 1.0
 class NotifyTransport:
     """Publishes the name of the queue on the channel that every server listens to."""
 
+    only_leftovers = True
+
     def __init__(self, database: Database) -> None:
         self._database = database
 

@@ -33,6 +33,9 @@ class Unpublished(SqsUnavailable):
 class SqsPublisher:
     """Sends hints to SQS from threads of its own."""
 
+    # Workers that receive from SQS may wait nowhere else.
+    only_leftovers = False
+
     def __init__(
         self,
         *,

@@ -19,7 +19,12 @@ PAUSE_SECONDS = 0.02
 
 
 class Transport(Protocol):
-    """A way to wake workers that do not poll this server."""
+    """A way to wake workers that do not poll this server.
+
+    With `only_leftovers` it need not hear of what those who wait here are about to take.
+    """
+
+    only_leftovers: bool
 
     async def publish(self, queue: str, task_ids: Sequence[TaskId]) -> None:
         """Send a hint that these tasks of a queue can be claimed; it may get lost."""
@@ -35,9 +40,10 @@ class WakeUps:
 
     def announce(self, queue: str, task_ids: Sequence[TaskId], count: int | None = None) -> None:
         """Say that tasks can be claimed: `count` of them, of which the first are named."""
-        self.doorbells.ring(Bell("queue", queue), count or len(task_ids))
+        left = self.doorbells.ring(Bell("queue", queue), count or len(task_ids))
         for sender in self._senders:
-            sender.add(queue, task_ids)
+            if left or not sender.transport.only_leftovers:
+                sender.add(queue, task_ids)
 
     def hear(self, queue: str) -> None:
         """Pass on what another server, or a transaction of the user's own, has said."""
@@ -53,7 +59,7 @@ class _Sender:
     """What goes out by one transport."""
 
     def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+        self.transport = transport
         self._outgoing: dict[str, list[TaskId]] = {}
         self._sending: asyncio.Task[None] | None = None
 
@@ -72,7 +78,7 @@ class _Sender:
             outgoing, self._outgoing = self._outgoing, {}
             for queue, task_ids in outgoing.items():
                 try:
-                    await self._transport.publish(queue, task_ids)
+                    await self.transport.publish(queue, task_ids)
                 except Unavailable as error:
                     # Whoever waits looks again by itself; the work is in the ledger.
                     log.warning("a wake-up for queue %s was not sent: %s", queue, error)

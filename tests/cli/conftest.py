@@ -21,6 +21,7 @@ from tests.cli.program import (
     PROGRAM,
     SECONDS_MAX,
     Ended,
+    bounded,
     environment,
     run,
     run_on_terminal,
@@ -70,7 +71,7 @@ class Service:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command against this server."""
-        return start(*arguments, HOLDFAST_SERVER=self.url)
+        return bounded(start(*arguments, HOLDFAST_SERVER=self.url))
 
     def on_terminal(self, *arguments: str, columns: int = 100) -> str:
         """Run a command on a terminal, and give what stands there then."""

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,14 @@ def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+def bounded(process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """Kill a program that goes on for longer than any test: whoever reads from it reads its end."""
+    end = threading.Timer(SECONDS_MAX, process.kill)
+    end.daemon = True
+    end.start()
+    return process
 
 
 def finish(process: subprocess.Popen[str]) -> Ended:

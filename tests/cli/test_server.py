@@ -12,7 +12,7 @@ import pytest
 from holdfast.cli.server import ServerSettings, check_settings
 from holdfast.errors import Invalid
 from tests.cli.conftest import Service, living, served_at
-from tests.cli.program import SECONDS_MAX, eventually, run, start
+from tests.cli.program import SECONDS_MAX, bounded, eventually, run, start
 from tests.sqs import ENVIRONMENT, Sqs, aws_fixture, sqs_endpoint_fixture, sqs_fixture
 
 __all__ = ["aws_fixture", "sqs_endpoint_fixture", "sqs_fixture"]
@@ -33,7 +33,7 @@ def settings(lease_min: float | None = None, retention_days: float = 30.0) -> Se
 def test_it_says_where_it_serves_and_ends_when_asked(
     database_url: str, number: signal.Signals
 ) -> None:
-    process = start("server", "--database-url", database_url, "--port=0")
+    process = bounded(start("server", "--database-url", database_url, "--port=0"))
     try:
         url = served_at(process)
         with urllib.request.urlopen(f"{url}/healthz") as answer:

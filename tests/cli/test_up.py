@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Service
-from tests.cli.program import SECONDS_MAX, eventually, run, start
+from tests.cli.program import SECONDS_MAX, bounded, eventually, run, start
 from tests.cli.test_target import processes_of
 
 
@@ -19,9 +19,11 @@ class Up:
 
     def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
-        self.process = start(
-            *("up", "--port=0", f"--data-dir={folder / 'own'}", *flags),
-            HOLDFAST_WORKER_DIR=str(folder / "workers"),
+        self.process = bounded(
+            start(
+                *("up", "--port=0", f"--data-dir={folder / 'own'}", *flags),
+                HOLDFAST_WORKER_DIR=str(folder / "workers"),
+            )
         )
         self.said: list[str] = []
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.cli.worker import MARK, check_numbers, import_modules, mark_children
 from holdfast.errors import Invalid
 from tests.cli.conftest import Service, living, served_at
-from tests.cli.program import SECONDS_MAX, eventually, run, start
+from tests.cli.program import SECONDS_MAX, bounded, eventually, run, start
 from tests.sqs import ENVIRONMENT, Sqs, aws_fixture, sqs_endpoint_fixture, sqs_fixture
 
 __all__ = ["aws_fixture", "sqs_endpoint_fixture", "sqs_fixture"]
@@ -88,7 +88,7 @@ def test_it_waits_for_a_server_that_is_not_there_yet_and_leaves_when_asked(
     tmp_path: Path,
 ) -> None:
     variables = {"HOLDFAST_WORKER_DIR": str(tmp_path)}
-    process = start("worker", "--server=http://127.0.0.1:1", **variables)
+    process = bounded(start("worker", "--server=http://127.0.0.1:1", **variables))
     try:
         assert process.stderr is not None
         line = json.loads(process.stderr.readline())

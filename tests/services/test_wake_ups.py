@@ -18,6 +18,8 @@ DOOR = Bell("queue", "q")
 class Post:
     """A transport that writes down what it is given, and may have to wait or to fail."""
 
+    only_leftovers = False
+
     def __init__(self, *problems: Exception) -> None:
         self.sent: list[tuple[str, list[TaskId]]] = []
         self.begun = 0
@@ -41,6 +43,19 @@ async def test_who_waits_here_is_rung_at_once_and_the_rest_of_the_world_is_told(
         assert listener.was_rung
     await wake_ups.close()
     assert post.sent == [("q", TASKS[:1])]
+
+
+async def test_a_transport_for_leftovers_hears_only_of_what_nobody_here_takes() -> None:
+    post = Post()
+    post.only_leftovers = True
+    wake_ups = WakeUps(Doorbells(), [post])
+    with wake_ups.doorbells.listen([DOOR], appetite=2):
+        wake_ups.announce("q", TASKS[:2])
+        await wake_ups.close()
+        assert post.sent == []
+        wake_ups.announce("q", TASKS[:3])
+    await wake_ups.close()
+    assert post.sent == [("q", TASKS[:3])]
 
 
 async def test_the_count_says_how_many_are_woken_though_few_are_named() -> None:

@@ -1,5 +1,6 @@
 -- name: allocate_job_ids
-select nextval('holdfast.job_ids') from generate_series(1, $count::int);
+-- And the time, which saves asking for it: a job that does not exist yet waits for no lock.
+select nextval('holdfast.job_ids'), holdfast.now() from generate_series(1, $count::int);
 
 -- name: insert_jobs
 insert into holdfast.jobs (

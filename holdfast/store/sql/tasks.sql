@@ -23,6 +23,22 @@ select job_id, task_index, placed, eligible_at, now, now, input::json
               $inputs::text[]) as new(job_id, task_index, placed, eligible_at, input),
        (select $now::timestamptz as now) as clock;
 
+-- name: insert_tasks_in_line
+-- As insert_tasks and insert_ready, in one go: most jobs are small, and their tasks ready at once.
+with stored as (
+    insert into holdfast.tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, input)
+    select job_id, task_index, placed, now, now, now, input::json
+      from unnest($job_ids::bigint[], $task_indexes::int[], $placed::boolean[], $inputs::text[])
+             as new(job_id, task_index, placed, input),
+           (select $now::timestamptz as now) as clock
+)
+insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)
+select queue, urgency, now, job_id, task_index, now + scheduling_timeout
+  from unnest($queues::text[], $urgencies::int[], $ready_job_ids::bigint[], $end_indexes::int[],
+              $scheduling_timeouts::interval[])
+         as line(queue, urgency, job_id, end_index, scheduling_timeout),
+       (select $now::timestamptz as now) as clock, generate_series(0, line.end_index - 1) as task_index;
+
 -- name: delete_hidden_tasks
 delete from holdfast.tasks using holdfast.jobs
  where tasks.job_id = $job_id and jobs.job_id = tasks.job_id and jobs.submitted_at is null;
