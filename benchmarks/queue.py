@@ -85,7 +85,9 @@ class Contender:
             next_at += 1 / LATENCY_PER_SECOND
             began = time.time_ns()
             jobs.append((began, self.client.submit(tell_start, number)))
-        return [(job.result(timeout=30) - began) / 1e6 for began, job in jobs]
+        latencies = [(job.result(timeout=30) - began) / 1e6 for began, job in jobs]
+        self._pause(True)
+        return latencies
 
     def rss_mb(self) -> tuple[float, float]:
         """Read the memory of server and worker after all of that."""

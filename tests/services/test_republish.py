@@ -16,6 +16,8 @@ from tests.world import World
 class Postbox:
     """A transport that keeps what was published, or is out of order."""
 
+    only_leftovers = False
+
     def __init__(self) -> None:
         self.published: list[tuple[str, list[TaskId]]] = []
         self.is_broken = False
