@@ -21,6 +21,7 @@ log = logging.getLogger("holdfast.claims")
 CALL_SECONDS_MAX = 15.0
 RECALL_SECONDS_MAX = 5.0
 RECALL_WAIT_SECONDS = 0.05
+RECALL_PATIENCE = 5  # times what a call takes at present
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
 
@@ -131,14 +132,21 @@ class Claims:
         """Find out what a claim that nobody waits for any more has brought.
 
         One that is being written is answered soon. One that waits for tasks is ended, and asked
-        again under the same key, which brings to light what it has claimed at the last moment.
+        again under the same key, which brings to light what it has claimed at the last moment:
+        at a second look, if it is still at work during the first.
         """
         await asyncio.wait([calling], timeout=RECALL_WAIT_SECONDS)
         if calling.done():
             return calling.result()
         calling.cancel()
         await asyncio.wait([calling])
-        return await self._call(msgspec.structs.replace(body, wait_ms=0), RECALL_SECONDS_MAX)
+        body = msgspec.structs.replace(body, wait_ms=0)
+        looked_at = boot_clock()
+        with suppress(LeaseConflict):
+            if attempts := await self._call(body, RECALL_SECONDS_MAX):
+                return attempts
+        await asyncio.sleep(RECALL_PATIENCE * (boot_clock() - looked_at))
+        return await self._call(body, RECALL_SECONDS_MAX)
 
     async def _call(self, body: TaskClaimRequest, seconds_max: float) -> list[Attempt]:
         sent_at = boot_clock()

@@ -13,6 +13,7 @@ import signal as signals
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ class RunningProcess:
         self._process = process
         self._guard = guard
         self._token = token
+        self._lock = threading.Lock()
+        self._is_forgotten = False
         self._pidfd = _open_pidfd(process)
         self._ending = asyncio.create_task(self._end())
 
@@ -105,8 +108,10 @@ class RunningProcess:
 
     def renew(self, deadline: float) -> None:
         """Move the deadline at which the warden kills the command."""
-        if self._is_running():
-            self._guard.watch_group(self.pid, self._token, deadline)
+        # The keeper's thread calls this: a group that has been forgotten must stay so.
+        with self._lock:
+            if self._is_running() and not self._is_forgotten:
+                self._guard.watch_group(self.pid, self._token, deadline)
 
     def terminate(self) -> None:
         """Ask the command's group to end."""
@@ -131,7 +136,8 @@ class RunningProcess:
         try:
             await _wait_readable(self._pidfd)
             await asyncio.to_thread(sweep, [self.pid], [mark_of(self._token)])
-            with suppress(GuardLost):  # then there is nobody to tell
+            with self._lock, suppress(GuardLost):  # then there is nobody to tell
+                self._is_forgotten = True
                 self._guard.forget_group(self.pid)
         except asyncio.CancelledError:  # the loop closes: the warden still knows the group
             kill_group(self.pid)

@@ -47,7 +47,9 @@ def await_line(process: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"the program ended before it wrote {text!r}")
 
 
-@pytest.mark.parametrize("moment", ["Starting a Postgres", "kill -9"])
+@pytest.mark.parametrize(
+    "moment", [pytest.param("Starting a Postgres", marks=pytest.mark.nightly), "kill -9"]
+)
 def test_after_ctrl_c_nothing_is_left_either(tmp_path: Path, moment: str) -> None:
     process = start("demo", TMPDIR=str(tmp_path))
     await_line(process, moment)
@@ -57,6 +59,7 @@ def test_after_ctrl_c_nothing_is_left_either(tmp_path: Path, moment: str) -> Non
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.nightly
 def test_impatience_does_not_interrupt_the_cleanup(tmp_path: Path) -> None:
     process = start("demo", TMPDIR=str(tmp_path))
     await_line(process, "A flaky task")
@@ -66,6 +69,7 @@ def test_impatience_does_not_interrupt_the_cleanup(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.nightly
 async def test_a_broken_ledger_makes_exit_code_1(
     world: World, database_url: str, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_it_starts_runs_work_and_ends_with_nothing_left(folder: Path) -> None:
     eventually(lambda: not any(child.is_running() for child in living))
 
 
+@pytest.mark.nightly
 def test_what_it_says_can_be_typed(folder: Path) -> None:
     up, service = start_up(folder, "--queue=mail", "--queue=other")
     text = "".join(up.said)
@@ -106,6 +107,7 @@ def test_workers_are_drained_before_the_server_goes(folder: Path) -> None:
     assert up.end(signal.SIGTERM)[0] == 0
 
 
+@pytest.mark.nightly
 def test_a_second_request_hands_back_what_still_runs(folder: Path) -> None:
     up, service = start_up(folder, "--drain-seconds=600")
     job_id = service.run("run", "-d", "--", "sleep", "600").out.strip()
@@ -119,6 +121,7 @@ def test_a_second_request_hands_back_what_still_runs(folder: Path) -> None:
     assert up.end(signal.SIGINT)[0] == 0
 
 
+@pytest.mark.nightly
 def test_without_its_server_it_says_so_and_ends(folder: Path) -> None:
     up, _ = start_up(folder)
     [server] = up.children("server")
@@ -128,6 +131,7 @@ def test_without_its_server_it_says_so_and_ends(folder: Path) -> None:
     assert "holdfast: the server has ended with code -9" in err
 
 
+@pytest.mark.nightly
 def test_without_its_last_worker_it_says_so_and_ends(folder: Path) -> None:
     up, service = start_up(folder, "--workers=2")
     first, second = up.children("worker")
@@ -179,6 +183,7 @@ def test_what_cannot_be_started_is_refused_before_anything_is(
     assert not (folder / "own").exists()
 
 
+@pytest.mark.nightly
 def test_its_logs_are_json_for_programs(folder: Path) -> None:
     up, service = start_up(folder)
     eventually(lambda: service.ask("workers")["workers"])
@@ -187,6 +192,7 @@ def test_its_logs_are_json_for_programs(folder: Path) -> None:
     assert any("registered as" in line["message"] for line in logged)
 
 
+@pytest.mark.nightly
 def test_an_interrupt_at_a_terminal_reaches_it_alone(folder: Path) -> None:
     up, _ = start_up(folder)
     groups = {os.getpgid(child.pid) for child in psutil.Process(up.process.pid).children()}

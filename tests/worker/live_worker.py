@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from holdfast.worker import worker as worker_module
 from holdfast.worker.slots import take_slot
 from holdfast.worker.worker import Worker, WorkerOptions
 
@@ -17,6 +18,7 @@ async def work(folder: Path, options: dict[str, Any]) -> None:
     """Take a slot and work until drained."""
     slot = take_slot(folder / "slots")
     options["queues"] = tuple(options["queues"])
+    worker_module.STOP_SECONDS_MAX = options.pop("stop_seconds", worker_module.STOP_SECONDS_MAX)
     if "mark" in options:  # for the programs that its functions start
         name, value = options["mark"].split("=")
         os.environ[name] = value

@@ -13,6 +13,7 @@ import pytest
 from holdfast.client.transport import Transport
 from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.requests import Progress, WorkerRegisterRequest
+from holdfast.worker import attempt as attempt_module
 from holdfast.worker.attempt import Attempt
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import KILLED, Outcome
@@ -68,6 +69,12 @@ async def kept(workplace: Workplace, guard: Guard, worker_id: str) -> AsyncItera
     async with keeping(workplace.url, guard, worker_id) as kept:
         yield kept
         assert not kept.failures
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have reports that failed sent again soon."""
+    monkeypatch.setattr(attempt_module, "AGAIN_SECONDS_MAX", 0.05)
 
 
 async def an_attempt_of(workplace: Workplace, worker_id: str, **spec: Any) -> Attempt:
@@ -181,6 +188,7 @@ async def test_code_is_stopped_before_a_lease_runs_out_that_cannot_be_renewed(
         assert kept.stops == [(attempt.task_id, "lost")]
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_renewal_that_fails_is_tried_again(
     workplace: Workplace, guard: Guard, worker_id: str
 ) -> None:
@@ -244,6 +252,7 @@ async def test_progress_is_told_and_the_latest_word_counts(
     assert len(notes) <= 2
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_progress_that_the_server_refuses_costs_nobody_a_lease(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:

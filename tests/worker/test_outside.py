@@ -52,6 +52,7 @@ class Outside:
         attempt = await self.claim(entrypoint, **spec)
         running = asyncio.create_task(self.runner.run(attempt))
         await eventually((self.folder / f"{attempt.task_id}.0" / "work" / "began").exists)
+        await eventually(lambda: attempt.on_stop)
         return attempt, running
 
 
@@ -244,6 +245,15 @@ async def test_a_command_that_the_warden_killed_is_no_failure_of_the_task(
     outcome = await running
     assert outcome.status == "worker_failed"
     assert "lease" in (outcome.error or "")
+
+
+async def test_a_renewal_that_comes_while_a_command_is_started_counts(outside: Outside) -> None:
+    attempt = await outside.claim("sleep 1.5", lease=1.2)
+    running = asyncio.create_task(outside.runner.run(attempt))
+    await asyncio.sleep(0)
+    assert attempt.on_renewed is None  # there is nothing to tell the warden of yet
+    attempt.renew(boot_clock(), 60.0)
+    assert await running == Outcome("succeeded", 0)
 
 
 async def test_a_status_that_somebody_else_took_is_no_failure_of_the_task(

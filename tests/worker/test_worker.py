@@ -150,18 +150,23 @@ async def test_a_softly_cancelled_function_that_looks_may_still_succeed(
     assert task["result"] == '"stopped by itself"'
 
 
-async def test_a_command_over_its_timeout_is_asked_then_killed_then_retried(
+async def test_a_command_over_its_timeout_is_asked_and_then_killed(
     workplace: Workplace, tmp_path: Path
 ) -> None:
     line = f"trap 'touch {tmp_path}/asked' TERM; while :; do sleep 0.01; done"
-    task_id = await workplace.submit(
-        {"shell": line}, timeout=0.2, grace=0.3, max_retries_failure=1, backoff={"base": 0.0}
-    )
+    task_id = await workplace.submit({"shell": line}, timeout=0.1, grace=0.1)
     workplace.hire()
     attempt = await workplace.ended(task_id)
     assert attempt["error_class"] == "Timeout"
     assert (tmp_path / "asked").exists()
-    await workplace.ended(task_id, 2)
+
+
+async def test_the_lease_of_a_task_that_has_ended_is_let_go(workplace: Workplace) -> None:
+    workplace.hire()
+    await workplace.reach(await workplace.submit({"shell": "true"}, lease=0.6), "SUCCEEDED")
+    # Long enough for a renewal of that lease, which would be refused.
+    await workplace.reach(await workplace.submit({"shell": "sleep 0.6"}), "SUCCEEDED")
+    assert b"holdfast_lease_conflicts_total 0.0" in await workplace.server.runtime.scrape()
 
 
 async def test_a_task_is_retried_by_the_same_worker(workplace: Workplace) -> None:

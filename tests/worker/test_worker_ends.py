@@ -13,6 +13,8 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.operations.register import Registration, register
+from holdfast.worker import keeper as keeper_module
+from holdfast.worker import worker as worker_module
 from holdfast.worker.claims import Replaced
 from holdfast.worker.guard import GuardLost
 from tests.audits import assert_audit_is_silent
@@ -49,14 +51,14 @@ async def test_a_drained_worker_finishes_what_runs_and_takes_nothing_more(
     workplace: Workplace, tmp_path: Path
 ) -> None:
     task_id = await workplace.submit(call("await_file", f"{tmp_path}/began", f"{tmp_path}/go"))
-    worker, running = workplace.hire(drain_seconds=600.0)
+    later = await workplace.submit(call("add", 1))
+    worker, running = workplace.hire(drain_seconds=600.0, concurrency=1)
     await eventually((tmp_path / "began").exists)
     worker.drain()
-    later = await workplace.submit(call("add", 1))
-    await asyncio.sleep(0)
     (tmp_path / "go").touch()
     await asyncio.wait_for(running, 30)
     assert await workplace.state(task_id) == "SUCCEEDED"
+    assert not await workplace.attempts(later)
     assert await workplace.state(later) == "PENDING"
 
 
@@ -112,8 +114,9 @@ async def test_no_claim_is_lost_whenever_the_drain_comes(
 
 
 async def test_the_end_of_a_task_is_told_even_if_the_server_is_away_during_the_drain(
-    workplace: Workplace, tmp_path: Path
+    workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(worker_module, "STOP_SECONDS_MAX", 0.05)
     task_id = await workplace.submit(call("await_file", f"{tmp_path}/began", f"{tmp_path}/go"))
     async with Line(workplace.url) as line:
         worker, running = workplace.hire(server=line.url, drain_seconds=60.0)
@@ -181,6 +184,25 @@ async def test_a_worker_whose_warden_dies_stops_everything_and_says_so(
     assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
     await assert_handed_back(workplace, in_loop)
     await assert_handed_back(workplace, command)
+
+
+async def test_a_worker_that_meets_the_death_of_its_warden_says_so(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "TICK_SECONDS", 600.0)  # so it is not the keeper who sees it
+    _, running = workplace.hire()
+    await workplace.reach(await workplace.submit(call("add", 1)), "SUCCEEDED")
+    [warden] = wardens()
+    os.kill(warden.pid, signal.SIGKILL)
+    await eventually(lambda: warden.status() == psutil.STATUS_ZOMBIE)
+    task_id = await workplace.submit({"shell": "true"})
+    with pytest.raises(GuardLost):
+        await asyncio.wait_for(running, 60)
+    [task] = await workplace.about("tasks", task_id)
+    assert (task["state"], task["preemption_count"]) == (1, 0)
+    # The claim that waits this moment may get it once more, and hand it back as well.
+    errors = {attempt["error"] for attempt in await workplace.attempts(task_id)}
+    assert errors == {"handed back"}
 
 
 async def test_a_worker_that_was_replaced_stops_everything_and_says_so(

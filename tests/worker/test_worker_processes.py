@@ -83,7 +83,7 @@ async def test_the_commands_of_a_frozen_worker_end_and_it_goes_on_when_it_wakes_
 async def test_code_that_blocks_the_loop_keeps_its_lease(
     workplace: Workplace, tmp_path: Path
 ) -> None:
-    entrypoint = call("block_the_loop", f"{tmp_path}/began", 3.5)
+    entrypoint = call("block_the_loop", f"{tmp_path}/began", 2.5)
     task_id = await workplace.submit(entrypoint, lease=1.5)
     workplace.launch()
     await workplace.reach(task_id, "SUCCEEDED")
@@ -121,7 +121,7 @@ async def test_a_drained_worker_ends_even_if_its_code_does_not(
 ) -> None:
     stuck = await workplace.submit(call("sleep", f"{tmp_path}/began", 600))
     command = await workplace.submit({"shell": SHELL.format(tmp_path)})
-    worker = workplace.launch(drain_seconds=0.0)
+    worker = workplace.launch(drain_seconds=0.0, stop_seconds=0.5)
     await eventually((tmp_path / "began").exists)
     sleeper = await pid_in(tmp_path / "pid")
     worker.terminate()
