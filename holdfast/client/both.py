@@ -46,22 +46,21 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a blocking call would wait for itself here; await its .aio")
-        ended = threading.Event()
-        future = self._begin(work, ended)
+        call = _Call(work)
         try:
-            while not ended.wait(SLICE_SECONDS):
+            future = self._begin(call)
+            while not call.ended.wait(SLICE_SECONDS):
                 pass
             return future.result()
         except CancelledError:
             raise self._closed() from None
         except BaseException:
-            future.cancel()
-            ended.wait(LEAVE_SECONDS_MAX)
+            self._break_off(call)
             raise
 
     async def await_(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Run a coroutine there and await its end here."""
-        future = self._begin(work, threading.Event())
+        future = self._begin(_Call(work))
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -87,27 +86,58 @@ class LoopThread:
             self._thread.join()
             self.loop.close()
 
-    def _begin(self, work: Coroutine[Any, Any, Answer], ended: threading.Event) -> Future[Answer]:
+    def _begin(self, call: "_Call[Answer]") -> Future[Answer]:
         if self.is_forked:
-            work.close()
+            call.discard()
             raise Invalid(
                 self._name, "was opened before this process was forked; open another one here"
             )
         with self._lock:
             if not self._is_stopped:
-                return asyncio.run_coroutine_threadsafe(_tell_end(work, ended), self.loop)
-        work.close()
+                return asyncio.run_coroutine_threadsafe(call.run(), self.loop)
+        call.discard()
         raise self._closed()
+
+    def _break_off(self, call: "_Call[Any]") -> None:
+        if not call.ended.is_set():
+            with suppress(RuntimeError):  # the loop is closed, and what ran there has ended
+                self.loop.call_soon_threadsafe(call.cancel)
+                call.ended.wait(LEAVE_SECONDS_MAX)
 
     def _closed(self) -> Invalid:
         return Invalid(self._name, "was closed before this call was answered; open it again")
 
 
-async def _tell_end(work: Coroutine[Any, Any, Answer], ended: threading.Event) -> Answer:
-    try:
-        return await work
-    finally:
-        ended.set()
+class _Call(Generic[Answer]):
+    """A coroutine on its way to the loop, to be broken off wherever an exception met its caller."""
+
+    def __init__(self, work: Coroutine[Any, Any, Answer]) -> None:
+        self.ended = threading.Event()
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+
+    async def run(self) -> Answer:
+        """Run the coroutine, unless it was cancelled before it began."""
+        self._task = asyncio.current_task()
+        try:
+            if self._is_cancelled:
+                self._work.close()
+                raise asyncio.CancelledError
+            return await self._work
+        finally:
+            self.ended.set()
+
+    def cancel(self) -> None:
+        """Break the coroutine off; called on its loop."""
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def discard(self) -> None:
+        """Give up what will never run."""
+        self._work.close()
+        self.ended.set()
 
 
 async def _wind_up(last: Coroutine[Any, Any, None] | None) -> None:

@@ -1,8 +1,6 @@
 """kill -9 of any process while 2,000 tasks run: all of them end, and nothing told is lost."""
 
 import asyncio
-import os
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from tests.audits import assert_audit_is_silent
 from tests.e2e.system import System, eventually, kill, running
 from tests.e2e.tasks import kill_the_worker, note_and_wait, slowly_triple, triple
+from tests.killing import kill_and_see_gone
 from tests.test_guides import free_port
 
 TASKS = 2000
@@ -75,18 +74,12 @@ def test_two_thousand_tasks_outlive_a_killed_process(victim: str, tmp_path: Path
                     kill(system.server)
                     system.start_server()
                 case "postgres":
-                    os.kill(system.postgres.pid, signal.SIGKILL)
-                    eventually(lambda: restarted(system))
+                    kill_and_see_gone(system.postgres.pid)
+                    system.start_postgres()
         expected = [n * 3 for n in range(TASKS // 2)]
         assert quick.results(timeout=120) == expected
         assert slow.results(timeout=120) == expected
         check_ledger(system)
-
-
-def restarted(system: System) -> bool:
-    """Start Postgres again, once its shared memory is free."""
-    system.start_postgres()
-    return True
 
 
 def test_another_worker_takes_over_after_the_lease(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from holdfast.embedded import EmbeddedPostgres, PostgresUnavailable
 from holdfast.embedded.locks import exclusive
+from tests.killing import kill_and_see_gone
 
 from .users import User, kill_servers, list_servers, query, wait_for
 
@@ -112,7 +112,7 @@ def test_a_killed_postmaster_is_replaced_though_a_child_computes_on(folder: Path
             computing = beside.submit(asyncio.run, compute(url))
             busy = "select count(*) from pg_stat_activity where query like 'do %'"
             wait_for(lambda: query(url, busy) == 1)
-            os.kill(killed, signal.SIGKILL)
+            kill_and_see_gone(killed)
             postgres.start()
             computing.result()
         assert postgres.pid != killed

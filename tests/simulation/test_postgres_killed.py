@@ -1,9 +1,7 @@
 """Kill Postgres with SIGKILL under load, again and again: what was acknowledged is there."""
 
 import asyncio
-import os
 import random
-import signal
 from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from holdfast.embedded import EmbeddedPostgres, PostgresUnavailable
+from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import LeaseConflict, Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
@@ -30,6 +28,7 @@ from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 from tests.audits import assert_audit_is_silent
+from tests.killing import kill_and_see_gone
 
 WORKERS = 16
 SPEC = {
@@ -119,10 +118,8 @@ class Fleet:
 
 def _kill_all(postmaster: int) -> None:
     """Kill Postgres and every process of it, the way a power cut would."""
-    process = psutil.Process(postmaster)
-    for pid in [postmaster, *(child.pid for child in process.children(recursive=True))]:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    children = psutil.Process(postmaster).children(recursive=True)
+    kill_and_see_gone(postmaster, *(child.pid for child in children))
 
 
 async def _check_acknowledged(fleet: Fleet) -> None:
@@ -159,8 +156,7 @@ async def _live_through(folder: Path, kills: int, seed: int) -> None:
             running = asyncio.create_task(fleet.run())
             for _ in range(kills):
                 await asyncio.sleep(chance.uniform(0.2, 1.2))
-                with suppress(PostgresUnavailable):  # it is down already: start it all the same
-                    _kill_all(postgres.pid)
+                await asyncio.to_thread(_kill_all, postgres.pid)
                 await asyncio.to_thread(postgres.start)
             fleet.is_closing = True
             await running

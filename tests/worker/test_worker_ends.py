@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -164,8 +165,14 @@ async def test_attempts_that_have_not_taken_a_step_are_handed_back_too(
 
 def wardens() -> list[psutil.Process]:
     """List the wardens of the workers in this process."""
-    children = psutil.Process().children()
-    return [child for child in children if any("warden.py" in word for word in child.cmdline())]
+    return [child for child in psutil.Process().children() if is_warden(child)]
+
+
+def is_warden(process: psutil.Process) -> bool:
+    """Tell whether a process lives and is a warden."""
+    with suppress(psutil.NoSuchProcess):  # as it also says of a zombie
+        return any("warden.py" in word for word in process.cmdline())
+    return False
 
 
 async def test_a_worker_whose_warden_dies_stops_everything_and_says_so(
