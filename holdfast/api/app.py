@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.routing import Match, Route
 
-from holdfast.api import completions, health, jobs, reads, work
+from holdfast.api import bundles, completions, health, jobs, reads, work
 from holdfast.api.endpoint import Endpoint, Receive, Scope, Send, send_error
 from holdfast.api.openapi import describe
 from holdfast.services.runtime import Runtime
@@ -16,6 +16,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *completions.ENDPOINTS,
     *jobs.ENDPOINTS,
     *reads.ENDPOINTS,
+    *bundles.ENDPOINTS,
     *health.ENDPOINTS,
 )
 

@@ -28,17 +28,31 @@ from holdfast.model.shapes import as_invalid
 from holdfast.rules.submission import check_text
 from holdfast.services.runtime import Runtime
 from holdfast.wire.answers import ErrorBody
+from holdfast.wire.bundles import OCTETS
 from holdfast.wire.requests import Nothing
 
 log = logging.getLogger("holdfast.api")
 BODY_BYTES_MAX = 64 << 20
 JSON = b"application/json"
+OCTETS_TYPE = OCTETS.encode()
 Body = TypeVar("Body")
 Query = TypeVar("Query")
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 _encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Octets:
+    """A body of plain bytes that is read while it comes; declared as `body=Octets`."""
+
+    headers: dict[bytes, bytes]
+    receive: Receive
+
+    def read(self, bytes_max: int) -> AsyncGenerator[bytes, None]:
+        """Read it piece by piece; raises TooLarge where it exceeds the limit, or says it will."""
+        return _read_pieces(self.headers, self.receive, bytes_max)
 
 
 @dataclass(slots=True)
@@ -68,6 +82,7 @@ class Stream:
 
     chunks: AsyncGenerator[bytes, None]
     content_type: bytes = b"text/event-stream"
+    length: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,9 @@ class BoundEndpoint:
         self._endpoint = endpoint
         self._runtime = runtime
         self._decode: Callable[[bytes], Any] | None = (
-            msgspec.json.Decoder(endpoint.body).decode if endpoint.body else None
+            msgspec.json.Decoder(endpoint.body).decode
+            if endpoint.body not in (None, Octets)
+            else None
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,8 +147,11 @@ class BoundEndpoint:
             raise Stopping("this server is shutting down; call another, or this one later")
         headers = dict(scope["headers"])
         _check_origin(headers)
-        body = None
-        if self._decode is not None:
+        body: Any = None
+        if endpoint.body is Octets:
+            _check_type(headers, OCTETS_TYPE)
+            body = Octets(headers, receive)
+        elif self._decode is not None:
             content = await _read_body(headers, receive)
             body = self._parse(content, headers)
         return Call(
@@ -145,9 +165,8 @@ class BoundEndpoint:
 
     def _parse(self, content: bytes, headers: dict[bytes, bytes]) -> Any:
         assert self._decode is not None
-        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if content and kind != JSON:
-            raise UnsupportedMediaType(kind.decode("latin-1") or "nothing")
+        if content:
+            _check_type(headers, JSON)
         try:
             return self._decode(content or b"{}")
         except msgspec.ValidationError as error:
@@ -181,6 +200,8 @@ async def _send(
 
 async def _send_stream(stream: Stream, receive: Receive, send: Send, *, is_wanted: bool) -> None:
     headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-store")]
+    if stream.length is not None:
+        headers.append((b"content-length", str(stream.length).encode()))
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def pour() -> None:
@@ -214,21 +235,33 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def _read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    return b"".join([piece async for piece in _read_pieces(headers, receive, BODY_BYTES_MAX)])
+
+
+async def _read_pieces(
+    headers: dict[bytes, bytes], receive: Receive, bytes_max: int
+) -> AsyncGenerator[bytes, None]:
     declared = headers.get(b"content-length", b"0")
-    if declared.isdigit() and int(declared) > BODY_BYTES_MAX:
-        raise TooLarge("body", int(declared), BODY_BYTES_MAX)
-    parts: list[bytes] = []
+    if declared.isdigit() and int(declared) > bytes_max:
+        raise TooLarge("body", int(declared), bytes_max)
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Invalid("body", "ended before its length")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > BODY_BYTES_MAX:
-            raise TooLarge("body", size, BODY_BYTES_MAX)
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > bytes_max:
+            raise TooLarge("body", size, bytes_max)
+        yield piece
         if not message.get("more_body"):
-            return b"".join(parts)
+            return
+
+
+def _check_type(headers: dict[bytes, bytes], wanted: bytes) -> None:
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != wanted:
+        raise UnsupportedMediaType(kind.decode("latin-1") or "nothing", wanted.decode())
 
 
 def _parse_query(text: bytes, shape: type) -> Any:

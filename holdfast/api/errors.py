@@ -13,10 +13,10 @@ log = logging.getLogger("holdfast.api")
 
 
 class UnsupportedMediaType(errors.HoldfastError):
-    """The body is not declared to be JSON."""
+    """The body is not declared to be what the route takes."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(f"Content-Type: is {kind}; send application/json")
+    def __init__(self, kind: str, wanted: str = "application/json") -> None:
+        super().__init__(f"Content-Type: is {kind}; send {wanted}")
         self.field = "Content-Type"
 
 

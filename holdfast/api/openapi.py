@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.endpoint import Call, Endpoint, Reply
+from holdfast.api.endpoint import Call, Endpoint, Octets, Reply
 from holdfast.api.errors import RETRY_AFTER_STATUSES
 from holdfast.wire.answers import ErrorAnswer
+from holdfast.wire.bundles import OCTETS, BundleHash
 from holdfast.wire.requests import JobIdText, Nothing, QueueText, TaskIdText, WorkerIdText
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -19,6 +20,7 @@ _PATH_SHAPES: dict[str, Any] = {
     "task_id": TaskIdText,
     "worker_id": WorkerIdText,
     "queue": QueueText,
+    "bundle": BundleHash,
 }
 # Any route may answer so: the request is wrong, too large, or comes at a bad moment.
 _ALWAYS = {
@@ -26,7 +28,7 @@ _ALWAYS = {
     403: "another site's page may not call this server",
     404: "there is no such thing",
     413: "something is larger than its limit",
-    415: "the body is not application/json",
+    415: "the body is not of the type that the route takes",
     429: "too much is waiting; slow down",
     503: "not now; try again after Retry-After seconds",
 }
@@ -80,11 +82,16 @@ def _operation(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]
         "parameters": parameters,
         "responses": _responses(endpoint),
     }
-    if endpoint.body is not None:
+    if endpoint.body is Octets:
+        content = {OCTETS: {"schema": {"type": "string", "format": "binary"}}}
+        operation["requestBody"] = {"required": True, "content": content}
+    elif endpoint.body is not None:
         schema = {"$ref": _REF.format(name=endpoint.body.__name__)}
         required = any(field.required for field in msgspec.structs.fields(endpoint.body))
-        content = {"application/json": {"schema": schema}}
-        operation["requestBody"] = {"required": required, "content": content}
+        operation["requestBody"] = {
+            "required": required,
+            "content": {"application/json": {"schema": schema}},
+        }
     return operation
 
 

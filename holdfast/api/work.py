@@ -10,16 +10,18 @@ from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.errors import tell
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.model.ids import check_worker_id, parse_task_id
+from holdfast.model.resources import Capacity
 from holdfast.model.states import parse_state
 from holdfast.operations.claim import Claim, ClaimRequest
 from holdfast.operations.notes import check_progress, note_progress
-from holdfast.operations.register import Registration, register
+from holdfast.operations.register import Placing, Registration, leave, register
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Fence, Report
 from holdfast.services.doorbell import Bell
 from holdfast.services.stops import Stop
 from holdfast.store.specs import StoredSpec
 from holdfast.wire.answers import (
+    AttemptName,
     CancelNotice,
     ClaimedJob,
     ClaimedTask,
@@ -36,6 +38,8 @@ from holdfast.wire.requests import (
     LeaseReport,
     Nothing,
     TaskClaimRequest,
+    WorkerLeaveRequest,
+    WorkerNewsRequest,
     WorkerRegisterRequest,
 )
 
@@ -122,11 +126,49 @@ async def register_worker(call: Call[WorkerRegisterRequest, Nothing]) -> WorkerR
     """Make a worker's incarnation known; one that it replaces is ended at once."""
     asked = call.body
     registration = Registration(
-        asked.worker_id, asked.name, asked.host, tuple(asked.queues), asked.replaces
+        asked.worker_id,
+        asked.name,
+        asked.host,
+        tuple(asked.queues),
+        asked.replaces,
+        _placing(asked),
+        tuple(
+            Fence(parse_task_id(item.task_id), item.attempt, item.lease_token)
+            for item in asked.adopts
+        ),
     )
-    taken_over = await register(call.runtime.ledger, registration)
+    registered = await register(call.runtime.ledger, registration)
     call.runtime.stops.see(asked.worker_id)
-    return WorkerRegisterAnswer(asked.worker_id, taken_over)
+    if registration.placing is not None:
+        call.runtime.hint(asked.worker_id)
+    adopted = [AttemptName(str(fence.task_id), fence.attempt) for fence in registered.adopted]
+    return WorkerRegisterAnswer(asked.worker_id, registered.taken_over, adopted)
+
+
+async def take_hint(call: Call[WorkerNewsRequest, Nothing]) -> Nothing:
+    """Call a worker of placed work soon: it has something to tell."""
+    call.runtime.hint(check_worker_id(call.body.worker_id))
+    return Nothing()
+
+
+async def let_leave(call: Call[WorkerLeaveRequest, Nothing]) -> Nothing:
+    """Strike a worker of placed work off, because it is gone with all that ran there."""
+    await leave(call.runtime.ledger, call.body.worker_id, call.body.secret)
+    return Nothing()
+
+
+def _placing(asked: WorkerRegisterRequest) -> Placing | None:
+    """Read what a worker says of itself that is to be called."""
+    if asked.address is None:
+        for field in ("secret", "resources", "attributes"):
+            if getattr(asked, field):
+                raise Invalid(field, "goes with address; say where the worker is called")
+        return None
+    if asked.secret is None:
+        raise Invalid("secret", "is missing; a worker obeys only calls that carry it")
+    return Placing(
+        asked.address, asked.secret, asked.resources or Capacity(), dict(asked.attributes)
+    )
 
 
 def check_wait(wait_ms: int) -> int:
@@ -260,4 +302,6 @@ ENDPOINTS = (
         body=WorkerRegisterRequest,
         also=CONFLICT,
     ),
+    Endpoint("POST", "/internal/worker-news", take_hint, Nothing, body=WorkerNewsRequest),
+    Endpoint("POST", "/internal/worker-leave", let_leave, Nothing, body=WorkerLeaveRequest),
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SERVING_AT = "holdfast: serving at "
 RETENTION_DAYS = 30.0
+OBJECTS = "objects"
 DAYS_MAX = 36_500.0
 
 
@@ -33,6 +34,7 @@ class ServerSettings:
     wake_ups: str
     sqs_prefix: str
     sqs_endpoint_url: str | None
+    object_store: str | None = None
 
 
 def run_server(
@@ -56,6 +58,14 @@ def run_server(
     wake_ups: WakeUps = "notify",
     sqs_prefix: SqsPrefix = "holdfast-",
     sqs_endpoint_url: SqsEndpointUrl = None,
+    object_store: Annotated[
+        str | None,
+        Parameter(
+            env_var="HOLDFAST_OBJECT_STORE",
+            help="Where bundles are kept: a folder, or s3://bucket/prefix. Default: the folder "
+            "`objects` in HOLDFAST_DATA_DIR.",
+        ),
+    ] = None,
     log_format: LogFormat = "auto",
 ) -> int:
     """Serve the API and do the chores until told to stop."""
@@ -67,6 +77,7 @@ def run_server(
         wake_ups=wake_ups,
         sqs_prefix=sqs_prefix,
         sqs_endpoint_url=sqs_endpoint_url,
+        object_store=object_store or _default_objects(),
     )
     check_settings(settings)
     set_up_logging(log_format)
@@ -77,6 +88,7 @@ def run_server(
 def check_settings(settings: ServerSettings) -> None:
     """Refuse numbers that no server can live with, before anything is started."""
     from holdfast.model.spec import Limits
+    from holdfast.services.objects import parse_place
 
     longest = Limits().lease_seconds_max
     if settings.lease_min is not None and not 0 < settings.lease_min <= longest:
@@ -85,6 +97,18 @@ def check_settings(settings: ServerSettings) -> None:
         raise Invalid(
             "retention_days", f"is {settings.retention_days:g}; use more than 0, up to {DAYS_MAX:g}"
         )
+    if settings.object_store is not None:
+        parse_place(settings.object_store)
+
+
+def _default_objects() -> str | None:
+    """Choose the folder for objects: within that of our own Postgres, whether it is used or not."""
+    from holdfast.embedded import PostgresUnavailable, default_folder
+
+    try:
+        return str(default_folder() / OBJECTS)
+    except PostgresUnavailable:  # this user has no home: a server without bundles is one too
+        return None
 
 
 async def _serve(
@@ -126,6 +150,7 @@ async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Op
             Retention(jobs=timedelta(days=settings.retention_days)),
             transports,
             uses_notify=settings.wake_ups != "local",
+            object_store=settings.object_store,
         )
 
 

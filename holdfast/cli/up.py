@@ -116,8 +116,10 @@ class House:
 
     async def _start_server(self) -> Child:
         arguments = ["server", "--migrate", "--port", str(self._plan.port)]
+        # So that what it keeps beside its database stands in the same folder.
+        variables = {**self._variables, "HOLDFAST_DATA_DIR": str(self._folder)}
         return await start_child(
-            "the server", [*arguments, *self._logs()], self._variables, with_output=True
+            "the server", [*arguments, *self._logs()], variables, with_output=True
         )
 
     async def _wait_until_served(self, server: Child) -> str | None:

@@ -1,4 +1,4 @@
-"""`holdfast worker`: claims tasks from queues and runs them."""
+"""`holdfast worker`: claims tasks from queues, or is given placed ones, and runs them."""
 
 import asyncio
 import importlib
@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
 
 from cyclopts import Parameter
@@ -32,8 +32,11 @@ from holdfast.cli.show import remark
 from holdfast.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
-    from holdfast.worker.slots import Slot
-    from holdfast.worker.worker import WorkerOptions
+    from holdfast.model.resources import AttributeValue
+    from holdfast.worker.placed import PlacedWorker
+    from holdfast.worker.worker import Worker
+
+    Work = Callable[[], Worker | PlacedWorker]
 
 EXIT_REPLACED = 1
 QUEUE = "default"
@@ -52,6 +55,23 @@ def run_worker(
         Literal["auto", "process"],
         Parameter(help="process: every function in a process of its own."),
     ] = "auto",
+    placed: Annotated[
+        bool, Parameter(negative="", help="Be given placed work; queues only where named, too.")
+    ] = False,
+    cpu: Annotated[float | None, Parameter(help="Cores for placed work. Default: all.")] = None,
+    memory: Annotated[
+        str | None, Parameter(help="Memory for placed work, such as 32GB. Default: all.")
+    ] = None,
+    disk: Annotated[
+        str | None, Parameter(help="Disk for placed work, such as 1TB. Default: what is free.")
+    ] = None,
+    gpu: Annotated[
+        str | None, Parameter(help="GPUs for placed work: 2, or 2:H100. Default: those found.")
+    ] = None,
+    attribute: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", help="What constraints ask for, such as region=eu; repeat it."),
+    ] = (),
     name: Annotated[str | None, Parameter(help="Default: the host's name.")] = None,
     drain_seconds: DrainSeconds = 30.0,
     wake_ups: WakeUps = "notify",
@@ -59,39 +79,92 @@ def run_worker(
     sqs_endpoint_url: SqsEndpointUrl = None,
     log_format: LogFormat = "auto",
 ) -> int:
-    """Claim tasks from queues and run them, until told to drain.
+    """Claim tasks from queues, or be given placed ones, and run them, until told to drain.
 
     Exit code 1: another worker has taken this one's place.
     """
     import uvloop
 
     from holdfast.client.transport import find_server
-    from holdfast.worker.slots import take_slot
     from holdfast.worker.sqs import SqsInbox
-    from holdfast.worker.worker import WorkerOptions
 
     check_numbers(concurrency, drain_seconds)
     url = find_server(server)
     set_up_logging(log_format)
     import_modules(import_)
-    queues = queue or (QUEUE,)
-    inbox = partial(SqsInbox, queues, prefix=sqs_prefix, endpoint_url=sqs_endpoint_url)
+    workers: list[Work] = []
+    with ExitStack() as held:
+        if queue or not placed:
+            queues = queue or (QUEUE,)
+            inbox = partial(SqsInbox, queues, prefix=sqs_prefix, endpoint_url=sqs_endpoint_url)
+            workers.append(
+                _claimed(
+                    held,
+                    url,
+                    queues=queues,
+                    concurrency=concurrency,
+                    imports=import_,
+                    isolation=isolation,
+                    drain_seconds=drain_seconds,
+                    mark=mark_children(),
+                    open_inbox=inbox if wake_ups == "sqs" else None,
+                    **({} if name is None else {"name": name}),
+                )
+            )
+        if placed:
+            resources = {"cpu": cpu, "memory": memory, "disk": disk, "gpu": gpu}
+            workers.append(
+                _placed(
+                    held,
+                    url,
+                    resources,
+                    attributes=read_attributes(attribute),
+                    imports=import_,
+                    drain_seconds=drain_seconds,
+                    **({} if name is None else {"name": name}),
+                )
+            )
+        return uvloop.run(_work(workers))
+
+
+def _claimed(held: ExitStack, url: str, **options: Any) -> "Work":
+    """Prepare to claim from queues."""
+    from holdfast.worker.slots import take_slot
+    from holdfast.worker.worker import Worker, WorkerOptions
+
     folder = _folder_for(url)
     slot = take_slot(folder)
-    options = WorkerOptions(
-        server=url,
-        queues=queues,
-        folder=folder / f"slot-{slot.number}",
-        concurrency=concurrency,
-        imports=import_,
-        isolation=isolation,
-        drain_seconds=drain_seconds,
-        mark=mark_children(),
-        open_inbox=inbox if wake_ups == "sqs" else None,
-        **({} if name is None else {"name": name}),
-    )
-    with closing(slot):
-        return uvloop.run(_work(options, slot))
+    held.callback(slot.close)
+    chosen = WorkerOptions(server=url, folder=folder / f"slot-{slot.number}", **options)
+    return lambda: Worker(chosen, slot)
+
+
+def _placed(held: ExitStack, url: str, resources: dict[str, Any], **options: Any) -> "Work":
+    """Prepare to be given placed work."""
+    from holdfast.worker.detect import find_capacity
+    from holdfast.worker.placed import PlacedOptions, PlacedWorker
+    from holdfast.worker.slots import take_slot
+
+    folder = _folder_for(url) / "placed"
+    slot = take_slot(folder)
+    held.callback(slot.close)
+    place = folder / f"slot-{slot.number}"
+    capacity = find_capacity(place, **resources)
+    chosen = PlacedOptions(server=url, folder=place, capacity=capacity, **options)
+    return lambda: PlacedWorker(chosen, slot)
+
+
+def read_attributes(texts: Iterable[str]) -> "dict[str, AttributeValue]":
+    """Read attributes, name=value; numbers, true and false are what they seem."""
+    from holdfast.rules.constraints import parse_value
+
+    attributes: dict[str, AttributeValue] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise Invalid("attribute", f"{text!r} is not an attribute; write name=value")
+        attributes[name] = parse_value(value)
+    return attributes
 
 
 def check_numbers(concurrency: int, drain_seconds: float) -> None:
@@ -118,16 +191,24 @@ def mark_children() -> str:
     return f"{MARK}={os.environ[MARK]}"
 
 
-async def _work(options: "WorkerOptions", slot: "Slot") -> int:
+async def _work(workers: "list[Work]") -> int:
     from holdfast.worker.claims import Replaced
-    from holdfast.worker.worker import Worker
 
-    worker = Worker(options, slot)
     loop = asyncio.get_running_loop()
+    running = [begin() for begin in workers]
+
+    def drain() -> None:
+        for worker in running:
+            worker.drain()
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, worker.drain)
+        loop.add_signal_handler(number, drain)
+    working = [asyncio.create_task(worker.run()) for worker in running]
+    await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+    drain()  # one that has ended takes the other along
+    await asyncio.wait(working)
     try:
-        await worker.run()
+        await asyncio.gather(*working)
     except Replaced as error:
         remark(f"holdfast: {error}")
         return EXIT_REPLACED

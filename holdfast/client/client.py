@@ -4,9 +4,11 @@ import asyncio
 import atexit
 import getpass
 import os
+import tempfile
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, Unpack
 from uuid import uuid4
 
@@ -14,6 +16,7 @@ import msgspec
 
 from holdfast.client import streams
 from holdfast.client.both import Bound, LoopThread, both, both_stream
+from holdfast.client.bundle import pack
 from holdfast.client.context import current
 from holdfast.client.job import Job
 from holdfast.client.request import request_call, request_command
@@ -21,12 +24,14 @@ from holdfast.client.task import GivenOptions, TaskFunction
 from holdfast.client.transport import Transport, find_server
 from holdfast.errors import Invalid
 from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.wire.bundles import StoredBundle, bundle_path
 from holdfast.wire.requests import EventStreamQuery, JobRequest, LogQuery
 from holdfast.wire.status import Event, JobStatus, SubmittedJob
 
 Answer = TypeVar("Answer")
 PATIENCE_SECONDS = 30.0
 SUBMIT_SECONDS_MAX = 300.0
+UPLOAD_SECONDS_MAX = 1800.0
 FOLLOW_MS = 10_000
 LEASE_HEADER = "Holdfast-Lease"
 ACTOR_LENGTH_MAX = 256
@@ -47,6 +52,27 @@ class Submits(Protocol):
         self, function: TaskFunction[Any, Answer], /, *args: Any, **kwargs: Any
     ) -> Job[Answer]:
         """Submit it and await that the server has taken it in."""
+
+
+async def _upload(client: "Client", folder: str | os.PathLike[str]) -> str:
+    """Upload a folder, unless the server has it; returns the hash to give as a job's `bundle`."""
+    # A thread that still packs when the call is broken off finds its folder gone, and ends.
+    with tempfile.TemporaryDirectory(
+        prefix="holdfast-bundle-", ignore_cleanup_errors=True
+    ) as temporary:
+        file = Path(temporary) / "bundle.zip"
+        bundle = await asyncio.to_thread(pack, folder, file)
+        path = bundle_path(bundle.hash)
+        if await client._transport.find_size(path) != bundle.size:
+            await client._transport.insist(
+                "PUT",
+                path,
+                StoredBundle,
+                body=file,
+                seconds_max=UPLOAD_SECONDS_MAX,
+                patience=client._patience,
+            )
+    return bundle.hash
 
 
 class Client:
@@ -111,6 +137,8 @@ class Client:
         """Submit one job with one task per input, which comes first among the arguments."""
         bound: Bound[..., Job[Any]] = Bound(Client._submit_map, self)
         return bound
+
+    upload = both(_upload)
 
     @both
     def run_command(

@@ -1,20 +1,22 @@
-"""Calls to a server: JSON over HTTP, one connection pool per event loop."""
+"""Calls to a server: JSON and files over HTTP, one connection pool per event loop."""
 
 import asyncio
 import io
 import logging
 import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import msgspec
 
 from holdfast.client.refusals import ServerFailed, not_holdfast, read_error
-from holdfast.errors import Invalid, Unavailable
+from holdfast.errors import Invalid, Refused, Unavailable
+from holdfast.wire.bundles import OCTETS
 
 log = logging.getLogger("holdfast.client")
 Answer = TypeVar("Answer")
@@ -28,6 +30,9 @@ QUIET_SECONDS_MAX = 45.0
 LINE_BYTES_MAX = 8 << 20
 PIECE_BYTES_MAX = 1 << 18
 FAILURES_MAX = 3
+_UNLESS_QUIET = aiohttp.ClientTimeout(
+    total=None, sock_connect=CONNECT_SECONDS_MAX, sock_read=QUIET_SECONDS_MAX
+)
 _encode = msgspec.json.Encoder().encode
 _decoders: dict[Any, Any] = {}
 
@@ -81,13 +86,18 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
     ) -> Answer:
-        """Call a route once; raises what the server refuses, or Unavailable."""
-        content = None if body is None else _encode(body)
+        """Call a route once; raises what the server refuses, or Unavailable.
+
+        A body is sent as JSON, a Path as the file that is there.
+        """
         url = f"{path}{_query_text(query)}"
-        async with self._open(
-            method, url, headers=headers, seconds_max=seconds_max, data=_in_pieces(content)
-        ) as response:
-            text = await response.read()
+        if isinstance(body, Path):
+            headers = {"Content-Type": OCTETS, **(headers or {})}
+        with _opened(body) as content:
+            async with self._open(
+                method, url, headers=headers, seconds_max=seconds_max, data=content
+            ) as response:
+                text = await response.read()
         try:
             return _decoder(returns)(text)  # type: ignore[no-any-return]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -139,19 +149,36 @@ class Transport:
         self, path: str, query: Any, headers: Mapping[str, str]
     ) -> AsyncGenerator[bytes, None]:
         """Read the lines of an answer that goes on."""
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_SECONDS_MAX, sock_read=QUIET_SECONDS_MAX
-        )
         async with self._open(
             "GET",
             f"{path}{_query_text(query)}",
             headers=headers,
             seconds_max=None,
-            timeout=timeout,
+            timeout=_UNLESS_QUIET,
             read_bufsize=LINE_BYTES_MAX,
         ) as response:
             async for line in response.content:
                 yield line
+
+    async def fetch(
+        self, path: str, *, headers: Mapping[str, str] | None = None, seconds_max: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Read a file piece by piece, once."""
+        async with self._open(
+            "GET", path, headers=headers, seconds_max=seconds_max, timeout=_UNLESS_QUIET
+        ) as response:
+            async for piece in response.content.iter_chunked(PIECE_BYTES_MAX):
+                yield piece
+
+    async def find_size(self, path: str) -> int | None:
+        """Ask how large a file is; None if the server does not say, for whatever reason."""
+        try:
+            async with self._open(
+                "HEAD", path, headers=None, seconds_max=CALL_SECONDS_MAX
+            ) as response:
+                return response.content_length
+        except (Refused, Unavailable):  # without a body they have no words
+            return None
 
     @asynccontextmanager
     async def _open(
@@ -183,11 +210,18 @@ class Transport:
             raise Unavailable(f"no answer from {self.server}: {what}") from error
 
 
-def _in_pieces(content: bytes | None) -> bytes | io.BytesIO | None:
+@contextmanager
+def _opened(body: Any) -> Iterator[bytes | BinaryIO | None]:
     """Have a large body sent piece by piece: other calls share the event loop."""
+    if isinstance(body, Path):
+        with body.open("rb") as file:
+            yield file
+        return
+    content = None if body is None else _encode(body)
     if content is None or len(content) <= PIECE_BYTES_MAX:
-        return content
-    return io.BytesIO(content)
+        yield content
+    else:
+        yield io.BytesIO(content)
 
 
 def _query_text(query: Any) -> str:

@@ -14,7 +14,7 @@ SOCKET_PATH_BYTES_MAX = 107  # Linux's `sun_path`, less the closing NUL
 PLAIN_PATH = re.compile(r"[\w/.-]+", re.ASCII)  # a comma, for one, would part two hosts in a URL
 SHORT_FOLDER = Path("/tmp")  # not $TMPDIR: that may differ between processes, and be long itself
 LOG_BYTES_MAX = 10_000_000
-OWN_NAMES = {"cluster", "cluster.new", "socket", "postgres.log", "postgres.log.old"}
+OWN_NAMES = {"cluster", "cluster.new", "socket", "postgres.log", "postgres.log.old", "objects"}
 OWN_LOCKS = {"transition.lock", "users.lock", "server.lock", "postmaster.lock"}
 HARMLESS_NAMES = {"lost+found"}
 

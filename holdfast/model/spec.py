@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.model.resources import Constraint, Coscheduling, Resources
+
 OnExhausted = Literal["fail", "dead_letter"]
 OnTimeout = Literal["kill", "fail"]
 
@@ -25,6 +27,7 @@ class Limits(msgspec.Struct, frozen=True):
     lease_seconds_min: float = 30.0
     lease_seconds_max: float = 120.0
     retries_max: int = 10_000
+    gang_tasks_max: int = 1024
 
 
 class Entrypoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -73,6 +76,12 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     idempotency_key: str | None = None
     correlation_id: str | None = None
     trace_id: str | None = None
+    resources: Resources | None = None
+    constraints: list[Constraint] = []
+    coscheduling: Coscheduling | None = None
+    # The content hash of a workspace that was uploaded before, and what its Python code needs.
+    bundle: str | None = None
+    requirements: list[str] = []
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -107,8 +116,14 @@ class Policy(msgspec.Struct, frozen=True):
     lease: float
     grace: float
     type: str
+    coscheduling: Coscheduling | None = None
 
     @property
     def placed(self) -> bool:
         """Tell placed work (the scheduler finds a worker) from claimed work."""
         return self.queue is None
+
+    @property
+    def is_gang(self) -> bool:
+        """Tell tasks that start, fail and restart together from those that stand alone."""
+        return self.coscheduling is not None

@@ -8,13 +8,8 @@ from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import STAGES, Failed, Killed, Outcome, Stage, WorkerFailed
 from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
-from holdfast.operations.endings import (
-    Ending,
-    apply_endings,
-    decide_ending,
-    lock_leases,
-    lock_tasks,
-)
+from holdfast.operations.endings import apply_endings, lock_leases, lock_tasks
+from holdfast.operations.gangs import Notice, decide_endings, widen
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.notes import Note, add_notes, check_note
 from holdfast.operations.release import release
@@ -82,7 +77,7 @@ async def _complete(
     succeeded = [item for item in completions if item.status == "succeeded"]
     if len(succeeded) < len(completions):
         # More than one statement follows; tasks are locked once, all together and in order.
-        await lock_tasks(tx, [item.fence.task_id for item in completions])
+        await lock_tasks(tx, await _list_touched(ledger, tx, completions))
     if not all(item.start_reported for item in succeeded):
         # This locks them all, started or not, so that the next statement finds them locked.
         await start(tx, {item.fence for item in succeeded}, TaskState.RUNNING, moves=moves)
@@ -146,10 +141,11 @@ async def _end(
     items = [item for item in items if item.fence not in answers]
     if not items:
         return answers
-    tasks = await lock_tasks(tx, [item.fence.task_id for item in items])
-    leases = await lock_leases(tx, [item.fence.task_id for item in items])
+    touched = await _list_touched(ledger, tx, items)
+    tasks = await lock_tasks(tx, touched)
+    leases = await lock_leases(tx, touched)
     specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
-    endings: list[Ending] = []
+    notices: dict[TaskId, Notice] = {}
     confirmed: list[TaskId] = []
     for item in items:
         lease = leases.get(item.fence.task_id)
@@ -159,17 +155,19 @@ async def _end(
         if lease.ending:
             confirmed.append(item.fence.task_id)
         else:
-            task = tasks[item.fence.task_id]
-            policy = specs[task.job_id].policy
-            outcome = _outcome(item, lease)
-            endings.append(
-                decide_ending(
-                    task, lease, outcome, policy=policy, actor=lease.worker_id, reported=True
-                )
+            notices[item.fence.task_id] = Notice(
+                _outcome(item, lease), actor=lease.worker_id, reported=True
             )
+    endings = decide_endings(specs, tasks, leases, notices=notices)
     await apply_endings(tx, moves, endings)
     await release(tx, confirmed)
     return answers
+
+
+async def _list_touched(ledger: Ledger, tx: Transaction, items: list[Completion]) -> list[TaskId]:
+    """List the tasks to lock: success is a member's own, any other end concerns its whole gang."""
+    others = [item.fence.task_id for item in items if item.status != "succeeded"]
+    return [*map(_task_id_of, items), *await widen(ledger, tx, others)]
 
 
 async def _recall(tx: Transaction, items: list[Completion]) -> dict[Fence, Answer]:

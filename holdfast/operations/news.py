@@ -19,6 +19,5 @@ class News:
     expired: int = 0
 
     def add_ready(self, queue: str, task_id: TaskId) -> None:
-        """Note a task that can be claimed from a queue now; placed work has none."""
-        if queue:
-            self.ready.setdefault(queue, []).append(task_id)
+        """Note a task that can be claimed from a queue now; the queue of placed work is empty."""
+        self.ready.setdefault(queue, []).append(task_id)

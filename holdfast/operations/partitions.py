@@ -8,6 +8,7 @@ from holdfast.store.statements import load_statements
 
 _EVENTS = load_statements("events")
 _ATTEMPTS = load_statements("attempts")
+_CLUSTER = load_statements("cluster")
 DROP_LOCK_TIMEOUT_MS = 20
 
 
@@ -63,5 +64,6 @@ async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:
         await tx.fetch(_EVENTS["delete_dead_letters_of_partition"], **bounds)
         await tx.fetch(_EVENTS["delete_ready_of_partition"], **bounds)
         await tx.fetch(_ATTEMPTS["delete_logs_of_partition"], **bounds)
+        await tx.fetch(_CLUSTER["delete_usage_of_partition"], **bounds)
         await tx.fetch(_ATTEMPTS["delete_checkpoints_of_partition"], **bounds)
     return 1

@@ -10,13 +10,8 @@ from datetime import datetime
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import Failed, Killed, Outcome, WorkerFailed
 from holdfast.model.spec import Policy
-from holdfast.operations.endings import (
-    Ending,
-    apply_endings,
-    decide_ending,
-    lock_leases,
-    lock_tasks,
-)
+from holdfast.operations.endings import apply_endings, lock_leases, lock_tasks
+from holdfast.operations.gangs import Notice, decide_endings, widen
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.release import release
 from holdfast.operations.settle import Moves, settle
@@ -61,13 +56,15 @@ async def _take_note(_: Ledger, tx: Transaction) -> Watch | None:
 async def _end_overdue(
     ledger: Ledger, tx: Transaction, candidates: list[TaskId], *, watch: Watch
 ) -> int:
-    tasks = await lock_tasks(tx, candidates)
-    leases = await lock_leases(tx, candidates)
+    # A loss concerns the whole gang.
+    touched = await widen(ledger, tx, candidates)
+    tasks = await lock_tasks(tx, touched)
+    leases = await lock_leases(tx, touched)
     specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
     now = await tx.now()
     expiry_counts = not is_waiting(watch, now)
     moves = Moves()
-    endings: list[Ending] = []
+    notices: dict[TaskId, Notice] = {}
     run_out: list[TaskId] = []
     for task_id, lease in leases.items():
         expired = lease.expires_at <= now and expiry_counts
@@ -78,11 +75,8 @@ async def _end_overdue(
         policy = specs[task_id.job_id].policy
         outcome = _overdue_outcome(lease, policy, now, watch=watch if expired else None)
         if outcome is not None:
-            endings.append(
-                decide_ending(
-                    tasks[task_id], lease, outcome, policy=policy, actor="server", released=expired
-                )
-            )
+            notices[task_id] = Notice(outcome, released=expired)
+    endings = decide_endings(specs, tasks, leases, notices=notices)
     await apply_endings(tx, moves, endings)
     await release(tx, run_out)
     await settle(tx, moves)
@@ -95,7 +89,11 @@ def _overdue_outcome(
 ) -> Outcome | None:
     """Say how an open attempt ends by its deadlines, if it does; `watch` once the lease ran out."""
     if watch is not None:
-        return WorkerFailed("lease expired", free=is_free(watch, lease.expires_at))
+        return WorkerFailed(
+            "lease expired",
+            free=is_free(watch, lease.expires_at),
+            acknowledged=lease.acknowledged,
+        )
     if lease.cancel_deadline_at is not None and lease.cancel_deadline_at <= now:
         return Killed(lease.cancel_reason or "cancelled", error="the grace of its cancel was over")
     if lease.run_deadline_at is not None and lease.run_deadline_at <= now:

@@ -1,60 +1,73 @@
 """Register a worker's incarnation, and take over from the one it replaces."""
 
+import hmac
 from dataclasses import dataclass
 
-from holdfast.errors import IllegalMove, Invalid, NotFound
-from holdfast.model.ids import TaskId, check_worker_id
-from holdfast.model.outcomes import WorkerFailed
-from holdfast.operations.endings import (
-    Ending,
-    apply_endings,
-    decide_ending,
-    lock_leases,
-    lock_tasks,
-)
+import msgspec
+
+from holdfast.errors import IllegalMove, Invalid, NotFound, TooLarge
+from holdfast.model.ids import check_worker_id
+from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.release import release
-from holdfast.operations.settle import Moves, settle
+from holdfast.operations.losses import bury_worker
+from holdfast.operations.report import Fence, check_fence, fence_columns
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
 _WORKERS = load_statements("workers")
-_LEASES = load_statements("leases")
-BATCH_MAX = 500
-ROUNDS_MAX = 10_000
+_CLUSTER = load_statements("cluster")
+ATTRIBUTES_MAX = 100
+ADOPTS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """What a worker that is to be called says of itself."""
+
+    address: str
+    secret: str
+    capacity: Capacity
+    attributes: dict[str, AttributeValue]
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A worker process says who it is; `replaces` names an incarnation it knows to be gone."""
+    """A worker process says who it is; `replaces` names an incarnation it knows to be gone.
+
+    `adopts` are attempts of that one whose processes live on under this one.
+    """
 
     worker_id: str
     name: str
     host: str
     queues: tuple[str, ...] = ()
     replaces: str | None = None
+    placing: Placing | None = None
+    adopts: tuple[Fence, ...] = ()
 
 
-async def register(ledger: Ledger, registration: Registration) -> int:
-    """Register an incarnation; returns how many attempts of the replaced one ended by it.
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """How many attempts of the replaced one ended, and which of those presented live on."""
+
+    taken_over: int = 0
+    adopted: tuple[Fence, ...] = ()
+
+
+async def register(ledger: Ledger, registration: Registration) -> Registered:
+    """Register an incarnation, and take over from the one it replaces.
 
     Repeating it is harmless; a crash on the way leaves the rest to the repeat or to the reaper.
     """
     _check(registration)
-    await ledger.write(_register, registration)
+    adopted = await ledger.write(_register, registration)
     if registration.replaces is None:
-        return 0
-    taken_over = 0
-    for _ in range(ROUNDS_MAX):
-        count = await ledger.write(_end_leases_of, registration.replaces)
-        taken_over += count
-        if count < BATCH_MAX:
-            break
-    return taken_over
+        return Registered()
+    return Registered(await bury_worker(ledger, registration.replaces), adopted)
 
 
-async def _register(_: Ledger, tx: Transaction, registration: Registration) -> None:
+async def _register(_: Ledger, tx: Transaction, registration: Registration) -> tuple[Fence, ...]:
     known = await tx.fetch_one(_WORKERS["find_worker"], worker_id=registration.worker_id)
     if known is not None:
         if known["lost_at"] is not None:
@@ -63,12 +76,43 @@ async def _register(_: Ledger, tx: Transaction, registration: Registration) -> N
             raise Invalid("worker_id", "belongs to another worker; use a new one per start")
     if registration.replaces is not None:
         await _replace(tx, registration)
+    placing = registration.placing
     await tx.fetch(
         _WORKERS["register_worker"],
         worker_id=registration.worker_id,
         name=registration.name,
         host=registration.host,
         queues=list(registration.queues),
+        address=placing and placing.address,
+        secret=placing and placing.secret,
+        capacity=placing and msgspec.json.encode(placing.capacity).decode(),
+        attributes=msgspec.json.encode(placing.attributes if placing else {}).decode(),
+    )
+    # In the same transaction: a call in between would not name them, and so end them.
+    return await _adopt(tx, registration)
+
+
+async def _adopt(tx: Transaction, registration: Registration) -> tuple[Fence, ...]:
+    """Bind the leases of presented attempts; returns those that live on."""
+    if not registration.adopts:
+        return ()
+    fences = sorted(set(registration.adopts))
+    rows = await tx.fetch(
+        _CLUSTER["adopt_leases"],
+        **fence_columns(fences),
+        worker_id=registration.worker_id,
+        replaces=registration.replaces,
+    )
+    live = {(row[0], row[1], row[2], row[3]) for row in rows if not row[4]}
+    # Asked again after a lost answer, the leases are bound to us already.
+    held = await tx.fetch(
+        _CLUSTER["find_leases_of_worker"],
+        **fence_columns(fences),
+        worker_id=registration.worker_id,
+    )
+    live |= {(row[0], row[1], row[2], row[3]) for row in held}
+    return tuple(
+        fence for fence in fences if (*fence.task_id, fence.attempt, fence.lease_token) in live
     )
 
 
@@ -87,34 +131,6 @@ async def _replace(tx: Transaction, registration: Registration) -> None:
     )
 
 
-async def _end_leases_of(ledger: Ledger, tx: Transaction, worker_id: str) -> int:
-    rows = await tx.fetch(
-        _LEASES["list_leases_of_worker"], worker_id=worker_id, batch_max=BATCH_MAX
-    )
-    task_ids = [TaskId(*row) for row in rows]
-    if not task_ids:
-        return 0
-    tasks = await lock_tasks(tx, task_ids)
-    leases = await lock_leases(tx, task_ids)
-    specs = await ledger.specs.load(tx, {task_id.job_id for task_id in task_ids})
-    moves = Moves()
-    endings: list[Ending] = []
-    gone: list[TaskId] = []
-    for task_id, lease in leases.items():
-        if lease.worker_id != worker_id:
-            continue
-        if lease.ending:
-            gone.append(task_id)
-            continue
-        policy = specs[task_id.job_id].policy
-        loss = WorkerFailed("worker replaced after it was gone")
-        endings.append(decide_ending(tasks[task_id], lease, loss, policy=policy, actor="server"))
-    await apply_endings(tx, moves, endings)
-    await release(tx, gone)
-    await settle(tx, moves)
-    return len(task_ids)
-
-
 def _check(registration: Registration) -> None:
     check_worker_id(registration.worker_id)
     for field in ("name", "host"):
@@ -128,6 +144,55 @@ def _check(registration: Registration) -> None:
         check_worker_id(registration.replaces, "replaces")
         if registration.replaces == registration.worker_id:
             raise Invalid("replaces", "names the worker itself; use a new worker_id per start")
+    _check_adopts(registration)
+    if registration.placing is not None:
+        _check_placing(registration.placing)
+
+
+def _check_adopts(registration: Registration) -> None:
+    if not registration.adopts:
+        return
+    if registration.replaces is None:
+        raise Invalid("adopts", "goes with replaces; name the incarnation that had them")
+    if registration.placing is None:
+        raise Invalid("adopts", "is for placed work; give an address to be called at")
+    if len(registration.adopts) > ADOPTS_MAX:
+        raise TooLarge("adopts", len(registration.adopts), ADOPTS_MAX, unit="attempts")
+    for fence in registration.adopts:
+        check_fence(fence)
+
+
+def _check_placing(placing: Placing) -> None:
+    check_text("address", placing.address, 256)
+    if not placing.address.startswith(("http://", "https://")):
+        raise Invalid("address", f"{placing.address!r} is not a URL; write http://host:port")
+    if not 16 <= len(placing.secret) <= 256:
+        raise Invalid("secret", "is not from 16 to 256 characters long; make a random one")
+    check_text("secret", placing.secret, 256)
+    capacity = placing.capacity
+    for field in ("cpu", "memory", "disk", "gpu"):
+        if not 0 <= getattr(capacity, field) < 1 << 62:
+            raise Invalid(f"capacity.{field}", "is out of range; use 0 or more")
+    if len(placing.attributes) > ATTRIBUTES_MAX:
+        raise TooLarge("attributes", len(placing.attributes), ATTRIBUTES_MAX, unit="attributes")
+    for name, value in placing.attributes.items():
+        if not name:
+            raise Invalid("attributes", "has an empty name; give it one")
+        check_text("attributes", name, 256)
+        check_text(f"attributes.{name}", str(value), 1024)
+
+
+async def leave(ledger: Ledger, worker_id: str, secret: str) -> int:
+    """Take a called worker's word that it is gone; returns how many attempts that has ended."""
+    check_worker_id(worker_id)
+    async with ledger.database.transaction() as tx:
+        known = await tx.fetch_one(_WORKERS["find_secret"], worker_id=worker_id)
+        if known is None:
+            raise NotFound("worker", worker_id)
+        if not hmac.compare_digest((known[0] or "").encode(), secret.encode()):
+            raise Invalid("secret", "is not that of this worker")
+        await tx.fetch(_CLUSTER["mark_lost"], worker_ids=[worker_id], causes=["left"])
+    return await bury_worker(ledger, worker_id)
 
 
 async def drain(ledger: Ledger, worker_id: str, *, actor: str) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Entrypoint, JobSpec, Limits, Policy, Submission
+from holdfast.rules.placing import check_placing, complete_resources
 
 _DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FUNCTION = re.compile(rf"{_DOTTED_NAME}:{_DOTTED_NAME}")
@@ -49,6 +50,7 @@ def complete_submission(submission: Submission, limits: Limits) -> Submission:
     _check_texts(spec, limits)
     _check_numbers(spec, limits)
     _check_inputs(submission, limits)
+    check_placing(submission, limits)
     placed = spec.queue is None
     name = spec.name or _entrypoint_name(spec.entrypoint)[: limits.text_length_max]
     failures = spec.max_retries_failure
@@ -71,6 +73,7 @@ def complete_submission(submission: Submission, limits: Limits) -> Submission:
         on_timeout=spec.on_timeout or ("kill" if placed else "fail"),
         lease=_or(spec.lease, _default_lease(limits, placed=placed)),
         grace=_or(spec.grace, 30.0),
+        resources=complete_resources(spec.resources),
     )
     size = len(msgspec.json.encode(complete))
     if size > limits.spec_bytes_max:

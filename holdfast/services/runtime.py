@@ -13,12 +13,15 @@ from holdfast.operations.ledger import Ledger
 from holdfast.operations.news import News
 from holdfast.operations.prune import Retention
 from holdfast.operations.submit import CHUNK_TASKS_MAX, Submitted
+from holdfast.services.beats import TICK_SECONDS
 from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.due import list_chores
 from holdfast.services.gauges import Gauges
+from holdfast.services.leader import CANDIDATE_SECONDS, Leader
 from holdfast.services.metrics import Metrics
 from holdfast.services.notify import NotifyTransport, listening
+from holdfast.services.objects import ObjectStore
 from holdfast.services.republish import Republisher
 from holdfast.services.stops import Stops
 from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport, WakeUps
@@ -29,6 +32,7 @@ log = logging.getLogger("holdfast.runtime")
 WRITE_CONNECTIONS = 8
 READ_CONNECTIONS = 4
 GAUGES_SECONDS_MAX = 5.0
+WORKER_MARK = "!"  # no queue's name begins with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +44,34 @@ class Options:
     retention: Retention = field(default_factory=Retention)
     transports: Sequence[Transport] = ()
     uses_notify: bool = True
+    # A folder, file:///folder or s3://bucket/prefix; without one no bundles are taken in.
+    object_store: str | None = None
+    heartbeat_seconds: float = TICK_SECONDS
 
 
 class Runtime:
     """What the routes of a server work with."""
 
-    def __init__(self, ledger: Ledger, reads: Database, wake_ups: WakeUps) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        reads: Database,
+        wake_ups: WakeUps,
+        *,
+        objects: ObjectStore | None = None,
+        tick: float = TICK_SECONDS,
+    ) -> None:
         self.ledger = ledger
         self.reads = reads
         self.wake_ups = wake_ups
         self.doorbells = wake_ups.doorbells
+        self.objects = objects
         self.writers = Writers(ledger)
         self.metrics = Metrics(ledger)
         self._gauges = Gauges(reads)
         self.metrics.registry.register(self._gauges)
         self.stops = Stops(ledger, self.doorbells)
+        self.leader = Leader(ledger, self.writers, self.doorbells, tick=tick)
         self.is_stopping = False
         ledger.tell = self.hear
 
@@ -68,11 +85,23 @@ class Runtime:
     def announce(self, job_id: int, queue: str | None, num_tasks: int) -> None:
         """Count the tasks of a new job, and wake whoever waits for them."""
         self.metrics.submissions.inc(num_tasks)
-        if queue is None:
-            return
         count = min(num_tasks, CHUNK_TASKS_MAX)
         named = [TaskId(job_id, index) for index in range(min(count, TASKS_PER_HINT_MAX))]
-        self.wake_ups.announce(queue, named, count)
+        self.wake_ups.announce(queue or "", named, count)
+
+    def hint(self, worker_id: str) -> None:
+        """Pass on that a called worker has something to tell, to whichever server leads."""
+        if self.leader.is_leading:
+            self.leader.hint([worker_id])
+        else:
+            self.wake_ups.announce(f"{WORKER_MARK}{worker_id}", [])
+
+    def hear_elsewhere(self, name: str) -> None:
+        """Take what another server has said: of a queue, or of a worker with news."""
+        if name.startswith(WORKER_MARK):
+            self.leader.hint([name.removeprefix(WORKER_MARK)])
+        else:
+            self.wake_ups.hear(name)
 
     def hear(self, news: News) -> None:
         """Pass on what a transaction has brought about."""
@@ -99,6 +128,7 @@ class Runtime:
     def chores(self, options: Options) -> list[Chore]:
         """List what is to be done in the background."""
         return [
+            Chore("lead", CANDIDATE_SECONDS, self.leader.stand),
             *list_chores(self.ledger, self.doorbells, self.stops, retention=options.retention),
             *(
                 Chore("publish again", 5.0, Republisher(self.ledger, transport).run)
@@ -117,11 +147,19 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
         await stack.enter_async_context(reads)
         notify = [NotifyTransport(writes)] if options.uses_notify else []
         wake_ups = WakeUps(Doorbells(), [*notify, *options.transports])
-        runtime = Runtime(Ledger(writes, options.limits), reads, wake_ups)
+        store = options.object_store
+        runtime = Runtime(
+            Ledger(writes, options.limits),
+            reads,
+            wake_ups,
+            objects=None if store is None else ObjectStore(store),
+            tick=options.heartbeat_seconds,
+        )
         # After the chores have ended: they announce what they have made ready.
         stack.push_async_callback(wake_ups.close)
         if options.uses_notify:
-            await stack.enter_async_context(listening(writes, wake_ups.hear))
+            await stack.enter_async_context(listening(writes, runtime.hear_elsewhere))
+        stack.push_async_callback(runtime.leader.close)
         await stack.enter_async_context(run_in_background(runtime.chores(options)))
         try:
             yield runtime

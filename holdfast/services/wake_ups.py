@@ -18,6 +18,11 @@ TASKS_PER_HINT_MAX = 1000
 PAUSE_SECONDS = 0.02
 
 
+def is_queue(name: str) -> bool:
+    """Tell a queue from the line of placed work, and from a worker that has news."""
+    return bool(name) and name[0].isalnum()
+
+
 class Transport(Protocol):
     """A way to wake workers that do not poll this server.
 
@@ -40,9 +45,10 @@ class WakeUps:
 
     def announce(self, queue: str, task_ids: Sequence[TaskId], count: int | None = None) -> None:
         """Say that tasks can be claimed: `count` of them, of which the first are named."""
-        left = self.doorbells.ring(Bell("queue", queue), count or len(task_ids))
+        left = self.doorbells.ring(Bell("queue", queue), max(count or len(task_ids), 1))
         for sender in self._senders:
-            if left or not sender.transport.only_leftovers:
+            # Workers that wait elsewhere claim from queues alone.
+            if left > 0 if sender.transport.only_leftovers else is_queue(queue):
                 sender.add(queue, task_ids)
 
     def hear(self, queue: str) -> None:

@@ -42,6 +42,8 @@ class LockedLease(NamedTuple):
     job_cancel_mode: CancelMode | None
     job_is_live: bool
     job_cancel_reason: str | None
+    # A claim is an acknowledgement; a placed attempt is acknowledged once its worker has named it.
+    acknowledged: bool = True
 
     @property
     def cancel(self) -> CancelMode | None:

@@ -110,11 +110,20 @@ class TaskCompleteAnswer(msgspec.Struct, frozen=True):
     results: list[CompletionAnswer]
 
 
+class AttemptName(msgspec.Struct, frozen=True):
+    """One attempt of one task."""
+
+    task_id: str
+    attempt: int
+
+
 class WorkerRegisterAnswer(msgspec.Struct, frozen=True):
     """The worker is known; `taken_over` attempts of the one it replaces have been ended."""
 
     worker_id: str
     taken_over: int
+    # Of the attempts presented, those that live on under this worker; the others must end.
+    adopted: list[AttemptName] = []
 
 
 class LogAppendAnswer(msgspec.Struct, frozen=True):

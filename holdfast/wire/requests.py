@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from holdfast.model.ids import INDEX_MAX, WORKER_ID_LENGTH_MAX
 from holdfast.model.outcomes import CancelMode, Stage
+from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.model.spec import JobSpec
 from holdfast.wire.raw import absent_is_null
 
@@ -118,6 +119,9 @@ class TaskCompletion(Request, frozen=True):
     events: list[UserEvent] = []
     # False saves the server a look; it makes no difference otherwise.
     start_reported: bool = True
+    # What the attempt has used, and what its build took.
+    usage: dict[str, Any] | None = None
+    build: dict[str, Any] | None = None
 
 
 class TaskCompleteRequest(Request, frozen=True):
@@ -137,14 +141,43 @@ class TaskCompleteRequest(Request, frozen=True):
     events: list[UserEvent] = []
 
 
+class AdoptedAttempt(Request, frozen=True):
+    """An attempt of a replaced incarnation whose process still runs, or whose end is known."""
+
+    task_id: TaskIdText
+    attempt: AttemptNumber
+    lease_token: UUID
+
+
 class WorkerRegisterRequest(Request, frozen=True):
-    """A worker process says who it is; `replaces` names an incarnation it knows to be gone."""
+    """A worker process says who it is; `replaces` names an incarnation it knows to be gone.
+
+    With an `address` it is called there for placed work, by calls that carry its `secret`.
+    """
 
     worker_id: WorkerIdText
     name: str
     host: str
     queues: list[str] = []
     replaces: WorkerIdText | None = None
+    address: str | None = None
+    secret: str | None = None
+    resources: Capacity | None = None
+    attributes: dict[str, AttributeValue] = {}
+    adopts: list[AdoptedAttempt] = []
+
+
+class WorkerNewsRequest(Request, frozen=True):
+    """A called worker would like to be called soon."""
+
+    worker_id: WorkerIdText
+
+
+class WorkerLeaveRequest(Request, frozen=True):
+    """A called worker is gone for good, with everything that ran there."""
+
+    worker_id: WorkerIdText
+    secret: str
 
 
 class LogAppendRequest(Request, frozen=True):

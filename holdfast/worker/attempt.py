@@ -6,7 +6,7 @@ claimed ───── renew at half of it ───── stop_at ── kill_
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 from uuid import UUID
 
 import msgspec
@@ -25,16 +25,29 @@ SUSPECT_PREEMPTIONS = 2
 _decode_job = msgspec.json.Decoder(ClaimedJob).decode
 
 
+class Briefed(Protocol):
+    """What there is to know of an attempt, claimed or placed, before it is run."""
+
+    task_id: str
+    number: int
+    lease_token: UUID
+    input: msgspec.Raw
+
+    @property
+    def job(self) -> ClaimedJob:
+        """The job it belongs to."""
+
+
 class Attempt:
     """A claimed task. Its lease fields belong to the keeper's thread once it is held."""
 
     __slots__ = (
+        "_job",
         "expires_at",
         "grace",
         "in_process",
         "input",
         "is_over",
-        "job",
         "lease_token",
         "margin",
         "number",
@@ -56,7 +69,7 @@ class Attempt:
         self.task_id = claim.task_id
         self.number = claim.attempt
         self.lease_token: UUID = claim.lease_token
-        self.job = job
+        self._job = job
         self.input = claim.input
         self.times_preempted = claim.preemption_count
         self.grace = job.grace
@@ -79,9 +92,19 @@ class Attempt:
         self.renew(sent_at, claim.lease_remaining_ms / 1000)
 
     @property
+    def job(self) -> ClaimedJob:
+        """The job it belongs to."""
+        return self._job
+
+    @property
     def key(self) -> tuple[str, int]:
         """What tells this attempt from every other."""
         return self.task_id, self.number
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its lease is gone, so that nobody wants to hear of it."""
+        return self.stop == "lost"
 
     @property
     def is_suspect(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.client.both import LoopThread
 from holdfast.client.context import Connection, Context, Identity, current
 from holdfast.client.transport import Transport
-from holdfast.worker.attempt import Attempt, StopMode
+from holdfast.worker.attempt import Attempt, Briefed, StopMode
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import (
     HANDED_BACK,
@@ -131,7 +131,7 @@ def connect(server: str) -> Connection:
     return Connection(transport, thread)
 
 
-def identify(attempt: Attempt, server: str) -> Identity:
+def identify(attempt: Briefed, server: str) -> Identity:
     """Say which attempt this is, for its function and its process."""
     timeout = attempt.job.timeout
     return Identity(

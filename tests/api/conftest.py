@@ -1,6 +1,7 @@
 """A whole server without its socket, and a quiet one that only does what it is asked."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +14,10 @@ from tests.api.face import Face
 
 
 @pytest.fixture
-async def runtime(database_url: str) -> AsyncIterator[Runtime]:
+async def runtime(database_url: str, tmp_path: Path) -> AsyncIterator[Runtime]:
     """A server at work: chores, wake-ups and all."""
-    async with open_runtime(Options(database_url)) as runtime:
+    options = Options(database_url, object_store=str(tmp_path / "objects"))
+    async with open_runtime(options) as runtime:
         yield runtime
 
 

@@ -78,8 +78,9 @@ def test_every_error_has_the_shape_of_all_errors(document: dict[str, Any]) -> No
 
 def test_a_request_takes_no_unknown_fields(document: dict[str, Any]) -> None:
     for name, operation in operations(document):
-        if "requestBody" in operation:
-            reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        taken = operation.get("requestBody", {"content": {}})["content"]
+        if "application/json" in taken:
+            reference = taken["application/json"]["schema"]["$ref"]
             shape = document["components"]["schemas"][reference.rpartition("/")[2]]
             assert shape["additionalProperties"] is False, name
 
@@ -92,6 +93,14 @@ def test_a_body_is_required_where_one_of_its_fields_is(document: dict[str, Any])
     }
     assert required["POST /api/jobs"] is True
     assert required["POST /api/jobs/{job_id}:cancel"] is False
+
+
+def test_a_body_of_bytes_is_described_as_such(document: dict[str, Any]) -> None:
+    taken = document["paths"]["/api/bundles/{bundle}"]["put"]["requestBody"]
+    bytes_ = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    assert taken == {"required": True, "content": bytes_}
+    given = document["paths"]["/api/bundles/{bundle}"]["get"]["responses"]["200"]["content"]
+    assert set(given) == {"application/octet-stream"}
 
 
 def test_bounds_are_in_it(document: dict[str, Any]) -> None:

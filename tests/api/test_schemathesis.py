@@ -56,16 +56,20 @@ schema.config.checks.negative_data_rejection.expected_statuses = refusals
 
 
 @pytest.fixture(scope="module")
-def server_url(postgres: EmbeddedPostgres) -> Iterator[str]:
+def server_url(
+    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """A real server, in a thread of its own, on a database of its own."""
     name = "schemathesis"
+    objects = tmp_path_factory.mktemp("objects")
     create = f"create database {name} template {TEMPLATE}"
     asyncio.run(run_sql(postgres.url("postgres"), create))
     started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:
         stopping = asyncio.Event()
-        async with serve(Options(postgres.url(name)), Address(port=0)) as server:
+        options = Options(postgres.url(name), object_store=str(objects))
+        async with serve(options, Address(port=0)) as server:
             started.set_result((server.url, asyncio.get_running_loop(), stopping))
             await stopping.wait()
 

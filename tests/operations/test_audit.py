@@ -151,7 +151,9 @@ async def replaced_incarnations(world: World) -> None:
     claimed = await claim_of(world, job_id, 1, old)
     await world.cancel_task(claimed.task_id)
     await be_sound(world)
-    assert await register(world.ledger, Registration(new, "w", "host", replaces=old)) == 2
+    assert (
+        await register(world.ledger, Registration(new, "w", "host", replaces=old))
+    ).taken_over == 2
 
 
 async def soft_cancels(world: World) -> None:

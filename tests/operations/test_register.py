@@ -13,9 +13,9 @@ NEW = Registration("w2", "worker", "host", ("q",), replaces="w1")
 
 
 async def test_registering_twice_is_harmless(ledger: Ledger, world: World) -> None:
-    assert await register(ledger, OLD) == 0
+    assert (await register(ledger, OLD)).taken_over == 0
     before = await world.dump()
-    assert await register(ledger, OLD) == 0
+    assert (await register(ledger, OLD)).taken_over == 0
     assert await world.dump() == before
 
 
@@ -32,7 +32,7 @@ async def test_a_successor_has_the_tasks_retried_at_once(ledger: Ledger, world: 
     await register(ledger, OLD)
     claims = await world.claim(2, worker="w1")
     await world.start(claims[0])
-    assert await register(ledger, NEW) == 2
+    assert (await register(ledger, NEW)).taken_over == 2
     for mine in claims:
         task = await world.task(mine.task_id)
         assert (task.state, task.attempt, task.preemption_count) == (TaskState.PENDING, 1, 1)
@@ -108,10 +108,10 @@ async def test_a_repeat_of_the_takeover_is_harmless(ledger: Ledger, world: World
     await world.submit()
     await register(ledger, OLD)
     await world.claim(worker="w1")
-    assert await register(ledger, NEW) == 1
+    assert (await register(ledger, NEW)).taken_over == 1
     [mine] = await world.claim(worker="w2")
     before = await world.dump()
-    assert await register(ledger, NEW) == 0
+    assert (await register(ledger, NEW)).taken_over == 0
     assert await world.dump() == before
     assert (await world.succeed(mine)).accepted
 

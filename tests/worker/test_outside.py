@@ -149,7 +149,7 @@ async def test_output_can_be_read_while_the_command_runs(outside: Outside) -> No
 async def test_output_outlives_a_server_that_is_away(
     workplace: Workplace, guard: Guard, slot: Slot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outside_module, "LOG_CALL_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(shipping_module, "LOG_CALL_SECONDS_MAX", 0.1)
     async with Line(workplace.url) as line, Transport(line.url) as transport:
         outside = Outside(workplace, transport, guard, slot.fd)
         script = "touch began; echo one; while [ ! -e go ]; do sleep 0.01; done; echo two"

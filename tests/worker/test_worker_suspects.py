@@ -29,7 +29,7 @@ async def make_suspect(workplace: Workplace) -> None:
         await register(ledger, Registration(f"victim-{turn}", "v", "here"))
         await eventually(all_claimed)
         heir = Registration(f"heir-{turn}", "h", "here", replaces=f"victim-{turn}")
-        assert await register(ledger, heir) == len(waiting)
+        assert (await register(ledger, heir)).taken_over == len(waiting)
 
 
 async def test_a_suspect_runs_in_a_process_of_its_own(workplace: Workplace) -> None:

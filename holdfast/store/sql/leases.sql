@@ -5,7 +5,7 @@ select leases.job_id, leases.task_index, leases.attempt, leases.lease_token, lea
        leases.ending, leases.cancel_requested_at is not null as cancelled, leases.cancel_reason,
        leases.expires_at, leases.run_deadline_at, leases.cancel_deadline_at,
        jobs.cancel_mode, jobs.finished_at is null and jobs.cancel_mode is null as job_is_live,
-       jobs.cancel_reason as job_cancel_reason
+       jobs.cancel_reason as job_cancel_reason, leases.acknowledged or not leases.placed as acknowledged
   from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
   join holdfast.leases using (job_id, task_index)
   join holdfast.jobs using (job_id)
@@ -57,7 +57,7 @@ select job_id, task_index from holdfast.leases, clock
 
 -- name: list_leases_of_worker
 select job_id, task_index from holdfast.leases
- where worker_id = $worker_id
+ where worker_id = $worker_id and ($also_ending::boolean or not ending)
  order by job_id, task_index
  limit $batch_max;
 

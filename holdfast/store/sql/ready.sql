@@ -128,9 +128,14 @@ due as (
                         where leases.job_id = mine.job_id and leases.task_index = mine.task_index)
     returning waiting.job_id, waiting.task_index
 )
-insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)
+insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at, avoid)
 select coalesce(jobs.queue, ''), -jobs.priority, tasks.eligible_at, job_id, task_index,
-       clock.now + (jobs.spec ->> 'scheduling_timeout')::float * interval '1 second'
+       clock.now + (jobs.spec ->> 'scheduling_timeout')::float * interval '1 second',
+       -- A placed retry keeps away from the worker of the attempt before, where it can.
+       case when jobs.queue is null and tasks.attempt > 0 and not jobs.spec ? 'coscheduling' then (
+           select workers.name from holdfast.attempts join holdfast.workers using (worker_id)
+            where attempts.job_id = tasks.job_id and attempts.task_index = tasks.task_index
+              and attempts.attempt = tasks.attempt - 1) end
   from due join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id), clock
  where tasks.state = 1
 returning job_id, task_index, ready.queue;

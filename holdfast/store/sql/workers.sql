@@ -1,11 +1,15 @@
 -- name: register_worker
-insert into holdfast.workers (worker_id, name, host, queues, registered_at)
-values ($worker_id, $name, $host, $queues::text[], holdfast.now())
+insert into holdfast.workers (worker_id, name, host, queues, registered_at, address, secret, capacity, attributes)
+values ($worker_id, $name, $host, $queues::text[], holdfast.now(), $address, $secret, $capacity::text::jsonb,
+        $attributes::text::jsonb)
 on conflict (worker_id) do nothing
 returning worker_id;
 
 -- name: find_worker
 select worker_id, name, host, lost_at from holdfast.workers where worker_id = $worker_id;
+
+-- name: find_secret
+select secret from holdfast.workers where worker_id = $worker_id and address is not null;
 
 -- name: mark_replaced
 update holdfast.workers

@@ -1,0 +1,74 @@
+"""What placed work needs and what workers have: amounts, attributes, and conditions on them."""
+
+import re
+from typing import Literal
+
+import msgspec
+
+from holdfast.errors import Invalid
+
+Operator = Literal["=", "!=", "in", "not in", "exists", "<", "<=", ">", ">="]
+OPERATORS: tuple[Operator, ...] = ("=", "!=", "in", "not in", "exists", "<", "<=", ">", ">=")
+AttributeValue = bool | int | float | str
+
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\s*", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one task needs. Sizes are bytes, or texts such as 4GB; ports are names."""
+
+    cpu: float = 1.0
+    memory: int | str = 0
+    disk: int | str = 0
+    gpu: int = 0
+    gpu_model: str | None = None
+    ports: list[str] = []
+
+
+class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one worker has to give; sizes are bytes."""
+
+    cpu: float = 0.0
+    memory: int = 0
+    disk: int = 0
+    gpu: int = 0
+    gpu_model: str | None = None
+
+
+class Constraint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A condition on one attribute of a worker; `in` and `not in` take a list."""
+
+    attribute: str
+    op: Operator = "="
+    value: AttributeValue | list[AttributeValue] | None = None
+
+    def __str__(self) -> str:
+        """Write it the way people do: region=eu, gpu_gb >= 40, rack in (r1, r2)."""
+        if self.op == "exists":
+            return f"{self.attribute} exists"
+        if isinstance(self.value, list):
+            return f"{self.attribute} {self.op} ({', '.join(map(_word, self.value))})"
+        gap = "" if self.op in ("=", "!=") else " "
+        return f"{self.attribute}{gap}{self.op}{gap}{_word(self.value)}"
+
+
+class Coscheduling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A gang: all tasks start together; `group_by` names an attribute their workers share."""
+
+    group_by: str | None = None
+
+
+def parse_size(text: int | str, field: str) -> int:
+    """Read a number of bytes: 512, 4GB, 1.5 GiB; K, M, G are powers of 1000, Ki, Mi, Gi of 1024."""
+    if isinstance(text, int):
+        return text
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise Invalid(field, f"{text!r} is not a size; write bytes, or a size such as 4GB")
+    number, unit, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
+
+
+def _word(value: AttributeValue | list[AttributeValue] | None) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

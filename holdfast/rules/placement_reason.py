@@ -1,0 +1,260 @@
+"""Why tasks wait: for each worker the first thing that stands in the way, counted and put in words.
+
+Asked in the state that the scheduler's pass has reached when it is the line's turn. A worker is
+asked, in this order: does it accept work, does it fulfil the constraints, has it the resources, is
+it kept for others, has it slots for tasks that have not started.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from holdfast.model.resources import Constraint
+from holdfast.rules.placement_room import (
+    CPU,
+    DISK,
+    GPU,
+    MEMORY,
+    NOBODY,
+    PORTS,
+    SLOTS,
+    Booleans,
+    Integers,
+    Need,
+    Room,
+    count_fits,
+    sum_by_group,
+)
+from holdfast.rules.placement_snapshot import Line, Shape, missing_members
+
+# The scarce first: a full machine without gpus lacks gpus, whatever else is used up.
+_RESOURCES = ((GPU, "gpu"), (CPU, "cpu"), (MEMORY, "memory"), (DISK, "disk"), (PORTS, "ports"))
+_UNITS = ((10**15, "PB"), (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+_JOBS_NAMED_MAX = 3
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why tasks wait: a code for programs, a message for people, and the numbers in it."""
+
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class _Obstacles(NamedTuple):
+    """How many workers fail by what, in numbers and in words; `left` marks those not struck off."""
+
+    kinds: dict[str, list[dict[str, Any]]]
+    texts: list[tuple[int, str]]
+    left: Booleans
+
+    def strike(self, fails: Booleans) -> Booleans:
+        """Strike off the workers that fail; returns those that had not failed before."""
+        struck = self.left & fails
+        np.logical_and(self.left, ~fails, out=self.left)
+        return struck
+
+    def add(self, kind: str, text: str, numbers: dict[str, Any]) -> None:
+        """Write down one obstacle."""
+        self.kinds.setdefault(kind, []).append(numbers)
+        self.texts.append((numbers["workers"], text))
+
+    def summary(self) -> str:
+        """List what stands in the way, the most frequent first."""
+        texts = list(self.texts)
+        if count := int(self.left.sum()):
+            texts.append((count, f"{count} {_verb(count, 'have')} room for a member"))
+        ordered = sorted(texts, key=lambda each: -each[0])
+        return f"{_some(len(self.left), 'worker')}: {', '.join(text for _, text in ordered)}"
+
+
+def give_reason(room: Room, line: Line, *, fitting: int, ahead: int, kept: int) -> Reason:
+    """Say why those tasks of a line wait that do not fit; `kept` workers will be kept for them."""
+    details: dict[str, Any] = {"workers": len(room.workers), "waiting": line.count - fitting}
+    if not room.workers:
+        return Reason("no_workers", "no worker has registered for placed work", details)
+    if fitting >= line.count > 0:
+        return Reason("fits", "fits now, next pass", details | {"fitting": fitting})
+    need = room.need(line.shape)
+    obstacles = _find_obstacles(room, need, line.shape)
+    details |= obstacles.kinds | {"fitting": fitting, "ahead": ahead, "kept_for_it": kept}
+    never = _never_fits(room, need, line)
+    missing = missing_members(line)
+    if never is not None:
+        code, message = "never_fits", f"{obstacles.summary()}; could never fit: {never}"
+    elif missing:
+        details["missing"] = missing
+        code, message = "gang_missing", f"waits for {_some(missing, 'member')} of its gang"
+    elif line.gang is not None and need.mask.any():
+        code, message = _gang_reason(room, need, line, obstacles=obstacles, details=details)
+    else:
+        code, message = _task_reason(obstacles)
+    if fitting:
+        message = f"{fitting} of {line.count} fit now, next pass; for the others, {message}"
+    if ahead and code in ("lacks_resources", "gang_waits", "build_slots"):
+        message += f" (after {_some(ahead, 'task')} ahead of it)"
+    if kept:
+        message += f"; {_some(kept, 'worker')} {_verb(kept, 'are')} kept for it until it fits"
+    return Reason(code, message, details)
+
+
+def _task_reason(obstacles: _Obstacles) -> tuple[str, str]:
+    """Name the obstacle that is nearest to being gone."""
+    kinds = obstacles.kinds
+    if "build_slots" in kinds:
+        return "build_slots", f"waits for build slots; {obstacles.summary()}"
+    if "kept" in kinds:
+        return "reserved", f"behind others: {_kept_text(*kinds['kept'])}; {obstacles.summary()}"
+    if "lacks" in kinds:
+        return "lacks_resources", obstacles.summary()
+    if "fails" in kinds:
+        return "fails_constraints", obstacles.summary()
+    return "not_accepting", obstacles.summary()
+
+
+def _gang_reason(
+    room: Room, need: Need, line: Line, *, obstacles: _Obstacles, details: dict[str, Any]
+) -> tuple[str, str]:
+    """Say how many members fit in the best place, and whether slots or others stand in the way."""
+    group_by = line.shape.group_by
+    columns = np.flatnonzero(need.mask & room.open)
+    most = _most_in_group(room, need, columns, group_by=group_by)
+    details |= {"members": line.count, "members_fitting": most}
+    if group_by is None:
+        message = f"{most} of {line.count} members of the gang fit"
+    else:
+        message = f"largest {group_by} has {most} of {line.count}"
+    message += f"; {obstacles.summary()}"
+    if _most_in_group(room, need, columns, group_by=group_by, slots=False) >= line.count:
+        return "build_slots", f"waits for build slots: {message}"
+    accepts = np.array([each.accepts for each in room.workers], dtype=np.bool_)
+    columns = np.flatnonzero(need.mask & accepts)
+    if _most_in_group(room, need, columns, group_by=group_by) >= line.count:
+        return "reserved", f"behind others: {_kept_text(*obstacles.kinds['kept'])}; {message}"
+    return "gang_waits", message
+
+
+def _most_in_group(
+    room: Room, need: Need, columns: Integers, *, group_by: str | None, slots: bool = True
+) -> int:
+    """Count the members that fit on the workers of the best group, slots heeded or not."""
+    groups = room.group(group_by)[columns]
+    fits = room.fits(need, columns, groups, slots=slots)
+    return int(sum_by_group(fits, groups).max(initial=0))
+
+
+def _never_fits(room: Room, need: Need, line: Line) -> str | None:
+    """Compare with all that workers have, were they idle; None if that is enough."""
+    columns = np.flatnonzero(need.mask)
+    if not columns.size:
+        return None
+    groups = room.group(line.shape.group_by)[columns]
+    most = int(sum_by_group(count_fits(room.total, need, columns), groups).max())
+    members = max(line.count, line.gang or 0)
+    if line.gang is not None and 0 < most < members:
+        group = "all workers have" if line.shape.group_by is None else (
+            f"the largest {line.shape.group_by} has"
+        )  # fmt: skip
+        return f"{group} room for {most} of {members}"
+    if most > 0:
+        return None
+    amounts = dict(need.amounts)
+    largest = {
+        name: int(room.total[row, columns].max())
+        for row, name in _RESOURCES
+        if row in amounts and room.total[row, columns].max() < amounts[row]
+    }
+    if not largest:
+        wanted = [_amount(n, amounts[r]) for r, n in _RESOURCES if r in amounts and r != PORTS]
+        return f"none has {', '.join(wanted)} together"
+    return f"the largest has {', '.join(_amount(*each) for each in largest.items())}"
+
+
+def _find_obstacles(room: Room, need: Need, shape: Shape) -> _Obstacles:
+    """Ask each worker for the first thing that fails."""
+    found = _Obstacles({}, [], np.ones(len(room.workers), dtype=np.bool_))
+    _ask_acceptance(room, found)
+    for condition, mask in _conditions(room, shape):
+        if count := found.strike(~mask).sum():
+            text = f"{count} {_verb(count, 'fail')} {condition}"
+            found.add("fails", text, {"workers": int(count), "constraint": condition})
+    amounts = dict(need.amounts)
+    for row, name in _RESOURCES:
+        if row in amounts:
+            _ask_amount(room, found, row=row, name=name, amount=amounts[row])
+    struck = found.strike(room.kept_for != NOBODY)
+    if struck.any():
+        kept = {"workers": int(struck.sum()), "jobs": np.unique(room.kept_for[struck]).tolist()}
+        found.add("kept", _kept_text(kept), kept)
+    if count := int(found.strike(room.free[SLOTS] < 1).sum()):
+        slots = int(room.total[SLOTS, 0])
+        text = f"{count} {_verb(count, 'have')} all {_some(slots, 'build slot')} taken"
+        found.add("build_slots", text, {"workers": count, "slots": slots})
+    return found
+
+
+def _ask_acceptance(room: Room, found: _Obstacles) -> None:
+    causes = [None if each.accepts else each.why_not or "not accepting" for each in room.workers]
+    for cause in sorted({cause for cause in causes if cause is not None}):
+        struck = found.strike(np.array([each == cause for each in causes], dtype=np.bool_))
+        count = int(struck.sum())
+        text = f"{count} {_verb(count, 'take')} no work ({cause})"
+        found.add("not_accepting", text, {"workers": count, "why": cause})
+
+
+def _ask_amount(room: Room, found: _Obstacles, *, row: int, name: str, amount: int) -> None:
+    struck = found.strike(room.free[row] < amount)
+    if not struck.any():
+        return
+    count, most = int(struck.sum()), max(0, int(room.free[row, struck].max()))
+    wanted, free = _amount(name, amount, bare=True), _amount(name, most, bare=True)
+    text = f"{count} {_verb(count, 'lack')} {name} (need {wanted}, most free {free})"
+    numbers = {"need": _number(row, amount), "most_free": _number(row, most)}
+    found.add("lacks", text, {"workers": count, "resource": name} | numbers)
+
+
+def _conditions(room: Room, shape: Shape) -> list[tuple[str, Booleans]]:
+    """List what a worker must be, as texts, and which workers are so."""
+    found = []
+    if shape.gpu_model is not None:
+        found.append((f"gpu_model={shape.gpu_model}", room.mask_of_model(shape.gpu_model)))
+    for text in shape.constraints:
+        constraint = msgspec.json.decode(text, type=Constraint)
+        found.append((str(constraint), room.mask_of_constraint(text)))
+    if shape.group_by is not None:
+        found.append((f"{shape.group_by} exists", room.group(shape.group_by) >= 0))
+    return found
+
+
+def _kept_text(kept: dict[str, Any]) -> str:
+    named = [str(job) for job in kept["jobs"][:_JOBS_NAMED_MAX]]
+    more = len(kept["jobs"]) - len(named)
+    jobs = "job " if len(kept["jobs"]) == 1 else "jobs "
+    jobs += ", ".join(named) + (f" and {more} more" if more else "")
+    return f"{_some(kept['workers'], 'worker')} {_verb(kept['workers'], 'are')} kept for {jobs}"
+
+
+def _some(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def _verb(count: int, word: str) -> str:
+    if count != 1:
+        return word
+    return {"are": "is", "have": "has"}.get(word, f"{word}s")
+
+
+def _number(row: int, amount: int) -> int | float:
+    return amount / 1000 if row == CPU else amount
+
+
+def _amount(name: str, amount: int, *, bare: bool = False) -> str:
+    """Write an amount for people: 1.5 cpu, 4GB memory; `bare` without its name."""
+    text = str(amount)
+    if name == "cpu":
+        text = f"{amount / 1000:g}"
+    elif name in ("memory", "disk"):
+        unit, suffix = next((each for each in _UNITS if amount >= each[0]), (1, "B"))
+        text = f"{amount / unit:.4g}{suffix}"
+    return text if bare else f"{text} {name}"

@@ -1,0 +1,82 @@
+"""What the scheduler reads: workers with what they have left, and lines of tasks that wait."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.model.resources import AttributeValue, Capacity, Resources, parse_size
+from holdfast.model.spec import JobSpec
+
+
+class Shape(NamedTuple):
+    """What a task asks for; tasks of equal shape are interchangeable."""
+
+    cpu: float
+    memory: int
+    disk: int
+    gpu: int
+    gpu_model: str | None
+    ports: int
+    constraints: tuple[str, ...]
+    group_by: str | None
+
+
+class WorkerView(NamedTuple):
+    """One worker: all it has, what unreleased leases have booked, and whether it takes work."""
+
+    worker_id: str
+    name: str
+    host: str
+    capacity: Capacity
+    attributes: Mapping[str, AttributeValue]
+    used: Capacity
+    ports_free: int
+    unstarted: int
+    accepts: bool
+    why_not: str | None
+
+
+class Line(NamedTuple):
+    """The ready tasks of one job, or those of them that are to be kept off one worker.
+
+    `avoid` is that worker's name: it is used only where nothing else fits. A gang is placed when
+    `count` has reached `gang` and none of its members is missing.
+    """
+
+    job_id: int
+    priority: int
+    since: float
+    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody needs here
+    shape: Shape
+    gang: int | None
+    gang_missing: int
+    avoid: str | None
+
+
+def shape_of(spec: JobSpec) -> Shape:
+    """Take from a spec what matters for placing its tasks; constraints become JSON texts."""
+    resources = spec.resources or Resources()
+    texts = {msgspec.json.encode(constraint).decode() for constraint in spec.constraints}
+    return Shape(
+        cpu=resources.cpu,
+        memory=parse_size(resources.memory, "resources.memory"),
+        disk=parse_size(resources.disk, "resources.disk"),
+        gpu=resources.gpu,
+        gpu_model=resources.gpu_model,
+        ports=len(resources.ports),
+        constraints=tuple(sorted(texts)),
+        group_by=spec.coscheduling.group_by if spec.coscheduling else None,
+    )
+
+
+def rank(line: Line) -> tuple[int, float, int, bool, str]:
+    """Rank a line: by priority, then age, then job; those with a worker to avoid choose first."""
+    return (-line.priority, line.since, line.job_id, line.avoid is None, line.avoid or "")
+
+
+def missing_members(line: Line) -> int:
+    """Count the members that a gang still waits for."""
+    if line.gang is None:
+        return 0
+    return max(line.gang_missing, line.gang - line.count, 0)

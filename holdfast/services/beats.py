@@ -1,0 +1,254 @@
+"""The leader's heartbeats: every worker is called each tick, and at once when there is something.
+
+Workers are prepared for together and called side by side; a call that hangs, refuses or lies is
+that worker's affair alone, and there is never a second one beside it.
+
+        due ── prepare (one transaction) ──► call ─┐
+         ▲                                   call ─┼─► answers gathered ── store
+         └───────── next tick, or a hint ◄─────────┘
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+
+import aiohttp
+
+from holdfast.errors import Unavailable
+from holdfast.operations.batcher import Batcher
+from holdfast.operations.beats import (
+    Failure,
+    Heard,
+    Prepared,
+    count_failures,
+    keep_usage,
+    list_called,
+    prepare,
+    store_answers,
+)
+from holdfast.operations.leadership import Deposed, Term
+from holdfast.operations.ledger import Ledger
+from holdfast.services.worker_calls import (
+    CALL_SECONDS_MAX,
+    CallFailed,
+    interpret,
+    read_answer,
+    send,
+    write_request,
+)
+from holdfast.services.writers import Writers
+from holdfast.wire.answers import AttemptName
+
+log = logging.getLogger("holdfast.beats")
+TICK_SECONDS = 5.0
+REFRESH_SECONDS = 1.0
+PREPARE_MAX = 200
+LAG_SECONDS = 0.5
+LATE_SECONDS = 1.0
+
+
+class _Worker:
+    """What the leader keeps in mind of one worker; nothing of it is missed after a crash."""
+
+    __slots__ = ("acknowledged", "has_answered", "is_rung", "next_at", "worker_id")
+
+    def __init__(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+        self.next_at = 0.0
+        self.is_rung = False
+        self.has_answered = False
+        self.acknowledged: list[AttemptName] = []
+
+
+class Beats:
+    """The heartbeats of one term."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        writers: Writers,
+        term: Term,
+        *,
+        on_change: Callable[[], None],
+        tick: float = TICK_SECONDS,
+    ) -> None:
+        self._ledger = ledger
+        self._writers = writers
+        self._term = term
+        self._on_change = on_change
+        self._tick = tick
+        self._loop = asyncio.get_running_loop()
+        self._workers: dict[str, _Worker] = {}
+        self._calling: dict[str, asyncio.Task[None]] = {}
+        self._numbers = count(1)
+        self._woken = asyncio.Event()
+        self._refresh_at = 0.0
+        self._late_at = float("-inf")
+        slots = asyncio.Semaphore(1)
+        self._answers: Batcher[Heard, bool] = Batcher(
+            lambda items: store_answers(ledger, term, items), slots=slots
+        )
+        self._failures: Batcher[Failure, bool] = Batcher(self._count, slots=slots)
+
+    def ring(self, worker_ids: Iterable[str]) -> None:
+        """Call workers as soon as they can be called: there is something to tell or to hear."""
+        for worker_id in worker_ids:
+            worker = self._workers.get(worker_id)
+            if worker is None:
+                self._refresh_at = 0.0
+            else:
+                worker.is_rung = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Call workers until cancelled. Raises Deposed when another server leads."""
+        watching = asyncio.create_task(self._watch_lag())
+        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
+        connector = aiohttp.TCPConnector(limit=0)
+        try:
+            async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+                try:
+                    while True:
+                        await self._beat(session)
+                finally:
+                    await _end_all([watching, *self._calling.values()])
+        finally:
+            watching.cancel()
+
+    async def _beat(self, session: aiohttp.ClientSession) -> None:
+        """Begin every call that is due, and sleep until the next one is."""
+        try:
+            if self._loop.time() >= self._refresh_at:
+                await self._refresh()
+            due = self._due()
+            if due:
+                await self._begin(session, due)
+        except Deposed:
+            raise
+        except Unavailable as error:
+            log.warning("workers will be called again: %s", error)
+            await asyncio.sleep(REFRESH_SECONDS)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), self._patience())
+        self._woken.clear()
+
+    async def _refresh(self) -> None:
+        """Learn of new workers, and forget those that are lost."""
+        listed = await list_called(self._ledger)
+        self._workers = {
+            worker_id: self._workers.get(worker_id) or _Worker(worker_id) for worker_id in listed
+        }
+        self._refresh_at = self._loop.time() + REFRESH_SECONDS
+
+    def _due(self) -> list[_Worker]:
+        now = self._loop.time()
+        due = [
+            worker
+            for worker in self._workers.values()
+            if (worker.is_rung or worker.next_at <= now) and worker.worker_id not in self._calling
+        ]
+        return sorted(due, key=lambda worker: worker.next_at)[:PREPARE_MAX]
+
+    def _patience(self) -> float:
+        """Say how long nothing will be due."""
+        ahead = [
+            self._loop.time() if worker.is_rung else worker.next_at
+            for worker in self._workers.values()
+            if worker.worker_id not in self._calling
+        ]
+        return max(min([self._refresh_at, *ahead]) - self._loop.time(), 0.0)
+
+    async def _begin(self, session: aiohttp.ClientSession, due: list[_Worker]) -> None:
+        now = self._loop.time()
+        for worker in due:
+            worker.is_rung = False
+            worker.next_at = now + self._tick
+        prepared = await prepare(self._ledger, self._term, [worker.worker_id for worker in due])
+        known = {worker.worker_id: worker for worker in due}
+        for call in prepared:
+            task = asyncio.create_task(self._call(session, known[call.worker_id], call))
+            self._calling[call.worker_id] = task
+            task.add_done_callback(partial(self._end_call, call.worker_id))
+
+    def _end_call(self, worker_id: str, task: asyncio.Task[None]) -> None:
+        self._calling.pop(worker_id, None)
+        self._woken.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the heartbeat of %s broke off", worker_id, exc_info=error)
+
+    async def _call(
+        self, session: aiohttp.ClientSession, worker: _Worker, prepared: Prepared
+    ) -> None:
+        """Call one worker, and store what its answer means."""
+        began_at, number = self._loop.time(), next(self._numbers)
+        try:
+            body = write_request(prepared, self._term.epoch, number, worker.acknowledged)
+            text = await send(session, prepared, body)
+            answer = read_answer(text, worker.worker_id, self._term.epoch, number)
+            meaning = interpret(prepared, answer)
+        except CallFailed as failure:
+            await self._fail(worker, str(failure), began_at)
+            return
+        try:
+            await keep_usage(
+                self._ledger,
+                [
+                    (completion.fence, entry.usage, entry.build)
+                    for completion, entry in zip(meaning.completions, meaning.told, strict=False)
+                    if entry.usage or entry.build
+                ],
+            )
+            await self._writers.report(meaning.starts)
+            ends = await self._writers.complete(meaning.completions)
+            # A refusal is as final as a record; what could not be stored is told again.
+            worker.acknowledged = [
+                AttemptName(entry.task_id, entry.attempt)
+                for entry, end in zip(meaning.told, ends, strict=False)
+                if not isinstance(end, Unavailable)
+            ]
+            heard = Heard(worker.worker_id, number, meaning.running)
+            [is_known] = await self._answers.call([heard])
+        except Unavailable as error:
+            log.warning("the answer of %s will be asked for again: %s", worker.worker_id, error)
+            return
+        if isinstance(is_known, Deposed):
+            log.info("%s", is_known)
+        elif meaning.completions or not worker.has_answered:
+            worker.has_answered = is_known is True
+            self._on_change()
+        if worker.acknowledged:
+            worker.is_rung = True
+
+    async def _fail(self, worker: _Worker, reason: str, began_at: float) -> None:
+        """Count a failed heartbeat, unless it was this server that was late."""
+        if self._late_at >= began_at:
+            log.warning("%s is not blamed, this server was late: %s", worker.worker_id, reason)
+            return
+        log.warning("the heartbeat of %s failed: %s", worker.worker_id, reason)
+        await self._failures.call([Failure(worker.worker_id, reason)])
+
+    async def _count(self, failures: list[Failure]) -> list[bool]:
+        """Count failures; True for each worker that is dead by that."""
+        dead = set(await count_failures(self._ledger, self._term, failures))
+        for worker_id in dead:
+            log.error("worker %s is dead", worker_id)
+            self._workers.pop(worker_id, None)
+        return [failure.worker_id in dead for failure in failures]
+
+    async def _watch_lag(self) -> None:
+        """Notice when this process is late itself: calls of that time condemn nobody."""
+        while True:
+            began_at = self._loop.time()
+            await asyncio.sleep(LAG_SECONDS)
+            if self._loop.time() - began_at > LAG_SECONDS + LATE_SECONDS:
+                self._late_at = self._loop.time()
+
+
+async def _end_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.wait(ending)

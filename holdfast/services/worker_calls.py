@@ -1,0 +1,208 @@
+"""One call to one worker: written from the ledger, sent, and its answer read with suspicion."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+import aiohttp
+import msgspec
+
+from holdfast.errors import HoldfastError, Invalid
+from holdfast.model.ids import parse_task_id
+from holdfast.model.resources import Resources
+from holdfast.model.states import OPEN_STATES, TaskState, parse_state
+from holdfast.operations.beats import Prepared, Wanted
+from holdfast.operations.complete import Completion
+from holdfast.operations.report import Fence, Report
+from holdfast.rules.lifecycle import is_ahead
+from holdfast.store.specs import StoredSpec
+from holdfast.wire.answers import AttemptName
+from holdfast.wire.cluster import (
+    HEARTBEAT_PATH,
+    SECRET_HEADER,
+    Gang,
+    PlacedJob,
+    RunningTask,
+    TaskToKill,
+    TaskToRun,
+    WorkerHeartbeatAnswer,
+    WorkerHeartbeatRequest,
+)
+from holdfast.wire.raw import raw
+from holdfast.wire.requests import TaskCompletion
+
+CALL_SECONDS_MAX = 10.0
+ANSWER_BYTES_MAX = 32 << 20
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(WorkerHeartbeatAnswer).decode
+
+
+class CallFailed(HoldfastError):
+    """A worker did not answer, or not as one that can be relied on."""
+
+
+class Meaning(NamedTuple):
+    """What an answer says of the attempts that the call had named."""
+
+    starts: list[Report]
+    completions: list[Completion]
+    told: list[TaskCompletion]
+    running: tuple[Fence, ...]
+
+
+def write_request(
+    prepared: Prepared, epoch: int, number: int, acknowledged: Sequence[AttemptName]
+) -> bytes:
+    """Write down everything that is wanted of a worker."""
+    answered_epoch, answered_number = prepared.answered or (None, None)
+    return _encode(
+        WorkerHeartbeatRequest(
+            worker_id=prepared.worker_id,
+            epoch=epoch,
+            number=number,
+            answered_epoch=answered_epoch,
+            answered_number=answered_number,
+            tasks_to_run=[_to_run(wanted) for wanted in prepared.wanted if not wanted.ending],
+            tasks_to_kill=[
+                TaskToKill(str(wanted.fence.task_id), *wanted.fence[1:])
+                for wanted in prepared.wanted
+                if wanted.ending
+            ],
+            acknowledged=list(acknowledged),
+            drain=prepared.is_draining,
+        )
+    )
+
+
+async def send(session: aiohttp.ClientSession, prepared: Prepared, body: bytes) -> bytes:
+    """Send a call and return the answer's text. Raises CallFailed."""
+    try:
+        async with session.post(
+            prepared.address + HEARTBEAT_PATH,
+            data=body,
+            headers={"Content-Type": "application/json", SECRET_HEADER: prepared.secret},
+            allow_redirects=False,
+        ) as response:
+            text = bytearray()
+            async for chunk in response.content.iter_any():
+                text += chunk
+                if len(text) > ANSWER_BYTES_MAX:
+                    raise CallFailed(f"its answer is longer than {ANSWER_BYTES_MAX} bytes")
+            if response.status != 200:
+                said = bytes(text[:200]).decode(errors="replace")
+                raise CallFailed(f"it answered {response.status}: {said}")
+            return bytes(text)
+    except TimeoutError as error:
+        raise CallFailed(f"no answer within {CALL_SECONDS_MAX:g} s") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise CallFailed(f"{type(error).__name__}: {error}") from error
+
+
+def read_answer(text: bytes, worker_id: str, epoch: int, number: int) -> WorkerHeartbeatAnswer:
+    """Read an answer; it must be that of this incarnation to this call. Raises CallFailed."""
+    try:
+        answer = _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CallFailed(f"its answer cannot be read: {error}") from error
+    if (answer.worker_id, answer.epoch, answer.number) != (worker_id, epoch, number):
+        raise CallFailed(
+            f"its answer is that of {answer.worker_id} to call {answer.epoch}.{answer.number}"
+        )
+    return answer
+
+
+def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
+    """Compare what a worker has with what was wanted there. Raises CallFailed."""
+    try:
+        running = {_fence(entry): _state(entry) for entry in answer.running_tasks}
+        told = {_fence(entry): entry for entry in answer.completed_tasks}
+        completions = [_completion(fence, entry) for fence, entry in told.items()]
+    except Invalid as error:
+        raise CallFailed(f"its answer makes no sense: {error}") from error
+    starts = []
+    for wanted in prepared.wanted:
+        state = running.get(wanted.fence)
+        if state is not None:
+            if not wanted.ending and is_ahead(state, wanted.state):
+                starts.append(Report(wanted.fence, state))
+        elif wanted.fence in told:
+            continue
+        elif wanted.ending:  # asked to end it, and it is not there: the process is gone
+            completions.append(Completion(wanted.fence, "killed"))
+        elif wanted.acknowledged:
+            completions.append(
+                Completion(wanted.fence, "worker_failed", error="missing on its worker")
+            )
+    return Meaning(starts, completions, list(told.values()), tuple(running))
+
+
+def _to_run(wanted: Wanted) -> TaskToRun:
+    fence = wanted.fence
+    is_new = not wanted.acknowledged
+    return TaskToRun(
+        task_id=str(fence.task_id),
+        attempt=fence.attempt,
+        lease_token=fence.lease_token,
+        lease_ms=_ms(wanted.lease_remaining),
+        cancel_ms=_ms(wanted.cancel_remaining),
+        job=_placed_job(fence.task_id.job_id, wanted.job) if is_new else raw(None),
+        input=raw(wanted.input),
+        ports=wanted.ports if is_new else {},
+        gang=Gang(wanted.peers) if is_new and wanted.peers else None,
+    )
+
+
+def _placed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
+    """Write down what a worker needs of a job, once per job and process."""
+    text = stored.told.get("placed")
+    if text is None:
+        spec, policy = stored.spec, stored.policy
+        text = stored.told["placed"] = _encode(
+            PlacedJob(
+                str(job_id),
+                stored.name,
+                policy.type,
+                spec.entrypoint,
+                stored.num_tasks,
+                policy.lease,
+                policy.grace,
+                stored.correlation_id,
+                None,
+                policy.timeout,
+                spec.environment,
+                stored.trace_id,
+                spec.replicas is None,
+                resources=spec.resources or Resources(),
+                bundle=spec.bundle,
+                requirements=spec.requirements,
+            )
+        )
+    return msgspec.Raw(text)
+
+
+def _fence(entry: RunningTask | TaskCompletion) -> Fence:
+    return Fence(parse_task_id(entry.task_id), entry.attempt, entry.lease_token)
+
+
+def _state(entry: RunningTask) -> TaskState:
+    state = parse_state(entry.state)
+    if state not in OPEN_STATES:
+        raise Invalid("state", f"{entry.state!r} is not one of an attempt under way")
+    return state
+
+
+def _completion(fence: Fence, entry: TaskCompletion) -> Completion:
+    return Completion(
+        fence,
+        entry.status,
+        entry.exit_code,
+        entry.error,
+        entry.error_class,
+        entry.stage,
+        None if entry.result is msgspec.UNSET else bytes(entry.result).decode(),
+        start_reported=entry.start_reported,
+    )
+
+
+def _ms(duration: timedelta | None) -> int | None:
+    return None if duration is None else int(duration.total_seconds() * 1000)

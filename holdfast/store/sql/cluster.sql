@@ -1,0 +1,228 @@
+-- name: lead
+-- A term is renewed by its leader, or begins anew once the last one has run out.
+update holdfast.leadership
+   set epoch = epoch + (leader is distinct from $leader)::int, leader = $leader,
+       expires_at = holdfast.now() + $term::interval
+ where leader = $leader or leader is null or expires_at <= holdfast.now()
+returning epoch;
+
+-- name: resign
+update holdfast.leadership set expires_at = holdfast.now() where leader = $leader;
+
+-- name: hold_epoch
+-- Whoever takes over waits for this transaction: what a leader reads or writes belongs to its own term.
+select 1 from holdfast.leadership where epoch = $epoch and leader = $leader for share;
+
+-- name: list_called_workers
+select worker_id from holdfast.workers where address is not null and lost_at is null order by worker_id;
+
+-- name: read_called_workers
+select worker_id, address, secret, answered_epoch, answered_number, answered_at,
+       draining_at is not null as draining
+  from unnest($worker_ids::text[]) as mine(worker_id) join holdfast.workers using (worker_id)
+ where lost_at is null and address is not null;
+
+-- name: read_wanted
+-- All that a worker should know of; what an attempt needs to start goes along until the worker has named it.
+select leases.worker_id, leases.job_id, leases.task_index, leases.attempt, leases.lease_token,
+       leases.expires_at, leases.ending, leases.acknowledged, leases.ports::text, leases.cancel_deadline_at,
+       tasks.state,
+       case when not leases.acknowledged and not leases.ending then tasks.input end as input,
+       holdfast.now() as now
+  from unnest($worker_ids::text[]) as mine(worker_id)
+  join holdfast.leases on leases.worker_id = mine.worker_id and leases.placed
+  join holdfast.tasks on tasks.job_id = leases.job_id and tasks.task_index = leases.task_index
+ order by leases.job_id, leases.task_index;
+
+-- name: read_gangs
+-- Where the members of gangs are.
+select leases.job_id, leases.task_index, workers.address, leases.ports::text
+  from unnest($job_ids::bigint[]) as mine(job_id)
+  join holdfast.leases on leases.job_id = mine.job_id and leases.placed and not leases.ending
+  join holdfast.workers using (worker_id)
+ order by leases.job_id, leases.task_index;
+
+-- name: hold_workers
+-- Dead is final: a worker that is held here is not declared dead before this transaction ends.
+select worker_id from holdfast.workers
+ where worker_id = any ($worker_ids::text[]) and lost_at is null
+ order by worker_id
+   for no key update;
+
+-- name: renew_placed
+-- A lease that somebody else holds this moment is left for the next answer.
+with clock as materialized (select holdfast.now() as now),
+locked as materialized (
+    select leases.job_id, leases.task_index
+      from unnest($worker_ids::text[], $job_ids::bigint[], $task_indexes::int[], $attempts::int[],
+                  $tokens::uuid[]) as mine(worker_id, job_id, task_index, attempt, lease_token)
+      join holdfast.leases using (job_id, task_index, attempt, lease_token)
+     where leases.worker_id = mine.worker_id
+     order by leases.job_id, leases.task_index
+       for no key update of leases skip locked
+)
+update holdfast.leases
+   set expires_at = greatest(leases.expires_at, clock.now + leases.duration), acknowledged = true
+  from locked, clock
+ where leases.job_id = locked.job_id and leases.task_index = locked.task_index;
+
+-- name: record_answers
+update holdfast.workers
+   set answered_epoch = $epoch, answered_number = mine.number, answered_at = holdfast.now(),
+       last_seen_at = holdfast.now(), consecutive_failures = 0, last_failure = null
+  from unnest($worker_ids::text[], $numbers::bigint[]) as mine(worker_id, number)
+ where workers.worker_id = mine.worker_id;
+
+-- name: count_failures
+update holdfast.workers
+   set consecutive_failures = workers.consecutive_failures + 1, last_failure = mine.failure
+  from unnest($worker_ids::text[], $failures::text[]) as mine(worker_id, failure)
+ where workers.worker_id = mine.worker_id and workers.lost_at is null
+returning workers.worker_id, workers.consecutive_failures, workers.last_failure;
+
+-- name: mark_lost
+update holdfast.workers
+   set lost_at = holdfast.now(), lost_cause = mine.cause
+  from unnest($worker_ids::text[], $causes::text[]) as mine(worker_id, cause)
+ where workers.worker_id = mine.worker_id and workers.lost_at is null
+returning workers.worker_id;
+
+-- name: read_fleet
+select worker_id, name, host, capacity::text, attributes::text, draining_at is not null as draining,
+       consecutive_failures, answered_at is not null as answered
+  from holdfast.workers
+ where address is not null and lost_at is null
+ order by worker_id;
+
+-- name: list_booked
+-- What is taken of each worker: every lease that has not been released, whatever has become of its attempt.
+select leases.worker_id, leases.job_id, count(*)::int as leases,
+       count(*) filter (where tasks.state in (2, 9) and not leases.ending)::int as unstarted
+  from holdfast.leases join holdfast.tasks using (job_id, task_index)
+ where leases.placed
+ group by leases.worker_id, leases.job_id;
+
+-- name: list_ports
+select workers.host, port.value::int as port
+  from holdfast.leases join holdfast.workers using (worker_id)
+ cross join lateral jsonb_each_text(leases.ports) as port
+ where leases.placed and leases.ports is not null;
+
+-- name: list_lines
+-- From job to job by the index, and of each job no more rows than one pass could place.
+with recursive heads as (
+    (select ready.job_id from holdfast.ready where ready.queue = '' order by ready.job_id limit 1)
+    union all
+    select (select ready.job_id from holdfast.ready
+             where ready.queue = '' and ready.job_id > heads.job_id
+             order by ready.job_id limit 1)
+      from heads where heads.job_id is not null
+)
+select heads.job_id, jobs.priority, line.avoid, line.ready, line.since,
+       jobs.num_tasks - jobs.succeeded as unfinished,
+       jobs.finished_at is null and jobs.cancel_mode is null as is_live
+  from heads
+  join holdfast.jobs using (job_id)
+ cross join lateral (
+       select first.avoid, count(*)::int as ready, extract(epoch from min(first.eligible_at))::float8 as since
+         from (select ready.eligible_at, ready.avoid
+                 from holdfast.ready
+                where ready.queue = '' and ready.job_id = heads.job_id
+                order by ready.job_id, ready.task_index
+                limit case when jobs.spec ? 'coscheduling' then $gang_max::int else $tasks_max::int end) as first
+        group by first.avoid) as line;
+
+-- name: drop_ready_of_ended_jobs
+delete from holdfast.ready where ctid = any (array(
+    select ready.ctid from unnest($job_ids::bigint[]) as mine(job_id)
+      join holdfast.ready on ready.queue = '' and ready.job_id = mine.job_id
+     limit $batch_max
+       for update of ready skip locked));
+
+-- name: hold_open_workers
+-- Of the workers a plan has chosen, those that may still be given something.
+select worker_id from holdfast.workers
+ where worker_id = any ($worker_ids::text[]) and lost_at is null and draining_at is null
+   and consecutive_failures = 0 and answered_at is not null
+ order by worker_id
+   for share;
+
+-- name: take_ready_of_jobs
+-- A row that is stale (its task was cancelled) goes with the others.
+with picked as materialized (
+    select head.place
+      from unnest($job_ids::bigint[], $avoids::text[], $counts::int[]) as wanted(job_id, avoid, count)
+     cross join lateral (
+           select ready.ctid as place
+             from holdfast.ready
+            where ready.queue = '' and ready.job_id = wanted.job_id
+              and ready.avoid is not distinct from wanted.avoid
+            order by ready.job_id, ready.task_index
+            limit wanted.count
+              for update skip locked) as head
+),
+taken as (
+    delete from holdfast.ready where ctid = any (array(select place from picked))
+    returning job_id, task_index, eligible_at, avoid
+)
+select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt,
+       jobs.submitted_at is not null and jobs.finished_at is null and jobs.cancel_mode is null as job_is_live,
+       taken.eligible_at, taken.avoid
+  from taken join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
+ order by tasks.job_id, tasks.task_index
+   for update of tasks;
+
+-- name: place_tasks
+with clock as materialized (select holdfast.now() as now),
+placed as materialized (
+    select placed.*, gen_random_uuid() as lease_token
+      from unnest($job_ids::bigint[], $task_indexes::int[], $worker_ids::text[], $durations::interval[],
+                  $run_timeouts::interval[], $ports::text[])
+        as placed(job_id, task_index, worker_id, duration, run_timeout, ports)
+),
+moved as (
+    update holdfast.tasks
+       set state = 9, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+           actor = 'scheduler', cause = 'on ' || placed.worker_id
+      from placed, clock
+     where tasks.job_id = placed.job_id and tasks.task_index = placed.task_index
+    returning tasks.job_id, tasks.task_index, tasks.attempt, placed.worker_id, placed.lease_token,
+              tasks.moved_at, clock.now + placed.duration as expires_at, placed.duration,
+              placed.run_timeout, true as placed, placed.ports::jsonb
+)
+insert into holdfast.leases (job_id, task_index, attempt, worker_id, lease_token, created_at, expires_at,
+                             duration, run_timeout, placed, ports)
+select * from moved
+returning job_id, task_index, attempt, expires_at;
+
+-- name: adopt_leases
+-- The processes of these attempts live on under another incarnation of their worker. What is ending goes
+-- along, so that the one who has the process is told to end it.
+update holdfast.leases set worker_id = $worker_id
+  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
+         as mine(job_id, task_index, attempt, lease_token)
+ where leases.job_id = mine.job_id and leases.task_index = mine.task_index
+   and leases.attempt = mine.attempt and leases.lease_token = mine.lease_token
+   and leases.placed and leases.worker_id = $replaces
+returning leases.job_id, leases.task_index, leases.attempt, leases.lease_token, leases.ending;
+
+-- name: find_leases_of_worker
+select leases.job_id, leases.task_index, leases.attempt, leases.lease_token
+  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
+         as mine(job_id, task_index, attempt, lease_token)
+  join holdfast.leases using (job_id, task_index, attempt, lease_token)
+ where leases.worker_id = $worker_id and not leases.ending;
+
+-- name: keep_usage
+-- Told with the end of an attempt; a report that comes again says the same.
+insert into holdfast.attempt_usage (job_id, task_index, attempt, ports, usage, build)
+select job_id, task_index, attempt, ports::jsonb, usage::jsonb, build::jsonb
+  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $ports::text[], $usages::text[],
+              $builds::text[]) as told(job_id, task_index, attempt, ports, usage, build)
+on conflict (job_id, task_index, attempt) do update
+   set ports = coalesce(attempt_usage.ports, excluded.ports),
+       usage = coalesce(attempt_usage.usage, excluded.usage),
+       build = coalesce(attempt_usage.build, excluded.build);
+
+-- name: delete_usage_of_partition
+delete from holdfast.attempt_usage where job_id >= $first_job_id and job_id < $end_job_id;

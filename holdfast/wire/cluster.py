@@ -1,0 +1,93 @@
+"""What a server and a worker that it calls say to each other.
+
+A call names everything the server wants on the worker, an answer everything the worker has: sending
+either twice is harmless, and nothing is lost with one that did not arrive.
+"""
+
+from uuid import UUID
+
+import msgspec
+
+from holdfast.model.resources import Resources
+from holdfast.wire.answers import AttemptName, ClaimedJob
+from holdfast.wire.raw import absent_is_null
+from holdfast.wire.requests import AttemptNumber, Progress, TaskCompletion, TaskIdText
+
+HEARTBEAT_PATH = "/holdfast.v1.WorkerService/Heartbeat"
+SECRET_HEADER = "Holdfast-Worker-Secret"
+
+
+class PlacedJob(ClaimedJob, frozen=True, kw_only=True):
+    """What a worker needs to know of a job to build and run its tasks."""
+
+    resources: Resources
+    bundle: str | None = None
+    requirements: list[str] = msgspec.field(default_factory=list)
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """Where the members of a gang are; empty for one that has ended. The first is task 0."""
+
+    peers: list[str]
+
+
+class TaskToRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt that is wanted on the worker; `job` comes along until the worker has named it.
+
+    `lease_ms` counts from the moment the worker sent the answer that the call names.
+    """
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+    lease_ms: int | None = None
+    # Set when it was asked to stop: what is left of its grace.
+    cancel_ms: int | None = None
+    job: msgspec.Raw = absent_is_null()
+    input: msgspec.Raw = absent_is_null()
+    ports: dict[str, int] = {}
+    gang: Gang | None = None
+
+
+class TaskToKill(msgspec.Struct, frozen=True):
+    """An attempt that has ended in the ledger, and whose process must go."""
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+
+
+class WorkerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the server wants of one incarnation; lower (epoch, number) are refused."""
+
+    worker_id: str
+    epoch: int
+    number: int
+    # The last answer that is stored: leases count from when it was sent.
+    answered_epoch: int | None = None
+    answered_number: int | None = None
+    tasks_to_run: list[TaskToRun] = []
+    tasks_to_kill: list[TaskToKill] = []
+    # Completions that are stored, or refused for good: they need not be told again.
+    acknowledged: list[AttemptName] = []
+    drain: bool = False
+
+
+class RunningTask(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt that is on the worker: ASSIGNED, BUILDING or RUNNING."""
+
+    task_id: TaskIdText
+    attempt: AttemptNumber
+    lease_token: UUID
+    state: str
+    progress: Progress | None = None
+
+
+class WorkerHeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is on one incarnation, and all that ended there and was not acknowledged yet."""
+
+    worker_id: str
+    epoch: int
+    number: int
+    running_tasks: list[RunningTask] = []
+    completed_tasks: list[TaskCompletion] = []

@@ -1,0 +1,42 @@
+"""Sizes and conditions as people write them."""
+
+import pytest
+
+from holdfast.errors import Invalid
+from holdfast.model.resources import Constraint, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (7, 7),
+        ("512", 512),
+        ("4GB", 4_000_000_000),
+        ("4g", 4_000_000_000),
+        ("1.5 GiB", 1_610_612_736),
+        ("2 Ki", 2048),
+        ("3tb", 3 * 10**12),
+    ],
+)
+def test_a_size_is_read_as_people_write_it(text: int | str, size: int) -> None:
+    assert parse_size(text, "memory") == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "4 elephants", "-1GB", "1e9", "GB"])
+def test_what_is_no_size_is_refused_by_field_and_remedy(text: str) -> None:
+    with pytest.raises(Invalid, match=r"memory: .* is not a size; write bytes, or a size such as"):
+        parse_size(text, "memory")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        (Constraint("region", "=", "eu"), "region=eu"),
+        (Constraint("spot", "!=", True), "spot!=true"),
+        (Constraint("rack", "in", ["r1", 2]), "rack in (r1, 2)"),
+        (Constraint("gpu_gb", ">=", 40), "gpu_gb >= 40"),
+        (Constraint("nvme", "exists"), "nvme exists"),
+    ],
+)
+def test_a_constraint_reads_as_people_write_it(constraint: Constraint, text: str) -> None:
+    assert str(constraint) == text

@@ -1,0 +1,116 @@
+"""Commands under shims, as a placed worker would run them, and what is left of them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from holdfast.worker import custody, limits, shim
+from holdfast.worker.clock import boot_clock
+from holdfast.worker.shims import Shim, ShimExit, ShimOrder
+
+from .living import a_token
+
+PATH = {"PATH": os.environ["PATH"]}
+ALLOCATE = "import sys; held = bytearray(int(sys.argv[1])); print(len(held))"
+
+
+def an_order(*argv: str, **changes: Any) -> ShimOrder:
+    """Write an order that has ten minutes."""
+    fields: dict[str, Any] = {
+        "argv": list(argv),
+        "environment": PATH,
+        "cwd": "/",
+        "token": a_token(),
+        "deadline": boot_clock() + 600,
+    }
+    return ShimOrder(**(fields | changes))
+
+
+def a_script(text: str, **changes: Any) -> ShimOrder:
+    """Write an order for a shell script."""
+    return an_order("sh", "-c", text, **changes)
+
+
+def a_program(text: str, *arguments: str, **changes: Any) -> ShimOrder:
+    """Write an order for a Python program."""
+    return an_order(sys.executable, "-I", "-S", "-c", text, *arguments, **changes)
+
+
+@asynccontextmanager
+async def running(folder: Path, order: ShimOrder) -> AsyncIterator[Shim]:
+    """Start a command, see it to its end whatever happens, and see that it left nothing."""
+    started = await Shim.start(folder, order)
+    try:
+        yield started
+    finally:
+        started.hard()
+        await started.wait()
+    assert list_carriers(order.token) == []
+    assert list_groups(order.token) == []
+
+
+async def run(folder: Path, order: ShimOrder) -> ShimExit:
+    """Run a command to its end."""
+    async with running(folder, order) as started:
+        return await started.wait()
+
+
+def run_shim(folder: Path) -> subprocess.CompletedProcess[bytes]:
+    """Run the shim of a folder as a program, to its end."""
+    command = [sys.executable, "-I", "-S", shim.__file__, str(folder)]
+    return subprocess.run(command, check=False, capture_output=True, timeout=60)
+
+
+def list_groups(token: str) -> list[str]:
+    """List the cgroups of a command that are there."""
+    places = limits.find_own_places().values()
+    return [path for place in places if os.path.exists(path := limits.path_of(place, token))]
+
+
+def list_carriers(token: str) -> list[psutil.Process]:
+    """List the living processes that carry a token."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("HOLDFAST_LEASE_TOKEN") == token:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def find_shim(folder: Path) -> psutil.Process:
+    """Find the process that holds a folder's lock."""
+    inode = (folder / custody.LOCK).stat().st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        fields = line.split()
+        if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+            process = psutil.Process(int(fields[4]))
+            if str(folder) in process.cmdline():
+                return process
+    raise AssertionError(f"nobody holds the lock of {folder}")
+
+
+def can_limit_memory() -> bool:
+    """Tell whether this host lets us make cgroups of version 1 that limit memory."""
+    place = limits.find_own_places().get("memory")
+    return place is not None and os.access(place, os.W_OK)
+
+
+def can_kill_groups() -> bool:
+    """Tell whether this host lets us make cgroups that are killed in one step."""
+    place = limits.find_own_places().get(limits.UNIFIED)
+    if place is None or not os.access(place, os.W_OK):
+        return False
+    probe = Path(place, f"{limits.PREFIX}{a_token()}")
+    probe.mkdir()
+    try:
+        return (probe / "cgroup.kill").exists()
+    finally:
+        probe.rmdir()
