@@ -156,8 +156,8 @@ inline answer(w)
 }
 
 /*
- * Processes outlive their worker; what it knew of finished ones is gone. To register and to adopt
- * is one transaction: a call written in between would not name the attempt, and so would kill it.
+ * Processes outlive their worker, and their shims write down how they ended. To register and to
+ * adopt is one transaction: a call written in between would not name the attempt, and so kill it.
  */
 inline restart(w)
 {
@@ -172,11 +172,7 @@ inline restart(w)
     answer_stored[w] = false;
     answer_transit[w] = 0;
     completion_stored[w] = NOBODY;
-    known[w] = (process_alive(w) -> held[w] : NOBODY);
-    if
-    :: finished_as[w] != NONE -> let_go(w)
-    :: else
-    fi
+    known[w] = held[w]
 }
 
 proctype Worker(byte w)
@@ -214,7 +210,8 @@ end:
             fi;
             restart(w) }
         if
-        :: d_step { process[w] == RUNNING && lease[held[w]] == LIVE ->
+        /* What is ending is bound to it too: it has the process, so it is the one to be asked. */
+        :: d_step { held[w] != NOBODY && unreleased(held[w]) ->
             tell("  and adopts attempt %d\n", held[w]);
             incarnation_gone[held[w]] = false; reported[held[w]] = true }
         :: true

@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.routing import Match, Route
 
-from holdfast.api import bundles, completions, health, jobs, reads, work
+from holdfast.api import bundles, completions, endpoints, health, jobs, reads, work
 from holdfast.api.endpoint import Endpoint, Receive, Scope, Send, send_error
 from holdfast.api.openapi import describe
 from holdfast.services.runtime import Runtime
@@ -14,6 +14,7 @@ from holdfast.wire.answers import ErrorBody
 ENDPOINTS: tuple[Endpoint, ...] = (
     *work.ENDPOINTS,
     *completions.ENDPOINTS,
+    *endpoints.ENDPOINTS,
     *jobs.ENDPOINTS,
     *reads.ENDPOINTS,
     *bundles.ENDPOINTS,
@@ -23,8 +24,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 def build_app(runtime: Runtime) -> Any:
     """Build the ASGI application of a server."""
-    endpoints = (*ENDPOINTS, describe(ENDPOINTS))
-    routes = [Route(e.path, e.bind(runtime), methods=[e.method]) for e in endpoints]
+    served = (*ENDPOINTS, describe(ENDPOINTS))
+    routes = [Route(e.path, e.bind(runtime), methods=[e.method]) for e in served]
     return App(routes)
 
 

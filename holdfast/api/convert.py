@@ -1,27 +1,37 @@
 """Rows as the answers that people and programs read: the one place where the two shapes meet."""
 
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import msgspec
 
+from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.model.states import TaskState
 from holdfast.store import events
-from holdfast.store.fleet import HEALTH, DeadLetterRow, QueueRow, WorkerRow
-from holdfast.store.views import AHEAD_MAX, AttemptRow, JobRow, Line, ResultRow, TaskRow
+from holdfast.store.fleet import HEALTH, DeadLetterRow, QueueRow, WorkerLoad, WorkerRow
+from holdfast.store.placed_views import AccountRow, AttemptPlace
+from holdfast.store.views import AttemptRow, JobRow, ResultRow, TaskRow
 from holdfast.wire.raw import raw
 from holdfast.wire.status import (
+    Amounts,
+    BuildMetrics,
     DeadLetter,
     Event,
     JobStatus,
     QueueStatus,
+    ResourceUsage,
     TaskAttempt,
     TaskResult,
     TaskStatus,
+    WorkerResources,
     WorkerStatus,
 )
 
 RENEWAL_MAX = timedelta(seconds=30)
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_NO_ACCOUNT = AccountRow()
+_CPU_DIGITS = 3
+_Told = TypeVar("_Told")
 _MESSAGE_ORDER = (
     "running",
     "building",
@@ -77,6 +87,7 @@ def job_message(job: JobRow) -> str:
 
 def job_status(job: JobRow, tasks: list[TaskStatus] | None = None) -> JobStatus:
     """Tell everything about a job."""
+    spec = None if job.spec is None else msgspec.json.decode(job.spec)
     return JobStatus(
         job_id=str(job.job_id),
         state=job_state(job.state),
@@ -110,7 +121,8 @@ def job_status(job: JobRow, tasks: list[TaskStatus] | None = None) -> JobStatus:
         tasks_worker_failed=job.worker_failed,
         tasks_unschedulable=job.unschedulable,
         tasks_dead_lettered=job.dead_lettered,
-        spec=None if job.spec is None else msgspec.json.decode(job.spec),
+        spec=spec,
+        is_gang=None if spec is None else "coscheduling" in spec,
         tasks=tasks,
     )
 
@@ -141,19 +153,28 @@ def _ended_there(task: TaskRow) -> bool:
     return task.finished_at is not None and task.last_attempt == task.attempt
 
 
+def current_place(task: TaskRow) -> AttemptPlace:
+    """Say where the current attempt is or was; a task that waits for its retry has no worker."""
+    worker_id = task.last_worker_id if _ended_there(task) else None
+    if task.is_open:
+        worker_id = task.lease_worker_id
+    return AttemptPlace(task.task_index, current_attempt(task), worker_id)
+
+
 def task_status(
     task: TaskRow,
     *,
     now: datetime,
     pending_reason: str | None = None,
+    account: AccountRow = _NO_ACCOUNT,
     attempts: list[TaskAttempt] | None = None,
 ) -> TaskStatus:
-    """Tell everything about a task; one that waits for its retry has no worker."""
+    """Tell everything about a task; one that waits for its retry has no worker and no ports."""
     ended_there = _ended_there(task)
-    worker_id = task.last_worker_id if ended_there else None
+    worker_id = current_place(task).worker_id
     started_at = task.last_started_at if ended_there else None
     if task.is_open:
-        worker_id, started_at = task.lease_worker_id, task.started_at
+        started_at = task.started_at
     has_exit_code = ended_there or task.state == TaskState.PENDING
     progress = _progress(task)
     return TaskStatus(
@@ -162,12 +183,16 @@ def task_status(
         task_index=task.task_index,
         state=task_state(task.state),
         worker_id=worker_id,
+        worker_address=account.worker_address,
         exit_code=task.exit_code if has_exit_code else None,
         error=task_error(task),
         submitted_at_ms=to_ms(task.submitted_at),
         started_at_ms=_ms(started_at),
         finished_at_ms=_ms(task.finished_at),
         eligible_at_ms=to_ms(task.eligible_at),
+        ports=_ports(account.ports) if worker_id is not None else {},
+        resource_usage=_told(account.usage, ResourceUsage),
+        build_metrics=_told(account.build, BuildMetrics),
         current_attempt_id=current_attempt(task),
         failure_count=task.failure_count,
         preemption_count=task.preemption_count,
@@ -182,12 +207,24 @@ def task_status(
 def _progress(task: TaskRow) -> _Progress:
     """Read the last progress of the current attempt; user code may have noted something else."""
     waits = task.state == TaskState.PENDING
-    if task.progress is None or waits or task.progress_attempt != current_attempt(task):
+    if waits or task.progress_attempt != current_attempt(task):
         return _Progress()
+    return _told(task.progress, _Progress) or _Progress()
+
+
+def _told(text: str | None, shape: type[_Told]) -> _Told | None:
+    """Read what a worker has said of its own; what has another shape counts as not said."""
+    if text is None:
+        return None
     try:
-        return msgspec.json.decode(task.progress, type=_Progress)
+        return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError:
-        return _Progress()
+        return None
+
+
+def _ports(text: str | None) -> dict[str, int]:
+    ports: dict[str, int] = {} if text is None else msgspec.json.decode(text)
+    return ports
 
 
 def is_orphaned(task: TaskRow, now: datetime) -> bool:
@@ -197,32 +234,6 @@ def is_orphaned(task: TaskRow, now: datetime) -> bool:
     first = min(task.lease_duration / 2, RENEWAL_MAX)
     second = first + min((task.lease_duration - first) / 2, RENEWAL_MAX)
     return task.lease_expires_at - now < task.lease_duration - second
-
-
-def pending_reason(
-    job: JobRow, task: TaskRow, line: Line, *, ahead: int | None = None
-) -> str | None:
-    """Say what a task waits for; None if it does not wait."""
-    if task.state != TaskState.PENDING:
-        return None
-    if job.cancel_mode is not None or job.finished_at is not None:
-        return "its job has ended or is being cancelled"
-    if task.lease_is_ending and task.lease_expires_at is not None:
-        until = say_time(task.lease_expires_at)
-        return f"last attempt's lease is still ending, until {until} at the latest"
-    if task.eligible_at > line.now:
-        due = say_time(task.eligible_at)
-        return f"retry due at {due}" if task.attempt else f"not before {due}"
-    if job.queue is None:
-        return "waiting to be placed on a worker"
-    if line.paused_by is not None:
-        return f"queue {job.queue} is paused by {line.paused_by}"
-    if not line.is_served:
-        return f"no worker serves queue {job.queue}"
-    if ahead is None:
-        return f"waiting in queue {job.queue}"
-    more = " or more" if ahead == AHEAD_MAX else ""
-    return f"waiting in queue {job.queue}: {ahead}{more} ahead"
 
 
 def task_attempt(attempt: AttemptRow, task: TaskRow, now: datetime) -> TaskAttempt:
@@ -243,6 +254,9 @@ def task_attempt(attempt: AttemptRow, task: TaskRow, now: datetime) -> TaskAttem
         is_worker_failure=attempt.is_worker_failure,
         lease_expires_at_ms=to_ms(attempt.lease_expires_at),
         is_orphaned=is_current and is_orphaned(task, now),
+        ports=_ports(attempt.ports),
+        usage=_told(attempt.usage, ResourceUsage),
+        build=_told(attempt.build, BuildMetrics),
     )
 
 
@@ -280,8 +294,9 @@ def event(row: events.Event) -> Event:
     )
 
 
-def worker_status(worker: WorkerRow) -> WorkerStatus:
+def worker_status(worker: WorkerRow, load: WorkerLoad) -> WorkerStatus:
     """Tell who a worker is, whether it lives and what it holds."""
+    attributes: dict[str, AttributeValue] = msgspec.json.decode(worker.attributes)
     return WorkerStatus(
         worker_id=worker.worker_id,
         name=worker.name,
@@ -295,6 +310,42 @@ def worker_status(worker: WorkerRow) -> WorkerStatus:
         replaced_by=worker.replaced_by,
         draining=worker.is_draining,
         running=worker.leases,
+        running_tasks=[str(task_id) for task_id in load.task_ids],
+        placed=worker.address is not None,
+        address=worker.address,
+        resources=_resources(worker.capacity, load.used),
+        attributes=attributes,
+        consecutive_failures=worker.consecutive_failures,
+        last_failure=worker.last_failure,
+        last_answer_at_ms=_ms(worker.answered_at),
+    )
+
+
+def _resources(text: str | None, used: Capacity) -> WorkerResources | None:
+    if text is None:
+        return None
+    capacity = msgspec.json.decode(text, type=Capacity)
+    # A worker that came back with less than it had may have more booked than there is.
+    free = Capacity(
+        max(capacity.cpu - used.cpu, 0.0),
+        max(capacity.memory - used.memory, 0),
+        max(capacity.disk - used.disk, 0),
+        max(capacity.gpu - used.gpu, 0),
+    )
+    return WorkerResources(
+        capacity=_amounts(capacity),
+        used=_amounts(used),
+        free=_amounts(free),
+        gpu_model=capacity.gpu_model,
+    )
+
+
+def _amounts(capacity: Capacity) -> Amounts:
+    return Amounts(
+        cpu=round(capacity.cpu, _CPU_DIGITS),
+        memory=capacity.memory,
+        disk=capacity.disk,
+        gpu=capacity.gpu,
     )
 
 

@@ -1,15 +1,84 @@
-"""Why a task stands where it stands, in sentences."""
+"""Why a task stands where it stands: the reason for which it waits, and all of it in sentences."""
 
+import math
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
-from holdfast.api.convert import is_orphaned, pending_reason, say_time, task_error
+from holdfast.api.convert import is_orphaned, say_time, task_error, to_ms
 from holdfast.model.states import TaskState
+from holdfast.rules.placement import Reason
 from holdfast.store.fleet import DeadLetterRow
-from holdfast.store.views import AttemptRow, JobRow, Line, TaskRow
+from holdfast.store.views import AHEAD_MAX, AttemptRow, JobRow, Line, TaskRow
 
 ATTEMPTS_TOLD_MAX = 20
+_JOINING = Reason("joining", "joins the line for the next pass", {})
+
+
+def pending_reason(
+    job: JobRow,
+    task: TaskRow,
+    line: Line,
+    *,
+    ahead: int | None = None,
+    placing: Reason | None = None,
+) -> Reason | None:
+    """Say what a task waits for; None if it does not wait. `placing` is what the scheduler says."""
+    if task.state != TaskState.PENDING:
+        return None
+    if job.cancel_mode is not None or job.finished_at is not None:
+        return Reason("job_ended", "its job has ended or is being cancelled", {})
+    held_back = _release(job, task) or _later(job, task, line.now)
+    if held_back is not None:
+        return held_back
+    if job.queue is None:
+        return placing or _JOINING
+    return _queue_reason(job.queue, line, ahead)
+
+
+def _release(job: JobRow, task: TaskRow) -> Reason | None:
+    """Tell of a last attempt whose process may still live."""
+    if not task.lease_is_ending or task.lease_expires_at is None:
+        return None
+    message = "last attempt's lease is still ending"
+    if job.queue is None:
+        message = f"waits for release of attempt {task.lease_attempt} on {task.lease_worker_id}"
+    details = {
+        "attempt": task.lease_attempt,
+        "worker_id": task.lease_worker_id,
+        "lease_expires_at_ms": to_ms(task.lease_expires_at),
+    }
+    until = say_time(task.lease_expires_at)
+    return Reason("release", f"{message}, until {until} at the latest", details)
+
+
+def _later(job: JobRow, task: TaskRow, now: datetime) -> Reason | None:
+    """Tell of a task that may not start yet."""
+    if task.eligible_at <= now:
+        return None
+    seconds = math.ceil((task.eligible_at - now).total_seconds())
+    due = say_time(task.eligible_at)
+    message = f"retry due at {due}" if task.attempt else f"not before {due}"
+    if job.queue is None:
+        message = f"eligible in {seconds} s"
+    details = {"seconds": seconds, "eligible_at_ms": to_ms(task.eligible_at)}
+    return Reason("not_eligible", message, details)
+
+
+def _queue_reason(queue: str, line: Line, ahead: int | None) -> Reason:
+    """Tell what stands between a queue's tasks and a worker."""
+    details: dict[str, Any] = {"queue": queue}
+    if line.paused_by is not None:
+        message = f"queue {queue} is paused by {line.paused_by}"
+        return Reason("queue_paused", message, details | {"paused_by": line.paused_by})
+    if not line.is_served:
+        return Reason("queue_not_served", f"no worker serves queue {queue}", details)
+    message = f"waiting in queue {queue}"
+    if ahead is not None:
+        message += f": {ahead}{' or more' if ahead == AHEAD_MAX else ''} ahead"
+    return Reason("in_queue", message, details | {"ahead": ahead})
 
 
 def explain_task(
@@ -18,15 +87,14 @@ def explain_task(
     line: Line,
     *,
     attempts: Sequence[AttemptRow],
-    ahead: int | None,
+    reason: Reason | None,
     letter: DeadLetterRow | None,
 ) -> list[str]:
     """Explain a task to people: what it waits for or how it ended, its budgets, its attempts."""
     state = TaskState(task.state)
     lines = [f"Task {task.id} of job {job.job_id} ({job.name}) is {state.name}."]
-    waits_for = pending_reason(job, task, line, ahead=ahead)
-    if waits_for is not None:
-        lines.append(f"It waits: {waits_for}.")
+    if reason is not None:
+        lines.append(f"It waits: {reason.message}.")
     if job.cancel_mode is not None and task.finished_at is None:
         lines.append(f"Its job was cancelled ({job.cancel_mode}): {job.cancel_reason}.")
     lines += _tell_lease(task, line)

@@ -21,6 +21,7 @@ _PATH_SHAPES: dict[str, Any] = {
     "worker_id": WorkerIdText,
     "queue": QueueText,
     "bundle": BundleHash,
+    "name": QueueText,
 }
 # Any route may answer so: the request is wrong, too large, or comes at a bad moment.
 _ALWAYS = {

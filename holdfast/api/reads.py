@@ -5,7 +5,7 @@ import asyncio
 from holdfast.api import convert, reads_events, reads_fleet, reads_tasks
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.pages import JobPlace, check_page_size, read_token, write_token
-from holdfast.api.reads_tasks import tell_tasks
+from holdfast.api.reads_tasks import read_facts, tell_tasks
 from holdfast.api.work import check_wait
 from holdfast.errors import Invalid
 from holdfast.model.ids import JOB_ID_MAX, parse_job_id
@@ -75,7 +75,8 @@ async def show_job(call: Call[None, JobQuery]) -> JobStatus:
         return convert.job_status(job)
     async with call.runtime.reads.transaction() as tx:
         page = await views.list_tasks(tx, job_id, page_size=TASKS_SHOWN_MAX)
-        tasks = await tell_tasks(tx, job, page.rows)
+        facts = await read_facts(tx, job, page.rows)
+    tasks = await tell_tasks(call.runtime.reasons, job, page.rows, facts=facts)
     return convert.job_status(job, tasks)
 
 

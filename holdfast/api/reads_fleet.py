@@ -23,7 +23,7 @@ TEXT_MAX = 256
 
 
 async def list_workers(call: Call[None, PageQuery]) -> WorkerList:
-    """List the workers, the living first, with their health and how many leases they hold."""
+    """List the workers, the living first, with their health and what they hold."""
     asked = call.query
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, WorkerPlace)
     after = fleet.FIRST_WORKER
@@ -31,8 +31,10 @@ async def list_workers(call: Call[None, PageQuery]) -> WorkerList:
         after = fleet.WorkerPlace(place.illness, place.worker_id)
     async with call.runtime.reads.snapshot() as tx:
         page = await fleet.list_workers(tx, after=after, page_size=page_size)
+        ids = [worker.worker_id for worker in page.rows]
+        loads = await fleet.read_loads(tx, call.runtime.ledger.specs, ids)
     following = None if page.next_after is None else WorkerPlace(*page.next_after)
-    workers = [convert.worker_status(worker) for worker in page.rows]
+    workers = [convert.worker_status(worker, loads[worker.worker_id]) for worker in page.rows]
     return WorkerList(workers, write_token(following))
 
 
@@ -40,7 +42,9 @@ async def show_worker(call: Call[None, Nothing]) -> WorkerStatus:
     """Read one worker."""
     worker_id = check_worker_id(call.path["worker_id"])
     async with call.runtime.reads.snapshot() as tx:
-        return convert.worker_status(await fleet.get_worker(tx, worker_id))
+        worker = await fleet.get_worker(tx, worker_id)
+        loads = await fleet.read_loads(tx, call.runtime.ledger.specs, [worker_id])
+    return convert.worker_status(worker, loads[worker_id])
 
 
 async def list_queues(call: Call[None, Nothing]) -> QueueList:

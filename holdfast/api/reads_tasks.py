@@ -2,25 +2,32 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from holdfast.api import convert
 from holdfast.api.endpoint import Call, Endpoint
-from holdfast.api.explain import explain_task
+from holdfast.api.explain import explain_task, pending_reason
 from holdfast.api.pages import IndexPlace, check_page_size, read_token, write_token
 from holdfast.api.work import check_wait
 from holdfast.errors import NotFound
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.model.states import TaskState, parse_state
 from holdfast.operations.logs import Log, read_log
+from holdfast.rules.placement import Reason
 from holdfast.services.doorbell import Bell
-from holdfast.store import fleet, views
+from holdfast.services.reasons import Reasons
+from holdfast.store import fleet, placed_views, views
 from holdfast.store.database import Transaction
-from holdfast.store.views import AttemptRow, JobRow, TaskRow
+from holdfast.store.placed_views import AccountRow
+from holdfast.store.views import AttemptRow, JobRow, Line, TaskRow
 from holdfast.wire.requests import LogQuery, Nothing, PageQuery, ResultQuery, TaskListQuery
 from holdfast.wire.status import (
     AttemptList,
     Explanation,
     LogChunk,
+    PendingReason,
     ResultPage,
     TaskPage,
     TaskResult,
@@ -34,6 +41,18 @@ FOLLOW_SECONDS = 0.3
 NO_ATTEMPT = -1
 
 
+class Facts(NamedTuple):
+    """What is known of some tasks of a job beyond their rows; of placed ones, by index.
+
+    `standing` are those that stand in line, and whom each keeps away from.
+    """
+
+    line: Line
+    ahead: int | None
+    standing: dict[int, str | None]
+    accounts: dict[int, AccountRow]
+
+
 async def list_tasks(call: Call[None, TaskListQuery]) -> TaskPage:
     """List the tasks of a job by index; a short page with a token is not the last one."""
     job_id, asked = parse_job_id(call.path["job_id"]), call.query
@@ -44,18 +63,57 @@ async def list_tasks(call: Call[None, TaskListQuery]) -> TaskPage:
     async with call.runtime.reads.transaction() as tx:
         job = await views.get_job(tx, job_id)
         page = await views.list_tasks(tx, job_id, state, after=after, page_size=page_size)
-        tasks = await tell_tasks(tx, job, page.rows)
+        facts = await read_facts(tx, job, page.rows)
+    tasks = await tell_tasks(call.runtime.reasons, job, page.rows, facts=facts)
     following = None if page.next_after is None else IndexPlace(page.next_after)
     return TaskPage(tasks, write_token(following))
 
 
-async def tell_tasks(tx: Transaction, job: JobRow, rows: Sequence[TaskRow]) -> list[TaskStatus]:
-    """Describe tasks of one job, the pending ones with what they wait for."""
+async def read_facts(
+    tx: Transaction, job: JobRow, rows: Sequence[TaskRow], *, ahead: int | None = None
+) -> Facts:
+    """Read what else there is to tell of tasks of one job."""
     line = await views.read_line(tx, job.queue)
+    if job.queue is not None:
+        return Facts(line, ahead, {}, {})
+    waiting = [row.task_index for row in rows if row.state == TaskState.PENDING]
+    is_over = job.cancel_mode is not None or job.finished_at is not None
+    standing = {}
+    if waiting and not is_over:
+        standing = await placed_views.read_standing(tx, job.job_id, waiting)
+    places = [convert.current_place(row) for row in rows]
+    tried = [place for place in places if place.attempt != NO_ATTEMPT]
+    accounts = await placed_views.read_accounts(tx, job.job_id, tried) if tried else {}
+    return Facts(line, ahead, standing, accounts)
+
+
+async def tell_tasks(
+    reasons: Reasons, job: JobRow, rows: Sequence[TaskRow], *, facts: Facts
+) -> list[TaskStatus]:
+    """Describe tasks of one job, the pending ones with what they wait for."""
+    found = await _why_pending(reasons, job, rows, facts=facts)
     return [
         convert.task_status(
-            row, now=line.now, pending_reason=convert.pending_reason(job, row, line)
+            row,
+            now=facts.line.now,
+            pending_reason=None if reason is None else reason.message,
+            account=facts.accounts.get(row.task_index, AccountRow()),
         )
+        for row, reason in zip(rows, found, strict=True)
+    ]
+
+
+async def _why_pending(
+    reasons: Reasons, job: JobRow, rows: Sequence[TaskRow], *, facts: Facts
+) -> list[Reason | None]:
+    """Say what each of some tasks waits for; what holds for a whole line is found out once."""
+    standing = facts.standing
+    placing: dict[str | None, Reason] = {}
+    if standing:
+        placing = await reasons.find(job.job_id, set(standing.values()))
+    by_task = {index: placing.get(avoid) for index, avoid in standing.items()}
+    return [
+        pending_reason(job, row, facts.line, ahead=facts.ahead, placing=by_task.get(row.task_index))
         for row in rows
     ]
 
@@ -66,13 +124,11 @@ async def show_task(call: Call[None, Nothing]) -> TaskStatus:
     async with call.runtime.reads.transaction() as tx:
         job, task = await views.get_task(tx, task_id)
         attempts = await _read_attempts(tx, task_id)
-        line = await views.read_line(tx, job.queue)
-        ahead = await _count_ahead(tx, job, task)
-    return convert.task_status(
-        task,
-        now=line.now,
-        pending_reason=convert.pending_reason(job, task, line, ahead=ahead),
-        attempts=[convert.task_attempt(row, task, line.now) for row in attempts],
+        facts = await read_facts(tx, job, [task], ahead=await _count_ahead(tx, job, task))
+    [told] = await tell_tasks(call.runtime.reasons, job, [task], facts=facts)
+    now = facts.line.now
+    return msgspec.structs.replace(
+        told, attempts=[convert.task_attempt(row, task, now) for row in attempts]
     )
 
 
@@ -108,13 +164,14 @@ async def explain(call: Call[None, Nothing]) -> Explanation:
         _, task = await views.get_task(tx, task_id)
         job = await views.get_job_with_spec(tx, task_id.job_id)
         attempts = await _read_attempts(tx, task_id)
-        line = await views.read_line(tx, job.queue)
-        ahead = await _count_ahead(tx, job, task)
+        facts = await read_facts(tx, job, [task], ahead=await _count_ahead(tx, job, task))
         letter = None
         if task.state == TaskState.DEAD_LETTERED:
             letter = await fleet.get_dead_letter(tx, task_id)
-    lines = explain_task(job, task, line, attempts=attempts, ahead=ahead, letter=letter)
-    return Explanation(str(task_id), convert.task_state(task.state), lines)
+    [reason] = await _why_pending(call.runtime.reasons, job, [task], facts=facts)
+    lines = explain_task(job, task, facts.line, attempts=attempts, reason=reason, letter=letter)
+    told = None if reason is None else PendingReason(reason.code, reason.message, reason.details)
+    return Explanation(str(task_id), convert.task_state(task.state), lines, told)
 
 
 async def show_result(call: Call[None, ResultQuery]) -> TaskResult:

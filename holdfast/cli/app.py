@@ -46,14 +46,26 @@ COMMANDS = {
     "Look": (
         ("jobs", "holdfast.cli.jobs", "list_jobs", "List jobs."),
         ("job", "holdfast.cli.jobs", "show_job", "Show one job with its tasks."),
-        ("task", "holdfast.cli.jobs", "show_task", "Show one task with its attempts."),
-        ("logs", "holdfast.cli.follow", "show_logs", "Write what a task has written."),
+        ("task", "holdfast.cli.task", "show_task", "Show one task with its attempts."),
+        ("logs", "holdfast.cli.follow", "show_logs", "Write what a job or a task has written."),
         ("events", "holdfast.cli.follow", "show_events", "List or follow what happened."),
-        ("explain", "holdfast.cli.jobs", "explain_task", "Say why a task stands where it stands."),
+        ("explain", "holdfast.cli.task", "explain_task", "Say why a task stands where it stands."),
+        (
+            "endpoints",
+            "holdfast.cli.endpoints",
+            "list_endpoints",
+            "List addresses that running tasks have published.",
+        ),
+        (
+            "endpoint",
+            "holdfast.cli.endpoints",
+            "app",
+            "Look up an address; within a task, publish one.",
+        ),
     ),
     "Operate": (
         ("queues", "holdfast.cli.queues", "app", "List queues; pause and resume one."),
-        ("workers", "holdfast.cli.workers", "app", "List workers; drain one."),
+        ("workers", "holdfast.cli.workers", "app", "List workers; show and drain one."),
         (
             "dead-letters",
             "holdfast.cli.dead_letters",

@@ -1,4 +1,4 @@
-"""`holdfast jobs`, `job`, `task` and `explain`: what there is, and how it stands."""
+"""`holdfast jobs` and `job`: what there is, and how it stands."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +8,6 @@ from holdfast.cli.connect import open_client
 from holdfast.cli.settings import Json, Server
 from holdfast.cli.show import (
     Column,
-    State,
     remark,
     state,
     write_fields,
@@ -17,15 +16,15 @@ from holdfast.cli.show import (
     write_table,
     write_title,
 )
-from holdfast.cli.text import age, first_line, moment, state_name, took
-from holdfast.cli.which import find_task
+from holdfast.cli.task import tell_progress
+from holdfast.cli.text import age, first_line, moment, took
 from holdfast.errors import Invalid
 from holdfast.model.ids import parse_job_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.wire.status import JobStatus, TaskAttempt, TaskStatus
+    from holdfast.wire.status import JobStatus, TaskStatus
 
 JOBS_SHOWN = 50
 TASKS_SHOWN = 20
@@ -47,15 +46,6 @@ _TASK_COLUMNS = (
     Column("took", right=True),
     Column("worker", flexible=True),
     Column("remark", flexible=True),
-)
-_ATTEMPT_COLUMNS = (
-    Column("attempt"),
-    Column("state"),
-    Column("started"),
-    Column("took", right=True),
-    Column("exit", right=True),
-    Column("worker", flexible=True),
-    Column("error", flexible=True),
 )
 
 
@@ -125,52 +115,6 @@ def show_job(
     return 0
 
 
-def show_task(
-    task_id: Annotated[str, Parameter(name="ID", help="A task's id, such as 4182.3.")],
-    /,
-    *,
-    server: Server = None,
-    as_json: Json = False,
-) -> int:
-    """Show one task with its attempts; a job's id means its only task."""
-    from holdfast.client import admin
-
-    with open_client(server) as client:
-        task = admin.get_task(client, find_task(client, task_id)[0])
-    if as_json:
-        write_json(task)
-        return 0
-    write_title(f"Task {task.task_id}", state(task.state))
-    write_fields(_task_fields(task))
-    if task.attempts:
-        write_line("")
-        write_table(_ATTEMPT_COLUMNS, _attempt_rows(task, task.attempts))
-    return 0
-
-
-def explain_task(
-    task_id: Annotated[str, Parameter(name="ID", help="A task's id, such as 4182.3.")],
-    /,
-    *,
-    server: Server = None,
-    as_json: Json = False,
-) -> int:
-    """Say why a task stands where it stands; a job's id means its only task."""
-    from holdfast.client import admin
-
-    with open_client(server) as client:
-        explanation = admin.explain_task(client, find_task(client, task_id)[0])
-    if as_json:
-        write_json(explanation)
-        return 0
-    for sentence in explanation.lines:
-        first, *rest = sentence.rstrip(". \n").split("\n") if "\n" in sentence else [sentence]
-        write_line(first)
-        for line in rest:
-            write_line(f"  {line}")
-    return 0
-
-
 def check_limit(limit: int) -> None:
     """Refuse to show nothing."""
     if limit < 1:
@@ -234,53 +178,4 @@ def _remark(task: "TaskStatus") -> str | None:
     """Choose what is worth knowing of a task: what it waits for, what went wrong, how far it is."""
     if task.pending_reason or task.error:
         return "; ".join(filter(None, (task.pending_reason, task.error)))
-    return _progress(task)
-
-
-def _progress(task: "TaskStatus") -> str:
-    share = "" if task.progress is None else f"{task.progress:.0%}"
-    return " ".join(filter(None, (share, task.status_message)))
-
-
-def _task_fields(task: "TaskStatus") -> dict[str, str]:
-    waits = state_name(task.state) == "pending"
-    return {
-        "worker": task.worker_id or "",
-        "submitted": moment(task.submitted_at_ms),
-        "eligible": moment(task.eligible_at_ms) if waits else "",
-        "started": moment(task.started_at_ms),
-        "finished": moment(task.finished_at_ms),
-        "took": took(task.started_at_ms, task.finished_at_ms),
-        "waits": task.pending_reason or "",
-        "progress": _progress(task),
-        "failures": str(task.failure_count) if task.failure_count else "",
-        "preemptions": str(task.preemption_count) if task.preemption_count else "",
-        "exit code": "" if task.exit_code is None else str(task.exit_code),
-        "error": task.error or "",
-    }
-
-
-def _attempt_rows(
-    task: "TaskStatus", attempts: "Sequence[TaskAttempt]"
-) -> "list[Sequence[str | State]]":
-    return [
-        (
-            _mark(task, attempt),
-            state(attempt.state),
-            age(attempt.started_at_ms),
-            took(attempt.started_at_ms, attempt.finished_at_ms),
-            "" if attempt.exit_code is None else str(attempt.exit_code),
-            attempt.worker_id,
-            first_line(attempt.error),
-        )
-        for attempt in attempts
-    ]
-
-
-def _mark(task: "TaskStatus", attempt: "TaskAttempt") -> str:
-    marks = [str(attempt.attempt_id)]
-    if attempt.attempt_id == task.current_attempt_id:
-        marks.append("(curr)")
-    if attempt.is_worker_failure:
-        marks.append("(worker failure)")
-    return " ".join(marks)
+    return tell_progress(task)

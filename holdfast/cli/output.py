@@ -6,10 +6,10 @@ A pipe or a file gets every byte. A terminal gets text: what would steer it is s
 import codecs
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.cli.show import is_terminal
+from holdfast.cli.show import is_terminal, remark
 from holdfast.cli.text import inert
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.wire.status import LogChunk
 
 LOOK_SECONDS = 0.3
+LINE_BYTES_MAX = 1 << 16
 
 
 class Output:
@@ -44,6 +45,49 @@ class Output:
         """End a line that was left open, so that the prompt stands on its own."""
         if self._line_is_open:
             sys.stdout.write("\n")
+
+
+class TaskLines:
+    """The output of several tasks as whole lines, each with the index of its task before it."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, bytes] = {}
+
+    def take(self, chunk: "LogChunk") -> bytes:
+        """Give the lines that have become whole; the end of a log ends its open line."""
+        text, held = self._open.pop(chunk.task_id, b"") + chunk.content, b""
+        if text.endswith(b"\r") and not chunk.is_complete:
+            text, held = text[:-1], b"\r"  # half of a line's end, perhaps
+        *lines, rest = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if rest and (chunk.is_complete or len(rest) > LINE_BYTES_MAX):
+            lines, rest = [*lines, rest], b""
+        if rest + held:
+            self._open[chunk.task_id] = rest + held
+        return b"".join(_write_line(chunk.task_id, line) for line in lines)
+
+    def take_rest(self) -> bytes:
+        """Give the lines that were left open."""
+        rest = b"".join(_write_line(task_id, line) for task_id, line in self._open.items())
+        self._open.clear()
+        return rest
+
+
+def write_chunks(chunks: Iterable["LogChunk"], *, has_many_tasks: bool) -> None:
+    """Write output as it comes, and say where a task begins another attempt."""
+    output = Output()
+    lines = TaskLines() if has_many_tasks else None
+    last: dict[str, int] = {}
+    try:
+        for chunk in chunks:
+            if 0 <= last.get(chunk.task_id, -1) < chunk.attempt:
+                subject = f"task {chunk.task_id}, " if has_many_tasks else ""
+                remark(f"holdfast: {subject}attempt {chunk.attempt} begins")
+            last[chunk.task_id] = chunk.attempt
+            output.write(chunk.content if lines is None else lines.take(chunk))
+    finally:
+        if lines is not None:
+            output.write(lines.take_rest())
+        output.close()
 
 
 def read_chunks(
@@ -81,3 +125,7 @@ def follow_task(client: "Client", task_id: str) -> Iterator["LogChunk"]:
             if task.finished_at_ms is not None:
                 return
             time.sleep(LOOK_SECONDS)
+
+
+def _write_line(task_id: str, line: bytes) -> bytes:
+    return b"[%b] %b\n" % (task_id.partition(".")[2].encode(), line)

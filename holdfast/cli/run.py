@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
-from holdfast.cli.output import Output, follow_task
+from holdfast.cli.output import follow_task, write_chunks
+from holdfast.cli.placing import NO_PLACING, PlacedFlags, with_workspace
 from holdfast.cli.settings import Server
 from holdfast.cli.show import remark, write_json, write_line
 from holdfast.cli.spec import NO_FLAGS, JobFlags, describe_command
 from holdfast.cli.text import first_line, state_name
 from holdfast.errors import Invalid
 from holdfast.model.outcomes import CancelMode
+from holdfast.model.spec import OnExhausted
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
-    from holdfast.wire.status import JobStatus
+    from holdfast.wire.status import JobStatus, LogChunk, SubmittedJob
 
 EXIT_NO = 1
 LEAVE_SECONDS_MAX = 2.0
@@ -42,12 +44,16 @@ def run(
         bool, Parameter(name=["--detach", "-d"], negative="", help="Write the job's id and leave.")
     ] = False,
     flags: JobFlags = NO_FLAGS,
+    placing: PlacedFlags = NO_PLACING,
     server: Server = None,
     as_json: Annotated[
         bool, Parameter(name="--json", negative="", help="With --detach: write JSON.")
     ] = False,
 ) -> int:
-    """Run a command on a worker, follow its output, and end with its exit code."""
+    """Run a command on a worker, follow its output, and end with its exit code.
+
+    Of several replicas each line begins with its task: [2].
+    """
     from holdfast.client import admin
 
     if not command:
@@ -55,32 +61,28 @@ def run(
     if as_json and not detach:
         raise Invalid("json", "goes with --detach; otherwise the output is the command's")
     # Who waits for it sees it fail: there is nothing to put aside for a later decision.
-    request = describe_command(command, flags, on_exhausted=None if detach else "fail")
+    on_exhausted: OnExhausted | None = None if detach else "fail"
+    request = describe_command(command, flags, placing, on_exhausted=on_exhausted)
     with open_client(server) as client:
-        answer = admin.submit_spec(client, request)
+        answer = admin.submit_spec(client, with_workspace(client, request, placing))
         if detach:
             if as_json:
                 write_json(answer)
             else:
                 write_line(answer.job_id)
             return 0
-        return _follow(client, answer.job_id)
+        with _cancelling(client, answer.job_id) as asked:
+            write_chunks(_follow(client, answer), has_many_tasks=answer.num_tasks > 1)
+            job = admin.get_job(client, answer.job_id, wait_seconds=10.0)
+        return _judge(job, was_cancelled=bool(asked))
 
 
-def _follow(client: "Client", job_id: str) -> int:
-    from holdfast.client import admin
+def _follow(client: "Client", job: "SubmittedJob") -> "Iterator[LogChunk]":
+    from holdfast.cli.tail import follow_job
 
-    output = Output()
-    with _cancelling(client, job_id) as asked:
-        last = 0
-        for chunk in follow_task(client, f"{job_id}.0"):
-            if chunk.attempt > last:
-                last = chunk.attempt
-                remark(f"holdfast: attempt {last} begins")
-            output.write(chunk.content)
-        output.close()
-        job = admin.get_job(client, job_id, wait_seconds=10.0)
-    return _judge(job, was_cancelled=bool(asked))
+    if job.num_tasks == 1:
+        return follow_task(client, f"{job.job_id}.0")
+    return follow_job(client, job.job_id)
 
 
 @contextmanager

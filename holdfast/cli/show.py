@@ -36,11 +36,15 @@ class State(str):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table; a flexible one is cut where the terminal is too narrow."""
+    """One column of a table; where the terminal is too narrow, a flexible one is cut.
+
+    Where that is not enough, spare ones are left out, the last one first.
+    """
 
     title: str
     right: bool = False
     flexible: bool = False
+    spare: bool = False
 
 
 def state(name: str) -> State:
@@ -146,25 +150,31 @@ def _draw_table(columns: Sequence[Column], rows: list[list[str]]) -> None:
 
     table = Table(box=None, padding=(0, len(GAP), 0, 0), pad_edge=False, header_style="dim")
     drawn = [[cell_text(cell) for cell in row] for row in rows]
-    least = 0
-    shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
-    for place in shown:
-        column = columns[place]
-        width = max(len(column.title), *(row[place].cell_len for row in drawn))
-        narrow = min(width, FLEXIBLE_WIDTH_MIN) if column.flexible else width
-        least += narrow + len(GAP)
+    widths: dict[int, int] = {}
+    for place, column in enumerate(columns):
+        if any(row[place] for row in rows):
+            width = max(len(column.title), *(row[place].cell_len for row in drawn))
+            widths[place] = min(width, FLEXIBLE_WIDTH_MIN) if column.flexible else width
+    console = open_console()
+    for place in reversed(list(widths)):
+        if columns[place].spare and _least(widths) > console.width:
+            del widths[place]
+    for place, width in widths.items():
         table.add_column(
-            column.title,
-            justify="right" if column.right else "left",
-            no_wrap=not column.flexible,
-            min_width=narrow,
+            columns[place].title,
+            justify="right" if columns[place].right else "left",
+            no_wrap=not columns[place].flexible,
+            min_width=width,
         )
     for texts in drawn:
-        table.add_row(*(texts[place] for place in shown))
-    console = open_console()
+        table.add_row(*(texts[place] for place in widths))
     # Where even the fixed columns do not fit, the terminal breaks the line, not the id.
-    console.width = max(console.width, least)
+    console.width = max(console.width, _least(widths))
     console.print(table)
+
+
+def _least(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + len(GAP) * len(widths)
 
 
 def _write_plain(columns: Sequence[Column], rows: list[list[str]]) -> None:

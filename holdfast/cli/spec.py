@@ -1,22 +1,21 @@
 """What is to be run, as the command line says it: flags, files, and the request made of them."""
 
-import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
+from holdfast.cli.files import read_text
+from holdfast.cli.placing import NO_PLACING, PlacedFlags
 from holdfast.errors import Invalid
 from holdfast.model.spec import Entrypoint, OnExhausted
 from holdfast.wire.raw import encode_json
 from holdfast.wire.requests import JobRequest
 
 QUEUE = "default"
-STDIN = "-"
 
 
 @Parameter(name="*")
@@ -25,9 +24,15 @@ class JobFlags:
     """How a job is run; what is left out is the server's default."""
 
     name: Annotated[str | None, Parameter(help="What the job is called.")] = None
-    queue: Annotated[str | None, Parameter(help=f"Which queue. Default: {QUEUE}.")] = None
+    queue: Annotated[
+        str | None, Parameter(help=f"Which queue. Default: {QUEUE}, unless it is placed.")
+    ] = None
+    replicas: Annotated[int | None, Parameter(help="How many tasks like this one.")] = None
     retries: Annotated[int | None, Parameter(help="How often a failure is tried again.")] = None
     timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.")] = None
+    scheduling_timeout: Annotated[
+        float | None, Parameter(help="Seconds to wait for a worker at most.")
+    ] = None
     priority: Annotated[int | None, Parameter(help="Higher runs first.")] = None
     env: Annotated[
         tuple[str, ...], Parameter(help="A variable for it, as K=V; repeat it.", negative="")
@@ -39,34 +44,51 @@ class JobFlags:
         str | None, Parameter(help="An idempotency key: the same again is the same job.")
     ] = None
 
-    def fields(self) -> dict[str, Any]:
-        """Write them as fields of a job's spec."""
+    def fields(self, placing: PlacedFlags = NO_PLACING) -> dict[str, Any]:
+        """Write them as fields of a job's spec; placed work has no queue."""
+        flag = placing.find_given()
+        if flag is not None and self.queue:
+            raise Invalid(
+                flag, f"is for placed work, and queue {self.queue} for claimed; give one of the two"
+            )
         given = {
             "name": self.name,
-            "queue": self.queue or QUEUE,
+            "queue": (self.queue or QUEUE) if flag is None else None,
+            "replicas": self.replicas,
             "max_retries_failure": self.retries,
             "timeout": self.timeout,
+            "scheduling_timeout": self.scheduling_timeout,
             "priority": self.priority,
             "idempotency_key": self.key,
             "environment": parse_pairs("env", self.env) or None,
             "labels": parse_pairs("label", self.label) or None,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        known = {name: value for name, value in given.items() if value is not None}
+        return known | placing.fields()
 
 
 NO_FLAGS = JobFlags()
 
 
 def describe_command(
-    command: Sequence[str], flags: JobFlags, *, on_exhausted: OnExhausted | None = None
+    command: Sequence[str],
+    flags: JobFlags,
+    placing: PlacedFlags = NO_PLACING,
+    *,
+    on_exhausted: OnExhausted | None = None,
 ) -> JobRequest:
     """Describe a job of one command."""
     entrypoint = Entrypoint(command=list(command))
-    return JobRequest(entrypoint=entrypoint, on_exhausted=on_exhausted, **flags.fields())
+    return JobRequest(entrypoint=entrypoint, on_exhausted=on_exhausted, **flags.fields(placing))
 
 
 def describe_call(
-    function: str, flags: JobFlags, *, args: Sequence[str], kwargs: Sequence[str]
+    function: str,
+    flags: JobFlags,
+    placing: PlacedFlags = NO_PLACING,
+    *,
+    args: Sequence[str],
+    kwargs: Sequence[str],
 ) -> JobRequest:
     """Describe a job of one function; its arguments are JSON texts."""
     values = [parse_json("arg", text) for text in args]
@@ -75,7 +97,7 @@ def describe_call(
         for name, text in parse_pairs("kwarg", kwargs).items()
     }
     entrypoint = Entrypoint(function=function, args=values, kwargs=named)
-    return JobRequest(entrypoint=entrypoint, **flags.fields())
+    return JobRequest(entrypoint=entrypoint, **flags.fields(placing))
 
 
 def read_spec(path: str) -> JobRequest:
@@ -109,14 +131,6 @@ def read_inputs(path: str) -> list[msgspec.Raw]:
     if not inputs:
         raise Invalid("inputs", f"{path} is empty; write one JSON value a line")
     return inputs
-
-
-def read_text(field: str, path: str) -> str:
-    """Read a file, or standard input."""
-    try:
-        return sys.stdin.read() if path == STDIN else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(field, f"{path} cannot be read: {error}") from error
 
 
 def parse_pairs(field: str, pairs: Sequence[str]) -> dict[str, str]:

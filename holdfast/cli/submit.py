@@ -6,6 +6,7 @@ import msgspec
 from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
+from holdfast.cli.placing import NO_PLACING, PlacedFlags, with_workspace
 from holdfast.cli.settings import Json, Server
 from holdfast.cli.show import remark, write_json, write_line
 from holdfast.cli.spec import NO_FLAGS, JobFlags, describe_call, read_inputs, read_spec
@@ -43,6 +44,7 @@ def submit(
         ),
     ] = None,
     flags: JobFlags = NO_FLAGS,
+    placing: PlacedFlags = NO_PLACING,
     server: Server = None,
     as_json: Json = False,
 ) -> int:
@@ -52,16 +54,16 @@ def submit(
     if (function is None) == (spec is None):
         raise Invalid("FUNCTION", "give a function or --spec, one of the two")
     if spec is not None:
-        if arg or kwarg or flags != NO_FLAGS:
+        if arg or kwarg or (flags, placing) != (NO_FLAGS, NO_PLACING):
             raise Invalid("spec", "says everything; other flags than --inputs go with a function")
         request = read_spec(spec)
     else:
         assert function is not None
-        request = describe_call(function, flags, args=arg, kwargs=kwarg)
+        request = describe_call(function, flags, placing, args=arg, kwargs=kwarg)
     if inputs is not None:
         request = _with_inputs(request, inputs)
     with open_client(server, patience=PATIENCE_SECONDS) as client:
-        answer = admin.submit_spec(client, request)
+        answer = admin.submit_spec(client, with_workspace(client, request, placing))
     if as_json:
         write_json(answer)
         return 0

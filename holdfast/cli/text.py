@@ -1,10 +1,11 @@
-"""Words for people: others' text made inert, states by their short names, times as ages."""
+"""Words for people: others' text made inert, states by short names, times as ages, amounts."""
 
 import time
 import unicodedata
 from datetime import datetime
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_SIZES = ((10**15, "PB"), (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "KB"), (1, "B"))
 
 
 def inert(text: str, keep: str = "") -> str:
@@ -77,3 +78,24 @@ def in_ms(at: datetime | None) -> float | None:
 def first_line(text: str | None) -> str:
     """Take the first line of an error; the rest is for whoever looks at it alone."""
     return (text or "").strip().partition("\n")[0]
+
+
+def size(amount: int) -> str:
+    """Write a number of bytes in the unit that suits it: 34MB, 1.5GB."""
+    unit, name = _unit_of(amount)
+    return f"{number(amount / unit)}{name}"
+
+
+def size_of(part: int, whole: int) -> str:
+    """Write how much of a size is used, in the unit that suits the whole: 1.5/8GB."""
+    unit, name = _unit_of(whole)
+    return f"{number(part / unit)}/{number(whole / unit)}{name}"
+
+
+def number(amount: float) -> str:
+    """Write a number with one digit after the point, if it has any there."""
+    return f"{amount:.1f}".removesuffix(".0")
+
+
+def _unit_of(amount: int) -> tuple[int, str]:
+    return next((each for each in _SIZES if amount >= each[0]), _SIZES[-1])

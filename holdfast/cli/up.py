@@ -1,8 +1,9 @@
 """`holdfast up`: everything on one machine, as one tree of processes.
 
-up ─┬─ Postgres of its own          ended last
-    ├─ holdfast server              ended second
-    └─ holdfast worker, N times     drained first
+up ─┬─ Postgres of its own                  ended last
+    ├─ holdfast server                      ended second
+    ├─ holdfast worker, N times             drained first
+    └─ holdfast worker --placed, N times    drained first
 """
 
 import asyncio
@@ -24,6 +25,8 @@ from holdfast.cli.show import is_terminal, remark, write_fields, write_line, wri
 from holdfast.cli.target import embedded
 from holdfast.cli.worker import QUEUE, check_numbers
 from holdfast.errors import Invalid
+from holdfast.model.resources import Capacity
+from holdfast.worker.detect import find_capacity
 
 EXIT_DIED = 1
 WORKERS_MAX = 100
@@ -53,7 +56,9 @@ def up(
             name="--data-dir", env_var="HOLDFAST_DATA_DIR", help="Where Postgres keeps its files."
         ),
     ] = None,
-    workers: Annotated[int, Parameter(help="How many worker processes.")] = 1,
+    workers: Annotated[
+        int, Parameter(help="How many workers that claim, and how many for placed work.")
+    ] = 1,
     no_worker: Annotated[bool, Parameter(negative="", help="None: start them elsewhere.")] = False,
     queue: Queues = (),
     import_: Imports = (),
@@ -147,17 +152,26 @@ class House:
     async def _start_workers(self, url: str) -> None:
         plan = self._plan
         options = [
-            f"--concurrency={plan.concurrency}",
             f"--drain-seconds={plan.drain_seconds}",
-            *(f"--queue={queue}" for queue in plan.queues),
             *(f"--import={module}" for module in plan.imports),
             *self._logs(),
         ]
+        claims = [
+            f"--concurrency={plan.concurrency}",
+            *(f"--queue={queue}" for queue in plan.queues),
+        ]
         variables = {**self._variables, "HOLDFAST_SERVER": url}
         del variables["HOLDFAST_DATABASE_URL"]  # a worker never touches the database
-        for number in range(1, plan.workers + 1):
-            name = "the worker" if plan.workers == 1 else f"worker {number}"
-            self._workers.append(await start_child(name, ["worker", *options], variables))
+        # A queue of the environment is for those that claim.
+        variables.pop("HOLDFAST_QUEUES", None)
+        shares = share_machine(find_capacity(self._folder), plan.workers)
+        for number, share in enumerate(shares, 1):
+            article, suffix = ("the ", "") if plan.workers == 1 else ("", f" {number}")
+            placed = ["--placed", f"--name=worker-{number}", *share]
+            for kind, flags in (("worker", claims), ("placed worker", placed)):
+                name = f"{article}{kind}{suffix}"
+                arguments = ["worker", *options, *flags]
+                self._workers.append(await start_child(name, arguments, variables))
 
     async def _watch(self, server: Child) -> int:
         """Wait for the request to leave; say who has died, and leave with nobody left."""
@@ -200,12 +214,29 @@ class House:
                 "workers": f"{plan.workers} on {', '.join(plan.queues)}"
                 if plan.workers
                 else "none; start one with `holdfast worker`",
+                "placed": f"{plan.workers} more for placed work" if plan.workers else "",
                 "try": f"{_setting(url)}holdfast run{_queue_flag(plan.queues)} -- echo hello",
+                "or": f"{_setting(url)}holdfast run --cpu 1 -- echo hello" if plan.workers else "",
             }
         )
         if is_terminal():
             write_line("Ctrl-C ends it all.")
         sys.stdout.flush()
+
+
+def share_machine(whole: Capacity, count: int) -> list[list[str]]:
+    """Say what each of several placed workers has to give, so that nothing is given twice.
+
+    Each has a core at least, however few there are. GPUs are the first one's.
+    """
+    if count == 1:
+        return [[]]
+    share = [
+        f"--cpu={max(1, int(whole.cpu) // count)}",
+        f"--memory={whole.memory // count}",
+        f"--disk={whole.disk // count}",
+    ]
+    return [[*share, *([] if number == 0 else ["--gpu=0"])] for number in range(count)]
 
 
 def _any_alive(children: Sequence[Child]) -> bool:

@@ -3,12 +3,22 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
-from uuid import uuid4
 
 import msgspec
 
-from holdfast.client.client import FOLLOW_MS, Client
+from holdfast.client.client import FOLLOW_MS, Client, submit_request
+from holdfast.client.context import Lease
 from holdfast.model.outcomes import CancelMode
+from holdfast.wire.endpoints import (
+    LIST_PATH,
+    REGISTER_PATH,
+    REMOVE_PATH,
+    EndpointListQuery,
+    EndpointPage,
+    EndpointRegisterRequest,
+    EndpointRemoveRequest,
+    EndpointStatus,
+)
 from holdfast.wire.requests import (
     CancelRequest,
     DeadLetterFilter,
@@ -44,7 +54,7 @@ from holdfast.wire.status import (
 )
 
 Answer = TypeVar("Answer")
-Page = TypeVar("Page", JobPage, TaskPage, EventPage, DeadLetterPage, WorkerList)
+Page = TypeVar("Page", JobPage, TaskPage, EventPage, DeadLetterPage, WorkerList, EndpointPage)
 PAGE_MAX = 1000
 _TOKEN = "next_page_token"
 _SAFE = "/:@"
@@ -52,9 +62,7 @@ _SAFE = "/:@"
 
 def submit_spec(client: Client, request: JobRequest) -> SubmittedJob:
     """Submit a job as it is described; sent twice under way, it is still one job."""
-    if request.idempotency_key is None:
-        request = msgspec.structs.replace(request, idempotency_key=f"auto-{uuid4()}")
-    return _change(client, "/api/jobs", request, returns=SubmittedJob)
+    return client.loop_thread.run(submit_request(client, request))
 
 
 def get_job(client: Client, job_id: str, *, wait_seconds: float = 0.0) -> JobStatus:
@@ -167,6 +175,24 @@ def replay_dead_letters(
 def discard_dead_letters(client: Client, task_ids: Sequence[str]) -> None:
     """Settle dead letters without running them again."""
     _change(client, "/api/dead-letters:discard", DiscardRequest(list(task_ids)), returns=Changed)
+
+
+def register_endpoint(client: Client, lease: Lease, name: str, *, address: str) -> EndpointStatus:
+    """Publish an address in the name of a running attempt."""
+    body = EndpointRegisterRequest(*lease, name, address)
+    return _change(client, REGISTER_PATH, body, returns=EndpointStatus)
+
+
+def remove_endpoint(client: Client, lease: Lease, name: str) -> bool:
+    """Take back what a running attempt has published; False if it has nothing of that name."""
+    body = EndpointRemoveRequest(*lease, name)
+    return _change(client, REMOVE_PATH, body, returns=Changed).changed
+
+
+def list_endpoints(client: Client, prefix: str, count_max: int) -> EndpointPage:
+    """List what running attempts have published, by name."""
+    wanted, found = EndpointListQuery(prefix or None), EndpointPage(endpoints=[])
+    return _gather(client, LIST_PATH, found, wanted=wanted, count_max=count_max)
 
 
 def _read(client: Client, path: str, returns: type[Answer], *, query: Any = None) -> Answer:

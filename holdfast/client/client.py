@@ -17,7 +17,8 @@ import msgspec
 from holdfast.client import streams
 from holdfast.client.both import Bound, LoopThread, both, both_stream
 from holdfast.client.bundle import pack
-from holdfast.client.context import current
+from holdfast.client.context import Identity, Lease, current, find_lease
+from holdfast.client.endpoints import get_address, list_endpoints
 from holdfast.client.job import Job
 from holdfast.client.request import request_call, request_command
 from holdfast.client.task import GivenOptions, TaskFunction
@@ -139,6 +140,8 @@ class Client:
         return bound
 
     upload = both(_upload)
+    endpoint = both(get_address)
+    endpoints = both(list_endpoints)
 
     @both
     def run_command(
@@ -205,28 +208,40 @@ class Client:
     ) -> Coroutine[Any, Any, Job[Any]]:
         return self._submit(request_call(function, args, kwargs, inputs=inputs))
 
-    async def _submit(self, request: JobRequest) -> Job[Any]:
-        if request.idempotency_key is None:
-            # A submission whose answer got lost can be sent again, and is still one job.
-            request = msgspec.structs.replace(request, idempotency_key=f"auto-{uuid4()}")
-        answer = await self._transport.insist(
-            "POST",
-            "/api/jobs",
-            SubmittedJob,
-            body=request,
-            headers=self._show_lease(),
-            seconds_max=SUBMIT_SECONDS_MAX,
-            patience=self._patience,
-        )
+    async def _submit(self, request: JobRequest, lease: Lease | None = None) -> Job[Any]:
+        answer = await submit_request(self, request, lease)
         return Job(self, answer.job_id, answer.num_tasks)
 
-    def _show_lease(self) -> dict[str, str]:
-        """Make what a running task submits a child of its job; its token is no other server's."""
-        context = current.get()
-        if context is None or context.identity.server != self.server:
-            return {}
-        own = context.identity
-        return {LEASE_HEADER: f"{own.task_id} {own.attempt} {own.lease_token}"}
+
+async def submit_request(
+    client: Client, request: JobRequest, lease: Lease | None = None
+) -> SubmittedJob:
+    """Submit a job as it is described: what a running task submits is a child of its job."""
+    if request.idempotency_key is None:
+        # A submission whose answer got lost can be sent again, and is still one job.
+        request = msgspec.structs.replace(request, idempotency_key=f"auto-{uuid4()}")
+    shown = lease or find_lease(client.server)
+    return await client._transport.insist(
+        "POST",
+        "/api/jobs",
+        SubmittedJob,
+        body=request,
+        headers=None if shown is None else {LEASE_HEADER: str(shown)},
+        seconds_max=SUBMIT_SECONDS_MAX,
+        patience=client._patience,
+    )
+
+
+def submit_for(attempt: Identity) -> Submits:
+    """Give the way to submit in the name of an attempt, whatever thread it is used in."""
+
+    def submit_call(
+        client: Client, function: TaskFunction[Any, Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Job[Any]]:
+        return client._submit(request_call(function, args, kwargs), attempt.lease)
+
+    bound: Bound[..., Job[Any]] = Bound(submit_call, share_client(attempt.server))
+    return bound
 
 
 def find_client() -> Client:

@@ -2,24 +2,49 @@
 
 import contextvars
 import logging
+import os
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from holdfast.client.both import LoopThread, both
-from holdfast.client.transport import Transport
+from holdfast.client.transport import VARIABLE, Transport
 from holdfast.errors import Invalid
 from holdfast.wire.answers import CheckpointAnswer
+from holdfast.wire.endpoints import (
+    REGISTER_PATH,
+    REMOVE_PATH,
+    EndpointRegisterRequest,
+    EndpointRemoveRequest,
+    EndpointStatus,
+)
 from holdfast.wire.raw import encode_json
 from holdfast.wire.requests import CheckpointLoadRequest, CheckpointSaveRequest
+from holdfast.wire.status import Changed
 
+if TYPE_CHECKING:
+    from holdfast.client.client import Submits
+
+Answer = TypeVar("Answer")
 _CALL_SECONDS_MAX = 20.0
+_LEASE_VARIABLES = ("HOLDFAST_TASK_ID", "HOLDFAST_ATTEMPT", "HOLDFAST_LEASE_TOKEN")
 current: contextvars.ContextVar["Context | None"] = contextvars.ContextVar(
     "holdfast_context", default=None
 )
+
+
+class Lease(NamedTuple):
+    """Which attempt speaks, and the token that proves it."""
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+
+    def __str__(self) -> str:
+        return f"{self.task_id} {self.attempt} {self.lease_token}"
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +58,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     num_tasks: int
     correlation_id: str
     deadline: datetime | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the attempt."""
+        return Lease(self.task_id, self.attempt, self.lease_token)
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -57,11 +87,7 @@ class Checkpoint:
     @both
     def save(self, value: Any) -> Coroutine[Any, Any, None]:
         """Keep a value (JSON) in the place of the last one. Raises LeaseConflict if too late."""
-        try:
-            text = msgspec.Raw(encode_json(value))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise Invalid("checkpoint", f"cannot be written as JSON ({error})") from error
-        return self._save(text)
+        return self._save(_encode(value, "checkpoint"))
 
     @both
     async def load(self) -> Any:
@@ -97,6 +123,7 @@ class Context:
         self.identity = identity
         self._is_cancelled = is_cancelled
         self._note_progress = note_progress
+        self._connection = connection
         self.checkpoint = Checkpoint(identity, connection)
         self.log = logging.LoggerAdapter(
             logging.getLogger("holdfast.task"),
@@ -142,3 +169,69 @@ class Context:
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"progress {fraction!r} is not from 0 to 1")
         self._note_progress(float(fraction), message)
+
+    @property
+    def loop_thread(self) -> LoopThread:
+        """Where calls to the server run."""
+        return self._connection().loop_thread
+
+    @property
+    def submit(self) -> "Submits":
+        """Submit one call of a function as a job of one task, a child of this task's job."""
+        from holdfast.client.client import submit_for
+
+        return submit_for(self.identity)
+
+    @both
+    def register_endpoint(
+        self, name: str, address: str, metadata: dict[str, Any] | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Publish an address until this attempt ends; IllegalMove if a running task has the name.
+
+        Again with another address changes it. Raises LeaseConflict if the attempt has ended.
+        """
+        plain = msgspec.json.decode(_encode(metadata, "metadata"))
+        return self._register(name, address, plain)
+
+    @both
+    async def remove_endpoint(self, name: str) -> bool:
+        """Take back what this attempt has published; False if it has nothing of that name."""
+        body = EndpointRemoveRequest(*self.identity.lease, name)
+        return (await self._call(REMOVE_PATH, body, Changed)).changed
+
+    async def _register(self, name: str, address: str, metadata: dict[str, Any] | None) -> None:
+        body = EndpointRegisterRequest(*self.identity.lease, name, address, metadata)
+        await self._call(REGISTER_PATH, body, EndpointStatus)
+
+    async def _call(self, path: str, body: Any, returns: type[Answer]) -> Answer:
+        transport = self._connection().transport
+        return await transport.insist(
+            "POST", path, returns, body=body, seconds_max=_CALL_SECONDS_MAX
+        )
+
+
+def find_lease(server: str) -> Lease | None:
+    """Find the lease that this code runs under, if this server has granted it.
+
+    A function has it in its context, a command in its environment.
+    """
+    context = current.get()
+    if context is not None and context.identity.server == server:
+        return context.identity.lease
+    task_id, attempt, token = (os.environ.get(name) for name in _LEASE_VARIABLES)
+    is_ours = os.environ.get(VARIABLE, "").rstrip("/") == server
+    if not (is_ours and task_id and attempt and token):
+        return None
+    try:
+        return Lease(task_id, int(attempt), UUID(token))
+    except ValueError as error:
+        raise Invalid(
+            ", ".join(_LEASE_VARIABLES[1:]), f"are not those of a task: {error}; unset them"
+        ) from error
+
+
+def _encode(value: Any, field: str) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(encode_json(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(field, f"cannot be written as JSON ({error})") from error

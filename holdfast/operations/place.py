@@ -77,6 +77,8 @@ class Scheduler:
         """Make one pass; returns what was placed. Raises Deposed."""
         async with self._ledger.database.transaction() as tx:
             await hold_term(tx, term)
+            if await tx.fetch_one(_CLUSTER["find_line"]) is None:
+                return []  # most of the time; the fleet need not be looked at
             snapshot = await self.read(tx)
         if snapshot.ended_jobs:
             await self._ledger.write(_drop_ended, snapshot.ended_jobs)

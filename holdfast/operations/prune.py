@@ -8,6 +8,7 @@ from holdfast.operations.partitions import prune_partition
 from holdfast.operations.submit import delete_hidden_job
 from holdfast.store.statements import load_statements
 
+_ENDPOINTS = load_statements("endpoints")
 _EVENTS = load_statements("events")
 _JOBS = load_statements("jobs")
 _WORKERS = load_statements("workers")
@@ -41,5 +42,7 @@ async def prune(ledger: Ledger, retention: Retention) -> int:
         workers = await tx.fetch(
             _WORKERS["prune_workers"], older_than=retention.workers, batch_max=BATCH_MAX
         )
+        endpoints = await tx.fetch(_ENDPOINTS["prune_endpoints"], batch_max=BATCH_MAX)
     dropped = await prune_partition(ledger, retention.jobs)
-    return len(hidden) + len(notes) + len(keys) + len(workers) + dropped
+    gone = (hidden, notes, keys, workers, endpoints)
+    return sum(map(len, gone)) + dropped

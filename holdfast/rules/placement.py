@@ -70,14 +70,14 @@ def plan(
     """Decide what goes where; a gang may go past `placements_max`, so that none is too large."""
     room = Room(workers, (line.shape for line in lines), unstarted_max)
     served = _Pass(room, now)
+    ids = [worker.worker_id for worker in room.workers]
     placements: list[Placement] = []
     waiting: dict[tuple[int, str | None], int] = {}
     left = placements_max
     for line in sorted(lines, key=rank):
-        taken = served.serve(line, left)
+        taken = [] if left == 0 else served.serve(line, left)
         placements += [
-            Placement(line.job_id, room.workers[column].worker_id, tasks, line.avoid)
-            for column, tasks in taken
+            Placement(line.job_id, ids[column], tasks, line.avoid) for column, tasks in taken
         ]
         count = sum(tasks for _, tasks in taken)
         if left is not None:
@@ -92,8 +92,8 @@ def explain(
     workers: Sequence[WorkerView],
     lines: Sequence[Line],
     line: Line,
-    now: float,
     *,
+    now: float,
     unstarted_max: int = UNSTARTED_MAX,
 ) -> Reason:
     """Say why a line's tasks wait, by serving all lines before it as the next pass will."""
@@ -121,7 +121,7 @@ class _Pass:
     def serve(self, line: Line, limit: int | None = None) -> Taken:
         """Take room for a line's tasks, up to a limit, and keep workers if there was none."""
         taken = self.take(line, limit)
-        if not taken and limit != 0:
+        if not taken:
             kept = self.choose_kept(line)
             if kept.size:
                 self._reservations += 1
@@ -130,7 +130,7 @@ class _Pass:
 
     def take(self, line: Line, limit: int | None = None) -> Taken:
         """Take room for a line's tasks, up to a limit."""
-        if line.count <= 0 or missing_members(line) or limit == 0:
+        if line.count <= 0 or missing_members(line):
             return []
         fails_at = self._too_many.get(line.shape)
         if fails_at is not None and _together(line) >= fails_at:
@@ -156,7 +156,7 @@ class _Pass:
         if young or barred or self._reservations >= RESERVATIONS_MAX:
             return np.empty(0, dtype=np.int64)
         need = self._room.need(line.shape)
-        return choose_workers(self._room, need, _together(line), line.shape.group_by)
+        return choose_workers(self._room, need, _together(line), group_by=line.shape.group_by)
 
 
 def _together(line: Line) -> int:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.rules.placement_room import (
-    PORTS,
     SLOTS,
     Integers,
     Need,
@@ -19,7 +18,7 @@ from holdfast.rules.placement_room import (
 )
 
 
-def choose_workers(room: Room, need: Need, members: int, group_by: str | None) -> Integers:
+def choose_workers(room: Room, need: Need, members: int, *, group_by: str | None) -> Integers:
     """Choose workers that together could take all members once they are idle; none if none can."""
     nobody = np.empty(0, dtype=np.int64)
     if any(room.total[row].max(initial=0) < amount for row, amount in need.amounts):
@@ -45,7 +44,6 @@ def _nearness(room: Room, need: Need, columns: Integers) -> NDArray[np.float64]:
     """Measure how much of one task a worker has room for: the scarcest of its needs, 0 to 1."""
     near: NDArray[np.float64] = np.clip(room.free[SLOTS, columns], 0.0, 1.0)
     for row, amount in need.amounts:
-        if row != PORTS:
-            np.minimum(near, room.free[row, columns] / amount, out=near)
+        np.minimum(near, room.free[row, columns] / amount, out=near)
     np.maximum(near, 0.0, out=near)
     return near

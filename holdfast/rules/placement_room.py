@@ -42,6 +42,7 @@ class Need(NamedTuple):
     amounts: tuple[tuple[int, int], ...]
     column: Integers
     mask: Booleans
+    anyone: bool
 
 
 class Room:
@@ -71,7 +72,8 @@ class Room:
         """Work out what a shape takes and which workers fulfil its constraints."""
         column = self._amounts[shape]
         amounts = tuple((row, column[row]) for row in range(SLOTS) if column[row] > 0)
-        return Need(amounts, np.array(column, dtype=np.int64), self._mask(shape))
+        anyone = not shape.constraints and shape.gpu_model is None and shape.group_by is None
+        return Need(amounts, np.array(column, dtype=np.int64), self._mask(shape), anyone)
 
     def take_first(self, need: Need, count: int, avoid: str | None = None) -> Taken:
         """Take room for up to `count` tasks on the first workers that have it."""
@@ -135,6 +137,8 @@ class Room:
 
     def _search(self, need: Need, count: int, avoided: Integers) -> Taken:
         taken: Taken = []
+        if self._touched > max(_WINDOW, len(self._index) // 8):
+            self._refresh(self._index)
         if any(amount > self._most[row] for row, amount in need.amounts):
             return taken
         # Workers are in order of their gpus: those with too few in all come first.
@@ -145,34 +149,42 @@ class Room:
             able = self._free[SLOTS, window] > 0
             for row, amount in need.amounts:
                 able &= self._free[row, window] >= amount
-            able &= need.mask[self._index[window]]
-            columns = self._index[window][able]
-            if avoided.size:
-                columns = columns[~np.isin(columns, avoided)]
-            if columns.size:
-                # Where one is wanted it goes to the first: no need to count.
-                tasks = _ONE if count == 1 else _first(self.fits(need, columns), count)
+            if not need.anyone:
+                able &= need.mask[self._index[window]]
+            first = int(able.argmax())
+            if able[first]:
+                if count == 1 and not avoided.size:
+                    return self._book_one(need, start + first)
+                columns = self._index[window][able]
+                columns = columns[~np.isin(columns, avoided)] if avoided.size else columns
+                tasks = _first(self.fits(need, columns), count)
                 taken += self._book(need, columns, tasks)
                 count -= int(tasks.sum())
             start, size = start + size, size * 2
-        if self._touched > max(_WINDOW, len(self._index) // 8):
-            self._refresh(self._index)
         return taken
 
     def _book(self, need: Need, columns: Integers, tasks: Integers) -> Taken:
-        columns = columns[: len(tasks)]
-        if tasks is not _ONE:
-            columns, tasks = columns[tasks > 0], tasks[tasks > 0]
+        columns = columns[: len(tasks)][tasks > 0]
+        tasks = tasks[tasks > 0]
         self.free[:, columns] -= need.column[:, None] * tasks
         if need.column[PORTS] and self._shares_hosts:
             np.subtract.at(self._host_ports, self._host[columns], tasks * need.column[PORTS])
             self.free[PORTS] = self._host_ports[self._host]
             self._free[PORTS] = self.free[PORTS, self._index]
         # A worker that has been left out of the index had no room for anyone.
-        places = self._index.searchsorted(columns)
-        self._free[:, places] = self.free[:, columns]
+        self._free[:, self._index.searchsorted(columns)] = self.free[:, columns]
         self._touched += len(columns)
         return list(zip(columns.tolist(), tasks.tolist(), strict=True))
+
+    def _book_one(self, need: Need, place: int) -> Taken:
+        """Book one task at a place in the index: the same, quicker, for jobs of one task."""
+        if need.column[PORTS] and self._shares_hosts:
+            return self._book(need, self._index[place : place + 1], _ONE)
+        column = int(self._index[place])
+        self.free[:, column] -= need.column
+        self._free[:, place] -= need.column
+        self._touched += 1
+        return [(column, 1)]
 
     def _refresh(self, index: Integers) -> None:
         """Copy the columns to be searched, leaving out those where nothing fits any more."""
@@ -219,18 +231,13 @@ class Room:
     def _column(self, attribute: str) -> tuple[Integers, list[AttributeValue]]:
         """Number an attribute's values by first appearance; 7 and 7.0 are one, 7 and "7" two."""
         if (known := self._columns.get(attribute)) is None:
-            numbers: dict[object, int] = {}
-            values: list[AttributeValue] = []
-            codes = []
-            for each in self.workers:
-                if (value := each.attributes.get(attribute)) is None:
-                    codes.append(-1)
-                    continue
-                key = (isinstance(value, bool), value)
-                if key not in numbers:
-                    numbers[key] = len(values)
-                    values.append(value)
-                codes.append(numbers[key])
+            found = [each.attributes.get(attribute) for each in self.workers]
+            keys = [(value.__class__ is bool, value) for value in found]
+            values = [value for _, value in dict.fromkeys(keys) if value is not None]
+            numbers: dict[object, int] = {
+                (value.__class__ is bool, value): n for n, value in enumerate(values)
+            }
+            codes = [numbers.get(key, -1) for key in keys]
             known = np.array(codes, dtype=np.int64), values
             self._columns[attribute] = known
         return known
@@ -291,16 +298,20 @@ def _amounts_of(workers: Sequence[WorkerView], unstarted_max: int) -> tuple[Inte
 
 
 def _rows(amounts: list[Capacity], rounded: np.ufunc, error: float) -> Integers:
+    rows = np.empty((PORTS, len(amounts)), dtype=np.int64)
     cpu = rounded(np.array([each.cpu for each in amounts]) * 1000 + error)
-    sizes = [
-        [min(each.memory, _AMOUNT_MAX) for each in amounts],
-        [min(each.disk, _AMOUNT_MAX) for each in amounts],
-        [min(each.gpu, _AMOUNT_MAX) for each in amounts],
-    ]
-    rows = np.zeros((PORTS, len(amounts)), dtype=np.int64)
     rows[CPU] = np.minimum(cpu, _AMOUNT_MAX)
-    rows[MEMORY:] = sizes
+    rows[MEMORY] = _integers([each.memory for each in amounts])
+    rows[DISK] = _integers([each.disk for each in amounts])
+    rows[GPU] = _integers([each.gpu for each in amounts])
     return rows
+
+
+def _integers(amounts: list[int]) -> Integers:
+    """Turn amounts into an array; one that no worker can have must not stop the others."""
+    if max(amounts, default=0) > _AMOUNT_MAX:
+        amounts = [min(amount, _AMOUNT_MAX) for amount in amounts]
+    return np.array(amounts, dtype=np.int64)
 
 
 def _column_of(shape: Shape) -> tuple[int, ...]:
@@ -318,13 +329,8 @@ def _least_of(columns: Iterable[tuple[int, ...]]) -> Integers:
 
 def _pool_ports(workers: Sequence[WorkerView]) -> tuple[Integers, Integers]:
     """Number the hosts; workers of one host draw on the same ports."""
-    numbers: dict[str, int] = {}
-    ports: list[int] = []
-    hosts = []
-    for each in workers:
-        number = numbers.setdefault(each.host, len(ports))
-        if number == len(ports):
-            ports.append(each.ports_free)
-        ports[number] = min(ports[number], each.ports_free)
-        hosts.append(number)
-    return np.array(hosts, dtype=np.int64), np.array(ports, dtype=np.int64)
+    numbers = {host: n for n, host in enumerate(dict.fromkeys(each.host for each in workers))}
+    hosts = np.array([numbers[each.host] for each in workers], dtype=np.int64)
+    ports = np.full(len(numbers), _AMOUNT_MAX, dtype=np.int64)
+    np.minimum.at(ports, hosts, _integers([each.ports_free for each in workers]))
+    return hosts, ports

@@ -78,6 +78,8 @@ def _check_gang(submission: Submission, limits: Limits) -> None:
         return
     if submission.inputs is not None:
         raise Invalid("coscheduling", "goes with replicas, not with inputs")
+    if submission.spec.max_task_failures:
+        raise Invalid("max_task_failures", "goes without coscheduling: a gang fails as a whole")
     if submission.num_tasks > limits.gang_tasks_max:
         raise TooLarge("replicas", submission.num_tasks, limits.gang_tasks_max, unit="gang members")
     if gang.group_by == "":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import count
+from typing import Protocol
 
 import aiohttp
 
@@ -50,6 +51,17 @@ LAG_SECONDS = 0.5
 LATE_SECONDS = 1.0
 
 
+class OnBeat(Protocol):
+    """Hears of every call that has ended."""
+
+    def __call__(self, seconds: float, *, failed: bool) -> None:
+        """Take note of how long it took, and whether it failed."""
+
+
+def ignore_beat(seconds: float, *, failed: bool) -> None:
+    """Take no note."""
+
+
 class _Worker:
     """What the leader keeps in mind of one worker; nothing of it is missed after a crash."""
 
@@ -73,12 +85,14 @@ class Beats:
         term: Term,
         *,
         on_change: Callable[[], None],
+        on_beat: OnBeat = ignore_beat,
         tick: float = TICK_SECONDS,
     ) -> None:
         self._ledger = ledger
         self._writers = writers
         self._term = term
         self._on_change = on_change
+        self._on_beat = on_beat
         self._tick = tick
         self._loop = asyncio.get_running_loop()
         self._workers: dict[str, _Worker] = {}
@@ -190,6 +204,7 @@ class Beats:
             answer = read_answer(text, worker.worker_id, self._term.epoch, number)
             meaning = interpret(prepared, answer)
         except CallFailed as failure:
+            self._on_beat(self._loop.time() - began_at, failed=True)
             await self._fail(worker, str(failure), began_at)
             return
         try:
@@ -214,6 +229,7 @@ class Beats:
         except Unavailable as error:
             log.warning("the answer of %s will be asked for again: %s", worker.worker_id, error)
             return
+        self._on_beat(self._loop.time() - began_at, failed=False)
         if isinstance(is_known, Deposed):
             log.info("%s", is_known)
         elif meaning.completions or not worker.has_answered:

@@ -10,7 +10,7 @@ from holdfast.errors import Unavailable
 from holdfast.operations.leadership import Deposed, Term, lead, resign
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.place import PLACEMENTS_MAX, Scheduler
-from holdfast.services.beats import TICK_SECONDS, Beats
+from holdfast.services.beats import TICK_SECONDS, Beats, OnBeat, ignore_beat
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.writers import Writers
 
@@ -25,13 +25,20 @@ class Leader:
     """This server's share in leading; most of the time, of all servers but one, none."""
 
     def __init__(
-        self, ledger: Ledger, writers: Writers, doorbells: Doorbells, *, tick: float = TICK_SECONDS
+        self,
+        ledger: Ledger,
+        writers: Writers,
+        doorbells: Doorbells,
+        *,
+        tick: float = TICK_SECONDS,
+        on_beat: OnBeat = ignore_beat,
     ) -> None:
         self.leader_id = uuid4().hex
         self._ledger = ledger
         self._writers = writers
         self._doorbells = doorbells
         self._tick = tick
+        self._on_beat = on_beat
         self._beats: Beats | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -75,7 +82,12 @@ class Leader:
     async def _serve(self, term: Term) -> None:
         """Call and place for one term."""
         self._beats = Beats(
-            self._ledger, self._writers, term, on_change=self._look_again, tick=self._tick
+            self._ledger,
+            self._writers,
+            term,
+            on_change=self._look_again,
+            on_beat=self._on_beat,
+            tick=self._tick,
         )
         try:
             async with asyncio.TaskGroup() as group:

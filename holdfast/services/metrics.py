@@ -29,7 +29,7 @@ class Metrics:
                 f"holdfast_{name}", text, ("type",), buckets=_SECONDS, registry=self.registry
             )
 
-        self.claims = counter("claims_total", "Attempts created by claims.")
+        self.claims = counter("claims_total", "Attempts created by claims and placements.")
         self.claim_conflicts = counter("claim_conflicts_total", "Claims by id that were refused.")
         self.renewals = counter("lease_renewals_total", "Leases renewed.")
         self.lease_conflicts = counter("lease_conflicts_total", "Reports without a valid lease.")
@@ -41,6 +41,13 @@ class Metrics:
         self.transitions = counter("transitions_total", "Moves of tasks.", ("from", "to"))
         self.wait_seconds = histogram("wait_seconds", "From eligible to claimed, by job type.")
         self.run_seconds = histogram("run_seconds", "From started to ended, by job type.")
+        self.beat_failures = counter("heartbeat_failures_total", "Calls to workers that failed.")
+        self.beat_seconds = Histogram(
+            "holdfast_heartbeat_seconds",
+            "Calls to workers, from the sending to the answer being stored.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
 
     def count(self, news: News) -> None:
         """Count what a transaction did."""
@@ -66,6 +73,12 @@ class Metrics:
                 name = self._type_of(job_id)
                 child = by_type.get(name) or by_type.setdefault(name, histogram.labels(name))
                 child.observe(max(seconds, 0.0))
+
+    def count_beat(self, seconds: float, *, failed: bool) -> None:
+        """Count a call to a worker."""
+        self.beat_seconds.observe(seconds)
+        if failed:
+            self.beat_failures.inc()
 
     def render(self) -> bytes:
         """Write everything down for a scrape."""

@@ -22,6 +22,7 @@ from holdfast.services.leader import CANDIDATE_SECONDS, Leader
 from holdfast.services.metrics import Metrics
 from holdfast.services.notify import NotifyTransport, listening
 from holdfast.services.objects import ObjectStore
+from holdfast.services.reasons import Reasons
 from holdfast.services.republish import Republisher
 from holdfast.services.stops import Stops
 from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport, WakeUps
@@ -71,7 +72,10 @@ class Runtime:
         self._gauges = Gauges(reads)
         self.metrics.registry.register(self._gauges)
         self.stops = Stops(ledger, self.doorbells)
-        self.leader = Leader(ledger, self.writers, self.doorbells, tick=tick)
+        self.reasons = Reasons(ledger, reads)
+        self.leader = Leader(
+            ledger, self.writers, self.doorbells, tick=tick, on_beat=self.metrics.count_beat
+        )
         self.is_stopping = False
         ledger.tell = self.hear
 

@@ -1,18 +1,28 @@
 """What people read of workers, queues and dead letters."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.errors import NotFound
 from holdfast.model.ids import JOB_ID_MAX, TaskId
+from holdfast.model.resources import Capacity
+from holdfast.rules.health import DEAD_AFTER_FAILURES, judge
+from holdfast.rules.placement import shape_of
 from holdfast.store.database import Transaction
 from holdfast.store.pages import Page, fill_page
+from holdfast.store.specs import SpecCache
 from holdfast.store.statements import load_statements
 from holdfast.store.views import SILENT_AFTER
 
 _FLEET = load_statements("fleet")
-HEALTH = ("healthy", "silent", "lost")
+HEALTH = ("healthy", "failing", "silent", "lost")
+_CALLED = {"healthy": "healthy", "failing": "failing", "dead": "lost"}
+# What the rule says of a called worker after 0, 1, 2 ... failures in a row.
+_JUDGED = [HEALTH.index(_CALLED[judge(count)]) for count in range(DEAD_AFTER_FAILURES + 1)]
+HELD_SHOWN_MAX = 20
 LINES_MAX = 10_000
 # Each queue is counted this far; how much deeper it is, a sample of the table's pages tells.
 DEPTH_COUNTED_MAX = 1000
@@ -25,7 +35,10 @@ FIRST_DEAD_LETTER = TaskId(0, -1)
 
 
 class WorkerRow(NamedTuple):
-    """One worker process; `illness` is a place in HEALTH, `leases` what it has not released."""
+    """One worker process; `illness` is a place in HEALTH, `leases` what it has not released.
+
+    One with an address is called there for placed work; `capacity`, `attributes` are JSON texts.
+    """
 
     worker_id: str
     name: str
@@ -39,6 +52,19 @@ class WorkerRow(NamedTuple):
     replaced_by: str | None
     is_draining: bool
     leases: int
+    address: str | None
+    capacity: str | None
+    attributes: str
+    consecutive_failures: int
+    last_failure: str | None
+    answered_at: datetime | None
+
+
+class WorkerLoad(NamedTuple):
+    """What a worker holds: some of the tasks, and what all placed ones together have booked."""
+
+    task_ids: list[TaskId]
+    used: Capacity
 
 
 class WorkerPlace(NamedTuple):
@@ -143,17 +169,50 @@ async def _read_workers(
         worker_id=worker_id,
         after_illness=after.illness,
         after_worker_id=after.worker_id,
-        silent_after=SILENT_AFTER,
         count_max=count_max,
+        **_signs(),
     )
     return [WorkerRow(*row) for row in rows]
 
 
+def _signs() -> dict[str, Any]:
+    """Give a statement what it tells the health of workers by."""
+    return {
+        "judged": _JUDGED,
+        "silent_after": SILENT_AFTER,
+        "silent": HEALTH.index("silent"),
+        "lost": HEALTH.index("lost"),
+    }
+
+
+async def read_loads(
+    tx: Transaction, specs: SpecCache, worker_ids: Sequence[str]
+) -> dict[str, WorkerLoad]:
+    """Read what workers hold, ending or not. Needs a snapshot: the planner should be left alone."""
+    loads = {worker_id: WorkerLoad([], Capacity()) for worker_id in worker_ids}
+    held = await tx.fetch(
+        _FLEET["list_held"], worker_ids=list(worker_ids), tasks_max=HELD_SHOWN_MAX
+    )
+    for worker_id, job_id, task_index in held:
+        loads[worker_id].task_ids.append(TaskId(job_id, task_index))
+    booked = await tx.fetch(_FLEET["list_booked_of_workers"], worker_ids=list(worker_ids))
+    stored = await specs.load(tx, {job_id for _, job_id, _ in booked})
+    used: dict[str, Capacity] = defaultdict(Capacity)
+    for worker_id, job_id, leases in booked:
+        shape, sofar = shape_of(stored[job_id].spec), used[worker_id]
+        used[worker_id] = Capacity(
+            sofar.cpu + shape.cpu * leases,
+            sofar.memory + shape.memory * leases,
+            sofar.disk + shape.disk * leases,
+            sofar.gpu + shape.gpu * leases,
+        )
+    return {worker_id: load._replace(used=used[worker_id]) for worker_id, load in loads.items()}
+
+
 async def count_workers(tx: Transaction) -> dict[str, int]:
     """Count the workers by health."""
-    row = await tx.fetch_one(_FLEET["count_workers"], silent_after=SILENT_AFTER)
-    assert row is not None
-    return dict(zip(HEALTH, row, strict=True))
+    rows = await tx.fetch(_FLEET["count_workers"], **_signs())
+    return dict.fromkeys(HEALTH, 0) | {HEALTH[illness]: count for illness, count in rows}
 
 
 async def count_leases(tx: Transaction) -> tuple[int, int]:

@@ -102,7 +102,7 @@ class TaskRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """One attempt, open or ended."""
+    """One attempt, open or ended; what it was given and has used are JSON texts."""
 
     attempt: int
     worker_id: str
@@ -117,6 +117,9 @@ class AttemptRow(NamedTuple):
     stage: str | None
     is_worker_failure: bool
     lease_expires_at: datetime
+    ports: str | None
+    usage: str | None
+    build: str | None
 
 
 class ResultRow(NamedTuple):

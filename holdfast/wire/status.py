@@ -5,7 +5,29 @@ from typing import Any
 
 import msgspec
 
+from holdfast.model.resources import AttributeValue
 from holdfast.wire.raw import absent_is_null
+
+
+class ResourceUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt has used, all of its processes together, and how it was limited."""
+
+    cpu_seconds: float | None = None
+    memory_peak_bytes: int | None = None
+    processes_max: int | None = None
+    # cgroup2, cgroup1, rlimit or none.
+    limits: str | None = None
+
+
+class BuildMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """What it took to get the workspace and the environment of an attempt ready."""
+
+    fetch_ms: float | None = None
+    unpack_ms: float | None = None
+    bytes: int | None = None
+    bundle_cached: bool | None = None
+    environment_ms: float | None = None
+    environment_cached: bool | None = None
 
 
 class TaskAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +48,10 @@ class TaskAttempt(msgspec.Struct, frozen=True, kw_only=True):
     lease_expires_at_ms: int | None = None
     # It has missed two renewals; when it runs out, the attempt is lost.
     is_orphaned: bool = False
+    # Of placed work: the ports it was given by name, and what is known once it has ended.
+    ports: dict[str, int] = {}
+    usage: ResourceUsage | None = None
+    build: BuildMetrics | None = None
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +62,17 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     task_index: int
     state: str
     worker_id: str | None = None
+    # Where the worker is called; one that claims its work has no address.
+    worker_address: str | None = None
     exit_code: int | None = None
     error: str | None = None
     submitted_at_ms: int
     started_at_ms: int | None = None
     finished_at_ms: int | None = None
     eligible_at_ms: int
+    ports: dict[str, int] = {}
+    resource_usage: ResourceUsage | None = None
+    build_metrics: BuildMetrics | None = None
     current_attempt_id: int = -1
     failure_count: int = 0
     preemption_count: int = 0
@@ -89,6 +120,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     tasks_unschedulable: int = 0
     tasks_dead_lettered: int = 0
     spec: dict[str, Any] | None = None
+    # Told where the spec is: whether all tasks start together.
+    is_gang: bool | None = None
     tasks: list[TaskStatus] | None = None
 
 
@@ -172,12 +205,21 @@ class ResultPage(msgspec.Struct, frozen=True):
     next_page_token: str | None = None
 
 
+class PendingReason(msgspec.Struct, frozen=True):
+    """What a task waits for: a code for programs, a message for people, and the numbers in it."""
+
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a task stands where it stands, one sentence a line."""
+    """Why a task stands where it stands, one sentence a line; the reason is of pending ones."""
 
     task_id: str
     state: str
     lines: list[str]
+    reason: PendingReason | None = None
 
 
 class LogChunk(msgspec.Struct, frozen=True):
@@ -191,8 +233,29 @@ class LogChunk(msgspec.Struct, frozen=True):
     is_complete: bool
 
 
+class Amounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Amounts of what a worker has; memory and disk are bytes."""
+
+    cpu: float
+    memory: int
+    disk: int
+    gpu: int
+
+
+class WorkerResources(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker has, what unreleased attempts have booked of it, and what is left."""
+
+    capacity: Amounts
+    used: Amounts
+    free: Amounts
+    gpu_model: str | None = None
+
+
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker process: who it is, whether it lives, what it holds."""
+    """One worker process: who it is, whether it lives, what it holds.
+
+    A placed one is called by the server, and judged by the calls that failed in a row.
+    """
 
     worker_id: str
     name: str
@@ -205,7 +268,16 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     lost_cause: str | None = None
     replaced_by: str | None = None
     draining: bool = False
+    # Attempts it has not released, and the first few of their tasks.
     running: int = 0
+    running_tasks: list[str] = []
+    placed: bool = False
+    address: str | None = None
+    resources: WorkerResources | None = None
+    attributes: dict[str, AttributeValue] = {}
+    consecutive_failures: int = 0
+    last_failure: str | None = None
+    last_answer_at_ms: int | None = None
 
 
 class WorkerList(msgspec.Struct, frozen=True):

@@ -42,8 +42,11 @@ FETCH_SECONDS_MAX = 1800.0
 WRITE_BYTES = 1 << 20
 _KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
-# What a disk says of names that it cannot have; anything else it says is its own trouble.
-_BAD_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ)
+# What a disk says of names and places that cannot be; all else that it says is its own trouble.
+_CANNOT_BE = (
+    *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
+    *(errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL),
+)
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -160,7 +163,7 @@ def unpack(hold: Hold, into: Path, stop: threading.Event) -> int:
     except _BROKEN as error:
         raise BuildFailed(f"the bundle cannot be unpacked: {error}") from error
     except OSError as error:
-        if error.errno in _BAD_NAMES:
+        if error.errno in _CANNOT_BE:
             raise BuildFailed(f"the bundle cannot be unpacked: {error}") from error
         raise
     return sum(entry.file_size for entry in entries)

@@ -122,10 +122,14 @@ def _build(hold: Hold, requirements: Sequence[str], stop: threading.Event) -> No
     uv, folder = find_uv(), hold.path
     lines = folder / "requirements.txt"
     lines.write_text("".join(f"{line}\n" for line in requirements), encoding="utf-8")
-    make = ["venv", "--clear", "--no-project", "--python", sys.executable, str(folder / "venv")]
-    _run([uv, *make], hold, stop)
-    install = ["pip", "install", "--python", str(_python_in(folder)), "-r", str(lines)]
-    _run([uv, *install], hold, stop)
+    if (folder / "venv").exists():
+        shutil.rmtree(folder / "venv")
+    made = [uv, "venv", "--no-project", "--python", sys.executable, str(folder / "venv")]
+    if problem := _run(made, hold, stop):
+        raise BuildUnavailable(f"uv cannot make an environment: {problem}")
+    installed = [uv, "pip", "install", "--python", str(_python_in(folder)), "-r", str(lines)]
+    if problem := _run(installed, hold, stop):
+        raise BuildFailed(f"the requirements cannot be installed: {problem}")
     [packages] = (folder / "venv" / "lib").glob("python*/site-packages")
     own = [str(Path(holdfast.__file__).parents[1])]
     own += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
@@ -133,12 +137,15 @@ def _build(hold: Hold, requirements: Sequence[str], stop: threading.Event) -> No
     (folder / READY).touch()
 
 
-def _run(command: Sequence[str], hold: Hold, stop: threading.Event) -> None:
-    """Run uv to its end. It holds the folder too: should this process die, nobody comes between."""
+def _run(command: Sequence[str], hold: Hold, stop: threading.Event) -> str:
+    """Run uv to its end; returns what is wrong with what it was given.
+
+    It holds the folder too: should this process die before it, nobody comes between.
+    """
     log = hold.path / "uv.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--color", "never", "--no-progress"],
+            [*command, "--quiet", "--color", "never"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -148,13 +155,14 @@ def _run(command: Sequence[str], hold: Hold, stop: threading.Event) -> None:
             start_new_session=True,
         )
     code = _wait(process, stop)
-    if code != 0:
-        said = log.read_bytes()[-SAID_BYTES_MAX:].decode(errors="replace").strip()
-        if stop.is_set():
-            raise BuildUnavailable("the build was broken off")
-        if code < 0 or _OWN_TROUBLE.search(said):
-            raise BuildUnavailable(f"uv cannot make the environment (code {code}): {said}")
-        raise BuildFailed(f"the requirements cannot be installed: {said}")
+    if stop.is_set():
+        raise BuildUnavailable("the build was broken off")
+    if code == 0:
+        return ""
+    said = log.read_bytes()[-SAID_BYTES_MAX:].decode(errors="replace").strip()
+    if code < 0 or _OWN_TROUBLE.search(said):
+        raise BuildUnavailable(f"uv cannot work here (code {code}): {said}")
+    return said or f"uv ended with code {code}"
 
 
 def _wait(process: subprocess.Popen[bytes], stop: threading.Event) -> int:

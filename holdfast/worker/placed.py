@@ -9,58 +9,55 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 from uuid import uuid4
 from weakref import WeakSet
 
 import msgspec
 
 from holdfast.client.transport import Transport
-from holdfast.errors import Invalid, NotFound, Refused, Unavailable
+from holdfast.errors import IllegalMove, Invalid, NotFound, Refused, Unavailable
 from holdfast.model.resources import AttributeValue, Capacity
-from holdfast.wire.answers import TaskCompleteAnswer, WorkerRegisterAnswer
+from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.cluster import (
     PlacedJob,
     TaskToRun,
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
-from holdfast.wire.requests import (
-    AdoptedAttempt,
-    Nothing,
-    TaskCompleteRequest,
-    WorkerLeaveRequest,
-    WorkerNewsRequest,
-    WorkerRegisterRequest,
-)
-from holdfast.wire.status import Changed
+from holdfast.wire.requests import AdoptedAttempt, WorkerRegisterRequest
 from holdfast.worker.builder import Builder
 from holdfast.worker.clock import boot_clock
+from holdfast.worker.function import HANDED_BACK, KILLED
 from holdfast.worker.orders import Orders
 from holdfast.worker.placed_attempt import Brief, PlacedAttempt
+from holdfast.worker.placed_calls import PlacedCalls
 from holdfast.worker.placed_runner import PlacedRunner
 from holdfast.worker.placed_service import open_door
-from holdfast.worker.shims import Shim, list_shims
 from holdfast.worker.slots import Slot
+from holdfast.worker.takeover import find_left
 
 log = logging.getLogger("holdfast.placed")
 SILENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.2
-CALL_SECONDS_MAX = 15.0
 PAUSE_SECONDS = 0.2
 PAUSE_SECONDS_MAX = 5.0
-NEWS_PAUSE_SECONDS = 0.02
 STOP_SECONDS_MAX = 20.0
+TELL_SECONDS_MAX = 3.0
 EXIT_BROKEN = 70
 _decode_job = msgspec.json.Decoder(PlacedJob).decode
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedOptions:
-    """How a worker of placed work differs from the next one; `folder` belongs to its slot."""
+    """How a worker of placed work differs from the next one; `folder` belongs to its slot.
+
+    `address` is where servers call it, if not where it listens.
+    """
 
     server: str
     folder: Path
@@ -70,6 +67,7 @@ class PlacedOptions:
     name: str = field(default_factory=socket.gethostname)
     host: str = "127.0.0.1"
     port: int = 0
+    address: str | None = None
     drain_seconds: float = 30.0
     silence_seconds: float = SILENCE_SECONDS
     cache: Path | None = None
@@ -83,22 +81,24 @@ class PlacedWorker:
         self._slot = slot
         self._loop = asyncio.get_running_loop()
         self._transport = Transport(options.server)
+        self._calls = PlacedCalls(self._transport)
         cache = options.cache or options.folder.parent / "cache"
         self._runner = PlacedRunner(
             self._transport,
             Builder(cache, self._transport),
             imports=options.imports,
-            on_news=self._tell_news,
+            on_news=self._calls.tell_news,
         )
-        self._orders = Orders("")
-        self._secret = secrets.token_urlsafe(32)
+        self._orders, self._secret, self._is_asked_again = Orders(""), "", False
+        self._become_new()
         self._heard_at = boot_clock()
         self._attempts: dict[tuple[str, int], PlacedAttempt] = {}
         self._running: dict[PlacedAttempt, asyncio.Task[None]] = {}
+        self._removing: set[asyncio.Task[None]] = set()
         # Begun here and gone: never begun again, as long as calls name them.
         self._gone: set[tuple[str, int]] = set()
         self._broken: WeakSet[PlacedAttempt] = WeakSet()
-        self._has_news = asyncio.Event()
+        self._forgotten = asyncio.Event()
         self._draining = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -116,17 +116,19 @@ class PlacedWorker:
     async def run(self) -> None:
         """Register, and be called until told to drain."""
         async with self._open() as address:
-            found = self._find_shims()
-            await self._register(address, self._slot.previous, found)
-            news = asyncio.create_task(self._pass_news_on())
+            news = asyncio.create_task(self._calls.pass_news_on(lambda: self.worker_id))
             try:
+                left = await asyncio.to_thread(find_left, self.options.folder)
+                previous = self._slot.previous if left.is_all else None
+                await self._register(address, previous, left.attempts)
                 while not self._draining.is_set():
                     await self._serve(address)
                 await self._leave()
             finally:
-                news.cancel()
-                with suppress(asyncio.CancelledError):
-                    await news
+                # What still runs has shims, and whoever comes next takes it over.
+                await _end_all([news, *self._running.values()])
+                if self._removing:
+                    await asyncio.wait(self._removing)
 
     def obey(self, request: WorkerHeartbeatRequest) -> WorkerHeartbeatAnswer:
         """Bring what is here closer to what is wanted, and say what is here."""
@@ -136,17 +138,13 @@ class PlacedWorker:
             self.drain()
         for name in request.acknowledged:
             self._forget((name.task_id, name.attempt))
-        wanted = set()
+        wanted = {(task.task_id, task.attempt) for task in request.tasks_to_run}
         for task in request.tasks_to_run:
-            wanted.add((task.task_id, task.attempt))
             self._want(task, self._orders.expires_at(request, task.lease_ms))
-        for ended in request.tasks_to_kill:
-            wanted.add((ended.task_id, ended.attempt))
-            self._kill((ended.task_id, ended.attempt))
-        for key in list(self._attempts):
+        for key, attempt in self._attempts.items():
             if key not in wanted:
-                self._kill(key)
-        self._gone &= wanted
+                attempt.end()
+        self._gone &= wanted | {(ended.task_id, ended.attempt) for ended in request.tasks_to_kill}
         return self._answer(request)
 
     def _answer(self, request: WorkerHeartbeatRequest) -> WorkerHeartbeatAnswer:
@@ -166,132 +164,109 @@ class PlacedWorker:
         if attempt is not None:
             if expires_at is not None:
                 attempt.renew(expires_at)
+            elif not self._is_asked_again:  # adopted: our first answer has to be stored first
+                self._is_asked_again = True
+                self._calls.tell_news()
             if task.cancel_ms is not None:
-                self._stop_softly(attempt, task.cancel_ms / 1000)
-            return
-        job = bytes(task.job)
-        if key in self._gone or expires_at is None or job == b"null":
-            return
+                attempt.ask_to_stop("soft", task.cancel_ms / 1000)
+        elif key not in self._gone and expires_at is not None and bytes(task.job) != b"null":
+            self._take(task, expires_at)
+
+    def _take(self, task: TaskToRun, expires_at: float) -> None:
+        """Begin an attempt that is new here, unless there is no point in it."""
         brief = Brief(
             task_id=task.task_id,
             attempt=task.attempt,
             lease_token=task.lease_token,
-            job=_decode_job(job),
+            job=_decode_job(task.job),
+            began_at=boot_clock(),
         )
-        attempt = PlacedAttempt(brief, self._folder_of(key), expires_at)
+        folder = self.options.folder / f"{task.task_id}.{task.attempt}"
+        attempt = PlacedAttempt(brief, folder, expires_at)
         attempt.take(task)
-        if not attempt.is_out_of_time():
-            self._attempts[key] = attempt
-            self._begin(attempt, asyncio.create_task(self._runner.run(attempt)))
+        if self._draining.is_set():
+            attempt.outcome = HANDED_BACK
+        elif task.cancel_ms is not None:
+            attempt.outcome = KILLED
+        elif attempt.is_out_of_time():
+            return
+        self._attempts[attempt.key] = attempt
+        if not attempt.is_over:
+            self._begin(attempt, self._runner.run(attempt))
 
-    def _begin(self, attempt: PlacedAttempt, task: asyncio.Task[None]) -> None:
-        self._running[attempt] = task
+    def _begin(self, attempt: PlacedAttempt, work: Coroutine[Any, Any, None]) -> None:
+        self._running[attempt] = task = asyncio.create_task(work)
         task.add_done_callback(lambda task: self._end(attempt, task))
 
     def _end(self, attempt: PlacedAttempt, task: asyncio.Task[None]) -> None:
         self._running.pop(attempt, None)
         error = None if task.cancelled() else task.exception()
-        if error is not None and not attempt.is_over:
-            log.critical("task %s attempt %d broke its worker", *attempt.key, exc_info=error)
-            if attempt in self._broken:
-                os._exit(EXIT_BROKEN)  # whoever comes next takes its shim over, or ends it
-            self._broken.add(attempt)
-            self._begin(attempt, asyncio.create_task(self._runner.give_up(attempt, error)))
-
-    def _kill(self, key: tuple[str, int]) -> None:
-        attempt = self._attempts.get(key)
-        if attempt is None or attempt.is_over or attempt.stop in ("hard", "handed_back"):
+        if error is None:
             return
-        attempt.stop = "hard"
-        self._end_processes(attempt)
-
-    def _stop_softly(self, attempt: PlacedAttempt, grace: float) -> None:
-        if attempt.stop is None and not attempt.is_over:
-            attempt.stop = "soft"
-            if attempt.shim is not None:
-                attempt.shim.soft(grace)
-            else:
-                self._running[attempt].cancel()
-
-    def _end_processes(self, attempt: PlacedAttempt) -> None:
-        if attempt.shim is not None:
-            attempt.shim.hard()
-        elif attempt in self._running:
-            self._running[attempt].cancel()
+        log.critical("task %s attempt %d broke its worker", *attempt.key, exc_info=error)
+        if attempt in self._broken:
+            os._exit(EXIT_BROKEN)  # whoever comes next takes its shim over, or ends it
+        if not attempt.is_over:
+            self._broken.add(attempt)
+            self._begin(attempt, self._runner.give_up(attempt, error))
 
     def _forget(self, key: tuple[str, int]) -> None:
         """Drop an attempt whose end has been heard."""
-        attempt = self._attempts.pop(key, None)
-        if attempt is None:
+        attempt = self._attempts.get(key)
+        if attempt is None or not attempt.is_over:
             return
+        del self._attempts[key]
         self._gone.add(key)
-        if attempt.shim is not None and not attempt.shim.is_alive():
-            removal = asyncio.create_task(asyncio.to_thread(attempt.shim.remove))
-            removal.add_done_callback(_log_failure)
+        self._forgotten.set()
+        removal = asyncio.create_task(asyncio.to_thread(attempt.remove))
+        self._removing.add(removal)
+        removal.add_done_callback(self._end_removal)
 
-    def _find_shims(self) -> list[PlacedAttempt]:
-        """Find what an earlier incarnation left: running, ended, or lost."""
-        found = []
-        for folder in list_shims(self.options.folder):
-            try:
-                shim = Shim.adopt(folder)
-                brief = msgspec.convert(shim.note, Brief)
-            except (Invalid, msgspec.ValidationError) as error:
-                log.error("%s cannot be taken over, and is left: %s", folder, error)
-                continue
-            attempt = PlacedAttempt(brief, folder, boot_clock())
-            attempt.shim = shim
-            attempt.state = "RUNNING" if shim.has_started() else "ASSIGNED"
-            found.append(attempt)
-        return found
+    def _end_removal(self, removal: asyncio.Task[None]) -> None:
+        self._removing.discard(removal)
+        if not removal.cancelled() and (error := removal.exception()) is not None:
+            log.error("the folder of an attempt is left behind", exc_info=error)
+
+    def _become_new(self) -> None:
+        """Choose the name of the next incarnation; calls to any other are refused."""
+        self._orders = Orders(f"{self.options.name}-{uuid4().hex[:12]}")
+        self._secret = secrets.token_urlsafe(32)
+        self._is_asked_again = False
 
     async def _register(
         self, address: str, replaces: str | None, found: list[PlacedAttempt]
     ) -> None:
-        """Register as a new incarnation; what cannot be adopted is ended before it serves."""
-        worker_id = f"{self.options.name}-{uuid4().hex[:12]}"
-        self._orders, self._secret = Orders(worker_id), secrets.token_urlsafe(32)
+        """Register as a new incarnation, and end what it may not adopt."""
         for attempt in found:
             # Before anybody can call: what is not here would count as missing.
             self._attempts[attempt.key] = attempt
-            self._begin(attempt, asyncio.create_task(self._runner.watch(attempt)))
-        body = WorkerRegisterRequest(
-            worker_id,
-            self.options.name,
-            socket.gethostname(),
-            [],
-            replaces,
-            address,
-            self._secret,
-            self.options.capacity,
-            self.options.attributes,
-            [AdoptedAttempt(a.task_id, a.number, a.lease_token) for a in found if replaces],
-        )
-        answer = await self._insist_on_registering(body)
-        self._slot.record(worker_id)
+            if not attempt.is_over:
+                self._begin(attempt, self._runner.take_over(attempt))
+        answer = await self._insist_on_registering(address, replaces, found)
+        self._slot.record(self.worker_id)
         self._heard_at = boot_clock()
         adopted = {(name.task_id, name.attempt) for name in answer.adopted}
-        log.info("registered as %s, adopted %d attempts", worker_id, len(adopted))
+        log.info("registered as %s, adopted %d attempts", self.worker_id, len(adopted))
         for attempt in found:
             if attempt.key not in adopted:
-                self._kill(attempt.key)
+                attempt.ask_to_stop("hard")
 
-    async def _insist_on_registering(self, body: WorkerRegisterRequest) -> WorkerRegisterAnswer:
+    async def _insist_on_registering(
+        self, address: str, replaces: str | None, found: list[PlacedAttempt]
+    ) -> WorkerRegisterAnswer:
         pause = PAUSE_SECONDS
         while True:
             try:
-                return await self._transport.call(
-                    "POST",
-                    "/internal/worker-register",
-                    WorkerRegisterAnswer,
-                    body=body,
-                    seconds_max=CALL_SECONDS_MAX,
-                )
+                return await self._calls.register(self._introduce(address, replaces, found))
             except (NotFound, Invalid) as error:
-                if body.replaces is None:
+                if replaces is None:
                     raise
-                log.info("does not replace %s: %s", body.replaces, error)
-                body = msgspec.structs.replace(body, replaces=None, adopts=[])
+                log.info("does not replace %s: %s", replaces, error)
+                replaces = None
+            except IllegalMove as error:  # the first answer was lost, and we counted as dead since
+                log.info("starting anew: %s", error)
+                replaces = self.worker_id
+                self._become_new()
             except (Unavailable, Refused) as error:
                 if self._draining.is_set():
                     raise
@@ -299,76 +274,89 @@ class PlacedWorker:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
+    def _introduce(
+        self, address: str, replaces: str | None, found: list[PlacedAttempt]
+    ) -> WorkerRegisterRequest:
+        return WorkerRegisterRequest(
+            self.worker_id,
+            self.options.name,
+            socket.gethostname(),
+            [],
+            replaces,
+            self.options.address or address,
+            self._secret,
+            self.options.capacity,
+            self.options.attributes,
+            [AdoptedAttempt(a.task_id, a.number, a.lease_token) for a in found if replaces],
+        )
+
     async def _serve(self, address: str) -> None:
         """Be called until told to drain, or until nobody calls any more."""
         while not self._draining.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._draining.wait(), LOOK_SECONDS)
-            if boot_clock() - self._heard_at > self.options.silence_seconds:
-                log.error("no call for %g s: starting anew", self.options.silence_seconds)
-                await self._stop_all("hard")
-                await self._register(address, self.worker_id, [])
-                return
+            if self._is_silent():
+                log.error("no call for %g s: starting anew", boot_clock() - self._heard_at)
+                await self._start_anew(address)
+
+    def _is_silent(self) -> bool:
+        """Tell whether nobody has called for too long: till its leases have ended, at most."""
+        patience = self.options.silence_seconds
+        if self._attempts:
+            left = max(attempt.expires_at for attempt in self._attempts.values()) - self._heard_at
+            # Leases that end while calls come are another matter: then our answers get lost.
+            least = min(attempt.job.lease for attempt in self._attempts.values()) / 2
+            patience = min(patience, max(left, least))
+        return boot_clock() - self._heard_at > patience
+
+    async def _start_anew(self, address: str) -> None:
+        """Stop everything, and be another incarnation; what had ended by itself is told by that."""
+        previous = self.worker_id
+        self._become_new()  # from here on nobody is obeyed
+        await self._stop_all("hard")
+        told = [a for a in self._attempts.values() if a.outcome and a.outcome.status != "killed"]
+        for attempt in list(self._attempts.values()):
+            if attempt not in told:
+                self._forget(attempt.key)
+        # Only an incarnation that is gone with all that it ran can be replaced.
+        await self._register(address, None if self._running else previous, told)
 
     async def _leave(self) -> None:
         """Let what runs come to its end, hand back the rest, and say goodbye."""
         log.info("draining: %d attempts still run", len(self._running))
-        await self._call("POST", f"/api/workers/{self.worker_id}:drain", Changed)
+        await self._calls.drain(self.worker_id)
         ends_at = self._loop.time() + self.options.drain_seconds
         while self._running and self._loop.time() < ends_at and not self._stopping.is_set():
             await asyncio.wait(
                 [*self._running.values()], timeout=LOOK_SECONDS, return_when="FIRST_COMPLETED"
             )
         await self._stop_all("handed_back")
-        ended = [attempt for attempt in self._attempts.values() if attempt.is_over]
-        if ended:
-            body = TaskCompleteRequest(self.worker_id, [attempt.complete() for attempt in ended])
-            if await self._call("POST", "/internal/task-complete", TaskCompleteAnswer, body=body):
-                for attempt in ended:
-                    self._forget(attempt.key)
-        await self._call(
-            "POST", "/internal/worker-leave", body=WorkerLeaveRequest(self.worker_id, self._secret)
-        )
+        if self._running:
+            log.error("%d attempts do not end: left to their shims", len(self._running))
+            return
+        await self._tell_ends()
+        await self._calls.leave(self.worker_id, self._secret)
 
-    async def _stop_all(self, mode: str) -> None:
-        """End everything that runs, and wait until it is gone."""
-        for attempt in list(self._running):
-            if attempt.stop != "hard":
-                attempt.stop = "hard" if mode == "hard" else "handed_back"
-                self._end_processes(attempt)
+    async def _stop_all(self, mode: Literal["hard", "handed_back"]) -> None:
+        """End everything that runs, and wait until it is gone, for some time."""
+        for attempt in self._running:
+            attempt.ask_to_stop(mode)
         if self._running:
             await asyncio.wait([*self._running.values()], timeout=STOP_SECONDS_MAX)
-        if mode == "hard":
-            for key in list(self._attempts):
-                self._forget(key)
 
-    async def _call(
-        self, method: str, path: str, answer: type = Nothing, *, body: object = None
-    ) -> bool:
-        """Tell the server something it can do without; False if it did not hear."""
-        try:
-            await self._transport.call(
-                method, path, answer, body=body, seconds_max=CALL_SECONDS_MAX
-            )
-        except (Unavailable, Refused) as error:
-            log.info("the server was not told (%s): %s", path, error)
-            return False
-        return True
-
-    def _tell_news(self) -> None:
-        self._has_news.set()
-
-    async def _pass_news_on(self) -> None:
-        """Ask to be called soon whenever something has happened here."""
-        while True:
-            await self._has_news.wait()
-            await asyncio.sleep(NEWS_PAUSE_SECONDS)
-            self._has_news.clear()
-            body = WorkerNewsRequest(self.worker_id)
-            await self._call("POST", "/internal/worker-news", body=body)
-
-    def _folder_of(self, key: tuple[str, int]) -> Path:
-        return self.options.folder / f"{key[0]}.{key[1]}"
+    async def _tell_ends(self) -> None:
+        """Have the last ends heard: by a call, or else by telling them ourselves."""
+        self._calls.tell_news()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TELL_SECONDS_MAX):
+                while self._attempts:
+                    self._forgotten.clear()
+                    await self._forgotten.wait()
+        ended = [attempt for attempt in self._attempts.values() if attempt.is_over]
+        completions = [attempt.complete() for attempt in ended]
+        if ended and await self._calls.complete(self.worker_id, completions):
+            for attempt in ended:
+                self._forget(attempt.key)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[str]:
@@ -385,6 +373,8 @@ class PlacedWorker:
             yield address
 
 
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the folder of an attempt is left behind", exc_info=error)
+async def _end_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.wait(ending)

@@ -14,10 +14,10 @@ import msgspec
 from holdfast.client.transport import Transport
 from holdfast.worker.briefing import list_variables, write_call
 from holdfast.worker.builder import Builder, Built
-from holdfast.worker.caches import BuildFailed, BuildUnavailable
+from holdfast.worker.caches import BuildFailed, BuildUnavailable, try_hold
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import HANDED_BACK, KILLED, Outcome
-from holdfast.worker.inside import identify
+from holdfast.worker.inside import identify, wait_out
 from holdfast.worker.placed_attempt import PlacedAttempt
 from holdfast.worker.shims import Shim, ShimOrder
 from holdfast.worker.shipping import Shipper
@@ -25,8 +25,12 @@ from holdfast.worker.tail import LogTail
 
 log = logging.getLogger("holdfast.placed")
 DISK_FREE_BYTES_MIN = 64 << 20
+BUILD_LOOK_SECONDS = 1.0
 START_LOOK_SECONDS = 0.02
-START_LOOKS_MAX = 1500
+START_LOOK_SECONDS_MAX = 1.0
+# How long an end is not told because its output is still under way; less if it shall go.
+OUTPUT_SECONDS_MAX = 30.0
+LAST_WORDS_SECONDS_MAX = 1.0
 
 
 class PlacedRunner:
@@ -46,17 +50,12 @@ class PlacedRunner:
         self._on_news = on_news
 
     async def run(self, attempt: PlacedAttempt) -> None:
-        """Build and run an attempt; its outcome is in it, and nothing of it runs, on return."""
+        """Build and run an attempt; its outcome is in it, and nothing of it runs, on return.
+
+        If cancelled, what it has started lives on, to be adopted.
+        """
         try:
-            async with asyncio.timeout_at(_loop_time(attempt.kill_at)) as ending:
-                built = await self._build(attempt)
-        except TimeoutError:
-            assert ending.expired(), "a timeout of somebody else's"
-            self._end(attempt, Outcome("worker_failed", error="its lease ran out in the build"))
-            return
-        except asyncio.CancelledError:
-            self._end(attempt, HANDED_BACK if attempt.stop == "handed_back" else KILLED)
-            return
+            built = await self._build_in_time(attempt)
         except BuildFailed as problem:
             failed = Outcome("failed", None, str(problem), "TransientError", problem.stage)
             self._end(attempt, failed)
@@ -65,11 +64,30 @@ class PlacedRunner:
             self._end(attempt, Outcome("worker_failed", error=str(problem)))
             return
         try:
-            await self._start(attempt, built)
-            if attempt.outcome is None:
+            if attempt.stop is not None:
+                self._end(attempt, HANDED_BACK if attempt.stop == "handed_back" else KILLED)
+            elif built is None or attempt.is_out_of_time():
+                self._end(attempt, Outcome("worker_failed", error="its lease ran out in the build"))
+            else:
+                await self._start(attempt, built)
                 await self.watch(attempt)
+        except OSError as error:
+            if attempt.shim is not None:
+                raise
+            self._end(attempt, Outcome("worker_failed", error=f"cannot start it: {error}"))
         finally:
-            self._builder.release(built)
+            if built is not None:
+                self._builder.release(built)
+
+    async def take_over(self, attempt: PlacedAttempt) -> None:
+        """Follow an attempt that another process of this worker has started to its end."""
+        place = attempt.environment
+        hold = None if place is None else try_hold(Path(place), shared=True)
+        try:
+            await self.watch(attempt)
+        finally:
+            if hold is not None:
+                hold.close()
 
     async def watch(self, attempt: PlacedAttempt) -> None:
         """Follow a shim to its end, and send its output."""
@@ -81,12 +99,15 @@ class PlacedRunner:
         starting = asyncio.create_task(self._notice_start(attempt, shim))
         try:
             attempt.ended = await shim.wait()
+            gone.set()
+            # The output is sent before the end is told: from then on the lease may be gone.
+            await self._let_ship(attempt, shipping)
         finally:
             starting.cancel()
-            gone.set()
-        # The output is sent before the end is told: from then on the lease may be gone.
-        await asyncio.wait([shipping], timeout=max(attempt.margin, 1.0))
-        shipping.cancel()
+            shipping.cancel()
+            await asyncio.wait([starting, shipping])
+        if not shipping.cancelled() and (error := shipping.exception()) is not None:
+            log.error("output of task %s is lost", attempt.task_id, exc_info=error)
         self._end(attempt, attempt.read_outcome(attempt.ended))
 
     async def give_up(self, attempt: PlacedAttempt, error: BaseException) -> None:
@@ -96,6 +117,31 @@ class PlacedRunner:
             attempt.ended = await attempt.shim.wait()
         text = f"a fault of the worker: {type(error).__name__}: {error}"
         self._end(attempt, Outcome("worker_failed", error=text))
+
+    async def _build_in_time(self, attempt: PlacedAttempt) -> Built | None:
+        """Build while the lease lasts and nobody asks it to stop; None if it was broken off."""
+        if attempt.stop is not None:
+            return None
+        building = asyncio.create_task(self._build(attempt))
+
+        def break_off() -> None:
+            if not building.cancelling():  # a second time, it would not be waited for
+                building.cancel()
+
+        attempt.on_stop = break_off
+        try:
+            while not building.done():
+                left = attempt.kill_at - boot_clock()
+                if left <= 0:
+                    break_off()
+                await asyncio.wait([building], timeout=max(min(left, BUILD_LOOK_SECONDS), 0.01))
+        except asyncio.CancelledError:
+            break_off()
+            await asyncio.wait([building])
+            raise
+        finally:
+            attempt.on_stop = None
+        return None if building.cancelled() else building.result()
 
     async def _build(self, attempt: PlacedAttempt) -> Built:
         """Make the folders, and what the job brings along."""
@@ -113,10 +159,11 @@ class PlacedRunner:
         built = await self._builder.build(job.bundle, job.requirements, token, into=work)
         work.mkdir(exist_ok=True)
         attempt.build = dict(built.metrics)
+        attempt.environment = None if built.hold is None else str(built.hold.path)
         return built
 
     async def _start(self, attempt: PlacedAttempt, built: Built) -> None:
-        """Start the command under a shim."""
+        """Start the command under a shim. Raises OSError if this host cannot."""
         python = sys.executable if built.python is None else str(built.python)
         server = self._transport.server
         argv = write_call(
@@ -126,37 +173,49 @@ class PlacedRunner:
             imports=self._imports,
             python=python,
         )
+        deadline = attempt.kill_at
         order = ShimOrder(
             argv=argv,
             environment=self._variables(attempt, built),
             cwd=str(attempt.folder / "work"),
             token=str(attempt.lease_token),
-            deadline=attempt.kill_at,
+            deadline=deadline,
             memory=int(attempt.job.resources.memory),
             cpu=attempt.job.resources.cpu,
             note=msgspec.to_builtins(attempt.brief()),
         )
         starting = asyncio.ensure_future(Shim.start(attempt.folder, order))
-        try:
-            attempt.shim = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            attempt.shim = await starting  # seen through: only what has begun can be waited for
-            attempt.shim.hard()
-        except OSError as error:
-            self._end(attempt, Outcome("worker_failed", error=f"cannot start it: {error}"))
-            return
-        attempt.shim.renew(attempt.kill_at)
-        if attempt.stop == "hard":
-            attempt.shim.hard()
+        # Seen through, come what may: only what has begun can be ended and waited for.
+        was_cancelled = await wait_out(starting, on_cancel=lambda: None)
+        attempt.shim = starting.result()
+        if attempt.kill_at > deadline:
+            attempt.shim.renew(attempt.kill_at)
+        attempt.pass_stop_on()
+        if was_cancelled:
+            raise asyncio.CancelledError
 
     async def _notice_start(self, attempt: PlacedAttempt, shim: Shim) -> None:
         """Tell of the start as soon as the command runs."""
-        for _ in range(START_LOOKS_MAX):
-            if shim.has_started():
-                attempt.state = "RUNNING"
-                self._on_news()
-                return
-            await asyncio.sleep(START_LOOK_SECONDS)
+        pause = START_LOOK_SECONDS
+        while not shim.has_started():
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, START_LOOK_SECONDS_MAX)
+        if attempt.state != "RUNNING":
+            attempt.state = "RUNNING"
+            self._on_news()
+
+    async def _let_ship(self, attempt: PlacedAttempt, shipping: asyncio.Task[None]) -> None:
+        """Let the rest of the output be sent, for a while; less if the attempt shall go."""
+
+        def hurry() -> None:
+            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS_MAX, shipping.cancel)
+
+        has_time = attempt.ended is not None and attempt.ended.reason != "lease"
+        if attempt.stop is not None or not has_time:
+            hurry()
+        attempt.on_stop = hurry
+        await asyncio.wait([shipping], timeout=OUTPUT_SECONDS_MAX)
+        attempt.on_stop = None
 
     def _variables(self, attempt: PlacedAttempt, built: Built) -> dict[str, str]:
         paths = [str(attempt.folder / "work")] if built.workspace is not None else []
@@ -179,11 +238,6 @@ class PlacedRunner:
     def _end(self, attempt: PlacedAttempt, outcome: Outcome) -> None:
         attempt.outcome = outcome
         self._on_news()
-
-
-def _loop_time(boot_time: float) -> float:
-    """Say the same instant by the clock of the loop."""
-    return asyncio.get_running_loop().time() + boot_time - boot_clock()
 
 
 def check_disk(attempt: PlacedAttempt) -> None:

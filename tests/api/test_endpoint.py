@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from holdfast.api import endpoint as endpoint_module
 from holdfast.api.app import App
-from holdfast.api.endpoint import Call, Endpoint, Reply, Stream, decode_text
+from holdfast.api.endpoint import Call, Endpoint, Octets, Reply, Stream, decode_text
 from holdfast.errors import Invalid, NotFound, Overloaded
 from holdfast.operations.ledger import Ledger
 from holdfast.services.doorbell import Doorbells
@@ -334,6 +334,51 @@ def test_json_is_taken_as_the_text_it_came_as() -> None:
     with pytest.raises(Invalid) as refused:
         decode_text(msgspec.Raw(b'"\xff"'), "x")
     assert refused.value.field == "x"
+
+
+async def count_pieces(call: Call[Octets, Nothing]) -> list[int]:
+    """Count the bytes of each piece of a body."""
+    return [len(piece) async for piece in call.body.read(10)]
+
+
+async def send_pieces(
+    quiet: Runtime, *messages: Mapping[str, Any], length: str = "5"
+) -> tuple[int, bytes]:
+    """Send a body of bytes to a route, message by message."""
+    app = serve(quiet, Endpoint("PUT", "/bytes", count_pieces, list, body=Octets))
+    headers = [(b"content-type", b"application/octet-stream"), (b"content-length", length.encode())]
+    scope = {"type": "http", "method": "PUT", "path": "/bytes", "query_string": b""}
+    waiting, said = list(messages), list[Mapping[str, Any]]()
+
+    async def receive() -> Mapping[str, Any]:
+        return waiting.pop(0)
+
+    async def send(message: Mapping[str, Any]) -> None:
+        said.append(message)
+
+    await app({**scope, "headers": headers}, receive, send)
+    return said[0]["status"], said[1]["body"]
+
+
+def piece(content: bytes, *, more: bool = True) -> dict[str, Any]:
+    """Make a piece of a body."""
+    return {"type": "http.request", "body": content, "more_body": more}
+
+
+async def test_a_body_of_bytes_is_read_as_it_comes(quiet: Runtime) -> None:
+    assert await send_pieces(quiet, piece(b"123"), piece(b"45", more=False)) == (200, b"[3,2]")
+
+
+async def test_a_body_of_bytes_is_bounded(quiet: Runtime) -> None:
+    status, _ = await send_pieces(quiet, piece(b"12345678"), piece(b"9ab", more=False))
+    assert status == 413
+    assert (await send_pieces(quiet, length="11"))[0] == 413
+
+
+async def test_a_body_of_bytes_that_breaks_off_is_refused(quiet: Runtime) -> None:
+    status, content = await send_pieces(quiet, piece(b"12"), {"type": "http.disconnect"})
+    assert status == 400
+    assert b"ended before its length" in content
 
 
 @pytest.mark.parametrize(

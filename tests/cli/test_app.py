@@ -24,6 +24,7 @@ NAMES = [name for group in COMMANDS.values() for name, *_ in group]
 SUBCOMMANDS = [
     *(["db", name] for name in ("migrate", "status", "check")),
     *(["queues", name] for name in ("pause", "resume")),
+    *(["endpoint", name] for name in ("get", "register", "remove")),
     *(["dead-letters", name] for name in ("show", "replay", "discard")),
     ["workers", "drain"],
 ]

@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import urllib.request
+from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
@@ -68,6 +69,31 @@ def test_short_leases_are_taken_where_the_range_was_widened(
         ) as server:
             ended = run("submit", "--spec", str(spec), "--server", served_at(server))
             assert ended.code == code, ended.err
+
+
+@pytest.mark.parametrize("way", ["default", "variable", "flag"])
+def test_bundles_are_kept_where_it_says(database_url: str, tmp_path: Path, way: str) -> None:
+    places = {"default": "own/objects", "variable": "v", "flag": "f"}
+    flags = [f"--object-store={tmp_path / 'f'}"] if way == "flag" else []
+    chosen = "" if way == "default" else str(tmp_path / "v")
+    with living(
+        tmp_path,
+        *("server", "--database-url", database_url, "--port=0", *flags),
+        HOLDFAST_DATA_DIR=str(tmp_path / "own"),
+        HOLDFAST_OBJECT_STORE=chosen,
+    ) as server:
+        url = f"{served_at(server)}/api/bundles/{sha256(b'x').hexdigest()}"
+        headers = {"Content-Type": "application/octet-stream"}
+        put = urllib.request.Request(url, b"x", headers, method="PUT")
+        with urllib.request.urlopen(put) as answer:
+            assert answer.status == 201
+    assert (tmp_path / places[way] / "sha256" / sha256(b"x").hexdigest()).read_bytes() == b"x"
+
+
+def test_a_place_for_bundles_that_is_none_is_refused(database_url: str) -> None:
+    ended = run("server", "--database-url", database_url, "--object-store", "ftp://x/y")
+    assert (ended.code, ended.out) == (2, "")
+    assert "object_store: 'ftp://x/y' is no place" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -201,3 +202,48 @@ async def test_many_calls_share_a_few_connections(stranger: Peer) -> None:
         calls = [transport.call("GET", f"/{number}", Changed) for number in range(40)]
         answers = await asyncio.gather(*calls)
     assert len(answers) == len(stranger.heard) == 40
+
+
+async def test_a_file_is_sent_as_it_is(
+    transport: Transport, stranger: Peer, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 1_000_000)
+    stranger.script = [AWAY, Say()]
+    await transport.insist("PUT", "/f", Changed, body=tmp_path / "file")
+    assert [heard.body for heard in stranger.heard] == [b"x" * 1_000_000] * 2
+    assert stranger.heard[1].headers["Content-Type"] == "application/octet-stream"
+    assert stranger.heard[1].headers["Content-Length"] == "1000000"
+
+
+async def test_a_file_is_fetched_piece_by_piece(transport: Transport, stranger: Peer) -> None:
+    stranger.script = [Say(body=b"x" * 1_000_000)]
+    pieces = transport.fetch("/f", headers={"X-More": "1"}, seconds_max=30)
+    found = [piece async for piece in pieces]
+    assert len(found) > 1
+    assert b"".join(found) == b"x" * 1_000_000
+    assert stranger.heard[0].headers["X-More"] == "1"
+
+
+async def test_a_file_that_comes_in_part_is_unavailable(
+    transport: Transport, stranger: Peer
+) -> None:
+    stranger.script = [Say(body=b"x", headers={"Content-Length": "2", "Connection": "close"})]
+    with pytest.raises(Unavailable, match="ClientPayloadError"):
+        [piece async for piece in transport.fetch("/f", seconds_max=30)]
+
+
+@pytest.mark.parametrize(
+    ("said", "size"),
+    [
+        (Say(200, b"", {"Content-Length": "7"}), 7),
+        (Say(404, b""), None),
+        (Say(503, b""), None),
+        (Say(None), None),
+    ],
+)
+async def test_the_size_of_a_file_is_asked_for_without_reading_it(
+    transport: Transport, stranger: Peer, said: Say, size: int | None
+) -> None:
+    stranger.script = [said]
+    assert await transport.find_size("/f") == size
+    assert {heard.method for heard in stranger.heard} == {"HEAD"}

@@ -73,7 +73,8 @@ class Place:
             for name, amount in needs(shape).items()
             if amount
         ]
-        return min(shares)
+        ports = self.host_ports[self.view.host]
+        return min(*shares, ports / shape.ports if shape.ports else 1.0)
 
 
 def read(text: str) -> Constraint:

@@ -112,7 +112,8 @@ def test_a_plan_can_be_kept_short() -> None:
 
 
 def test_no_gang_is_too_large_for_a_short_plan() -> None:
-    found = placed([a_worker()], a_line(1), a_gang(2, members=4), a_line(3), placements_max=3)
+    lines = [a_line(1), a_gang(2, members=4), a_line(3), a_gang(4, members=2)]
+    found = placed([a_worker()], *lines, placements_max=3)
     assert found == {1: {"w1": 1}, 2: {"w1": 4}}
 
 
@@ -162,5 +163,5 @@ def test_what_is_explained_is_what_is_planned() -> None:
     lines = [a_line(1, a_shape(cpu=2), count=2), a_line(2, a_shape(cpu=2), count=2)]
     left = plan(workers, lines, NOW).waiting
     assert left == {(2, None): 1}
-    assert explain(workers, lines, lines[0], NOW).code == "fits"
-    assert explain(workers, lines, lines[1], NOW).details["fitting"] == 1
+    assert explain(workers, lines, lines[0], now=NOW).code == "fits"
+    assert explain(workers, lines, lines[1], now=NOW).details["fitting"] == 1

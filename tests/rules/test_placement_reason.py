@@ -26,7 +26,7 @@ FULL = Capacity(cpu=8.0)
 
 
 def why(workers: list[WorkerView], line: Line, *others: Line) -> Reason:
-    return explain(workers, [*others, line], line, NOW)
+    return explain(workers, [*others, line], line, now=NOW)
 
 
 def test_without_workers_that_is_said() -> None:
@@ -203,7 +203,7 @@ def test_every_task_that_waits_has_a_true_reason(
 ) -> None:
     left = plan(fleet, waiting, NOW, unstarted_max=unstarted_max).waiting
     for line in waiting:
-        reason = explain(fleet, waiting, line, NOW, unstarted_max=unstarted_max)
+        reason = explain(fleet, waiting, line, now=NOW, unstarted_max=unstarted_max)
         if (line.job_id, line.avoid) not in left:
             assert reason.code == "fits" or not fleet or not line.count
             continue

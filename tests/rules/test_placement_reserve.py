@@ -22,7 +22,7 @@ def kept(
 ) -> list[str]:
     shape = shape._replace(group_by=by)
     room = Room(workers, [shape], 8)
-    columns = choose_workers(room, room.need(shape), members, by)
+    columns = choose_workers(room, room.need(shape), members, group_by=by)
     return sorted(room.workers[column].name for column in columns)
 
 
@@ -95,12 +95,19 @@ def test_slots_and_ports_are_waited_for_as_well() -> None:
     assert kept([a_worker("w1", ports_free=1)], shape) == ["w1"]
 
 
+def test_room_that_a_neighbour_on_the_host_will_use_is_no_room() -> None:
+    shape = a_shape(cpu=4, ports=1)
+    workers = [a_worker("w1", host="h", ports_free=1), a_worker("w2", host="h", ports_free=1),
+               a_worker("w3")]  # fmt: skip
+    assert kept(workers, shape, members=4) == ["w1", "w3"]
+
+
 def test_kept_workers_are_not_kept_twice() -> None:
     room = Room([busy("w1", 4), busy("w2", 6)], [ALL], 8)
     need = room.need(ALL)
     for name in ("w1", "w2"):
-        columns = choose_workers(room, need, 1, None)
+        columns = choose_workers(room, need, 1, group_by=None)
         assert [room.workers[column].name for column in columns] == [name]
         room.keep(columns, 7)
     assert np.array_equal(room.kept_for, [7, 7])
-    assert choose_workers(room, need, 1, None).size == 0
+    assert choose_workers(room, need, 1, group_by=None).size == 0

@@ -121,6 +121,8 @@ def test_ports_of_a_host_are_shared_within_a_group_and_counted_for_each() -> Non
     assert gang(a_room(workers, shape), shape, 3, by="rack") == {"w1": 3}
     assert gang(a_room(workers[1:], shape), shape, 3, by="rack") == {"w2": 2, "w3": 1}
     assert gang(a_room(workers, shape), shape, 4, by="rack") == {}
+    workers[0] = a_worker("w1", host="h", ports_free=2, attributes={"rack": 1}, cpu=1)
+    assert gang(a_room(workers, shape), shape, 3, by="rack") == {"w2": 2, "w3": 1}
 
 
 def test_a_gang_gets_room_for_all_or_none() -> None:

@@ -37,7 +37,7 @@ def make_bucket(endpoint_url: str) -> str:
     import boto3
 
     name = f"bucket-{uuid4().hex}"
-    client = boto3.Session().client("s3", endpoint_url=endpoint_url)  # type: ignore[call-overload]
+    client = boto3.Session().client("s3", endpoint_url=endpoint_url)
     try:
         client.create_bucket(
             Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}

@@ -6,12 +6,15 @@ import pytest
 
 from holdfast.errors import NotFound
 from holdfast.model.ids import TaskId
+from holdfast.model.resources import Capacity
 from holdfast.operations.dead_letters import dead_letter_task, discard, replay
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
+from holdfast.rules.health import DEAD_AFTER_FAILURES
 from holdfast.store import fleet
 from holdfast.store.database import Database
-from holdfast.store.fleet import LetterFilter, QueueRow, WorkerRow
+from holdfast.store.fleet import LetterFilter, QueueRow, WorkerLoad, WorkerRow
+from tests.cluster import GB, Cluster
 from tests.store.raw import Raw
 from tests.world import World
 
@@ -80,11 +83,79 @@ async def test_a_worker_that_is_heard_of_is_healthy_again(
 ) -> None:
     await register(world.ledger, Registration("w1", "w", "h"))
     await world.clock.advance(31)
-    assert [row.illness for row in await workers_of(database)] == [1]
+    assert [fleet.HEALTH[row.illness] for row in await workers_of(database)] == ["silent"]
     await lasting.run("update holdfast.workers set last_seen_at = holdfast.now()")
-    assert [row.illness for row in await workers_of(database)] == [0]
+    assert [fleet.HEALTH[row.illness] for row in await workers_of(database)] == ["healthy"]
     async with database.transaction() as tx:
-        assert await fleet.count_workers(tx) == {"healthy": 1, "silent": 0, "lost": 0}
+        found = await fleet.count_workers(tx)
+    assert found == {"healthy": 1, "failing": 0, "silent": 0, "lost": 0}
+
+
+async def test_a_called_worker_is_judged_by_its_failures_in_a_row(
+    world: World, database: Database
+) -> None:
+    cluster = Cluster(world)
+    await cluster.add("a", "b", "c")
+    await register(world.ledger, Registration("d", "d", "h", ("q",)))
+    await world.clock.advance(31)
+    await cluster.miss("b")
+    for number in range(DEAD_AFTER_FAILURES):
+        await cluster.miss("c", f"refused for the {number}. time")
+    found = await workers_of(database)
+    health = [(row.worker_id, fleet.HEALTH[row.illness]) for row in found]
+    assert health == [("a", "healthy"), ("b", "failing"), ("d", "silent"), ("c", "lost")]
+    assert [row.consecutive_failures for row in found] == [0, 1, 0, DEAD_AFTER_FAILURES]
+    assert (found[1].last_failure, found[0].last_failure) == ("connection refused", None)
+    assert (found[3].last_failure, found[3].address) == ("refused for the 2. time", "http://c:7000")
+    async with database.transaction() as tx:
+        assert await fleet.count_workers(tx) == dict.fromkeys(fleet.HEALTH, 1)
+    await cluster.answer("b")
+    assert [row.illness for row in await workers_of(database)] == [0, 0, 2, 3]
+
+
+async def test_pages_of_workers_join_whatever_their_health(
+    world: World, database: Database
+) -> None:
+    cluster = Cluster(world)
+    await cluster.add(*(f"w{number}" for number in range(6)))
+    for worker_id in ("w1", "w4"):
+        await cluster.miss(worker_id)
+    for page_size in (1, 2, 4):
+        found = await workers_of(database, page_size)
+        assert [row.worker_id for row in found] == ["w0", "w2", "w3", "w5", "w1", "w4"]
+
+
+async def test_what_is_booked_is_the_sum_over_unreleased_leases(
+    world: World, database: Database
+) -> None:
+    cluster = Cluster(world)
+    await cluster.add("w1", gpu=4)
+    await cluster.add("w2", cpu=0.5)
+    small = await world.submit(replicas=2, queue=None, resources={"cpu": 0.5, "memory": "1GB"})
+    large = await world.submit(queue=None, resources={"cpu": 2, "disk": "3GB", "gpu": 2})
+    assert len(await cluster.place()) == 3
+    await world.cancel_task(TaskId(small, 0))
+    async with database.snapshot() as tx:
+        loads = await fleet.read_loads(tx, world.ledger.specs, ["w1", "w2", "nobody"])
+    total = [loads[name].used for name in ("w1", "w2")]
+    assert sum(used.cpu for used in total) == 3.0
+    assert sum(used.memory for used in total) == 2 * GB
+    assert (loads["w1"].used.disk, loads["w1"].used.gpu) == (3 * GB, 2)
+    held = loads["w1"].task_ids + loads["w2"].task_ids
+    assert sorted(held) == [TaskId(small, 0), TaskId(small, 1), TaskId(large, 0)]
+    assert loads["nobody"] == WorkerLoad([], Capacity())
+
+
+async def test_of_many_tasks_on_a_worker_the_first_are_named(
+    world: World, database: Database
+) -> None:
+    await register(world.ledger, Registration("w1", "w", "h"))
+    job_id = await world.submit([0] * (fleet.HELD_SHOWN_MAX + 5))
+    await world.claim(fleet.HELD_SHOWN_MAX + 5, worker="w1")
+    async with database.snapshot() as tx:
+        loads = await fleet.read_loads(tx, world.ledger.specs, ["w1"])
+    assert loads["w1"].task_ids == [TaskId(job_id, n) for n in range(fleet.HELD_SHOWN_MAX)]
+    assert loads["w1"].used == Capacity()
 
 
 async def test_a_worker_holds_what_it_has_not_released(world: World, database: Database) -> None:

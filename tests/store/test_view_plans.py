@@ -29,12 +29,20 @@ IN_ORDER = {
     "walk_tasks": {"tasks": "job_id"},
     "walk_leased_tasks": {"leases": "job_id"},
     "walk_dead_tasks": {"dead_letters": "job_id"},
-    "list_attempts": {"attempts": "task_index", "leases": "task_index", "tasks": "task_index"},
+    "list_attempts": {
+        "attempts": "task_index",
+        "leases": "task_index",
+        "tasks": "task_index",
+        "attempt_usage": "attempt",
+    },
     "list_results": {"jobs": "job_id", "tasks": "task_index", "attempts": "attempt"},
     "get_job_with_spec": {"jobs": "job_id"},
     "count_ahead": {"ready": "urgency"},
     "walk_open_dead_letters": {"dead_letters": "job_id"},
     "walk_dead_letters": {"dead_letters": "job_id"},
+    "read_accounts": {"attempt_usage": "attempt"},
+    "read_standing": {"ready": "task_index"},
+    "count_jobs_in_line": {"ready": "job_id"},
 }
 SORTED = {
     "walk_jobs_named": {"jobs": "name"},
@@ -51,11 +59,16 @@ SORTED = {
     "read_events_of_job_between": {"events": "job_id", "jobs": "job_id"},
     "count_finished": {"events": "ts", "jobs": "job_id"},
     "read_dead_letters": {"dead_letters": "task_index"},
+    "read_lines_of_job": {"ready": "job_id", "jobs": "job_id"},
 }
 EXPECTED = {**IN_ORDER, **SORTED}
-STATEMENTS = load_statements("views") | load_statements("fleet")
+STATEMENTS = {
+    **load_statements("views"),
+    **load_statements("placed_views"),
+    **load_statements("fleet"),
+}
 # A walk that starts at the front of an index, or a merge of two answers that are in order.
-UNBOUNDED = {("list_names", "jobs")}
+UNBOUNDED = {("list_names", "jobs"), ("count_jobs_in_line", "ready")}
 SOME = {
     "int2": "1",
     "int4": "1",
@@ -168,6 +181,6 @@ async def test_every_statement_that_people_read_by_has_its_plan_checked_or_reads
     whole = {
         "list_workers", "count_workers", "count_leases", "list_lines", "measure_ready",
         "sample_depths", "count_waiting", "count_running", "list_paused", "read_line",
-        "read_horizon",
+        "read_horizon", "list_held", "list_booked_of_workers",
     }  # fmt: skip
     assert set(STATEMENTS) == set(EXPECTED) | whole

@@ -21,13 +21,13 @@ ALLOCATE = "import sys; held = bytearray(int(sys.argv[1])); print(len(held))"
 
 
 def an_order(*argv: str, **changes: Any) -> ShimOrder:
-    """Write an order that has ten minutes."""
+    """Write an order that has two minutes."""
     fields: dict[str, Any] = {
         "argv": list(argv),
         "environment": PATH,
         "cwd": "/",
         "token": a_token(),
-        "deadline": boot_clock() + 600,
+        "deadline": boot_clock() + 120,
     }
     return ShimOrder(**(fields | changes))
 

@@ -144,6 +144,18 @@ async def test_a_stray_of_a_killed_shim_is_found_by_its_group(tmp_path: Path) ->
             stray.kill()
 
 
+async def test_groups_that_a_lost_shim_has_made_elsewhere_are_removed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "holdfast-elsewhere"
+    elsewhere.mkdir()
+    folder = tmp_path / "folder"
+    async with running(folder, an_order("sleep", "600")) as started:
+        await eventually(started.has_started)
+        (folder / custody.GROUPS).write_text(json.dumps([str(elsewhere)]))
+        find_shim(folder).kill()
+        await started.wait()
+    assert not elsewhere.exists()
+
+
 async def test_a_shim_that_is_stuck_past_its_deadline_is_killed_with_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,8 +178,16 @@ select checks.invariant, job_id, task_index, attempt, checks.detail
 -- name: check_budgets
 with budgets as materialized (
     select job_id, (spec ->> 'max_retries_failure')::int as failures_max,
-           (spec ->> 'max_retries_preemption')::int as preemptions_max
+           (spec ->> 'max_retries_preemption')::int as preemptions_max, spec ? 'coscheduling' as is_gang
       from holdfast.jobs
+),
+gangs as (
+    -- Members share their budgets. Once one is lost for good, the others may wait for the sweep.
+    select job_id, sum(failure_count) as failures, sum(preemption_count) as preemptions,
+           bool_or(state in (5, 6, 7, 8, 10)) as is_broken
+      from holdfast.tasks join budgets using (job_id)
+     where is_gang
+     group by job_id
 ),
 ended as (
     select job_id, task_index, count(*) filter (where state = 5) as failed,
@@ -190,16 +198,21 @@ ended as (
 ),
 checked as (
     select tasks.*, failures_max, preemptions_max, failed, lost, permanent,
-           failure_count <> coalesce(failed, 0) as failure_count_differs,
+           -- Failures that end one round of a gang together cost it one.
+           failure_count > coalesce(failed, 0) or not is_gang and failure_count < failed
+               as failure_count_differs,
            preemption_count > coalesce(lost, 0) as preemption_count_too_high,
            free_loss_count > coalesce(lost, 0) as free_loss_count_too_high,
-           failure_count > failures_max + 1 or preemption_count > preemptions_max + 1 as budget_overrun,
+           coalesce(failures, failure_count) > failures_max + 1
+               or coalesce(preemptions, preemption_count) > preemptions_max + 1 as budget_overrun,
            -- Whoever is beyond a budget has finished; a retry would have made the task PENDING.
-           state in (1, 2, 3, 9)
-               and (failure_count > failures_max or preemption_count > preemptions_max)
+           state in (1, 2, 3, 9) and is_broken is not true
+               and (coalesce(failures, failure_count) > failures_max
+                    or coalesce(preemptions, preemption_count) > preemptions_max)
                as retried_beyond_budget,
            permanent < attempt as retried_after_a_permanent_error
-      from holdfast.tasks left join budgets using (job_id) left join ended using (job_id, task_index)
+      from holdfast.tasks left join budgets using (job_id) left join gangs using (job_id)
+      left join ended using (job_id, task_index)
 )
 select checks.invariant, job_id, task_index, null::int, checks.detail
   from checked

@@ -108,6 +108,9 @@ select workers.host, port.value::int as port
  cross join lateral jsonb_each_text(leases.ports) as port
  where leases.placed and leases.ports is not null;
 
+-- name: find_line
+select 1 from holdfast.ready where queue = '' limit 1;
+
 -- name: list_lines
 -- From job to job by the index, and of each job no more rows than one pass could place.
 with recursive heads as (

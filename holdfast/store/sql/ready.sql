@@ -141,9 +141,19 @@ select coalesce(jobs.queue, ''), -jobs.priority, tasks.eligible_at, job_id, task
 returning job_id, task_index, ready.queue;
 
 -- name: list_overdue
-select job_id, task_index from holdfast.ready
- where unschedulable_at <= holdfast.now()
- order by unschedulable_at
+-- A gang has waited as long as the last of its members: before that it could not have been placed.
+with clock as materialized (select holdfast.now() as now)
+select ready.job_id, ready.task_index
+  from clock cross join holdfast.ready
+ where ready.unschedulable_at <= clock.now
+   and not (ready.queue = '' and exists (
+       select from holdfast.jobs
+        where jobs.job_id = ready.job_id and jobs.spec ? 'coscheduling'
+          and (exists (select from holdfast.waiting where waiting.job_id = jobs.job_id)
+               or exists (select from holdfast.ready as sibling
+                           where sibling.queue = '' and sibling.job_id = jobs.job_id
+                             and sibling.unschedulable_at > clock.now))))
+ order by ready.unschedulable_at
  limit $batch_max;
 
 -- name: take_overdue

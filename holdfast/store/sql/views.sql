@@ -126,9 +126,14 @@ select page.*, lease.attempt as lease_attempt, lease.worker_id as lease_worker_i
  order by page.task_index;
 
 -- name: list_attempts
+-- What an attempt was given is noted when it is placed, so that it can be read here from then on.
 select attempt, worker_id, state, created_at, started_at, finished_at, released_at, exit_code, error,
-       error_class, stage, is_worker_failure, last_lease_expires_at
-  from holdfast.attempt_history
+       error_class, stage, is_worker_failure, last_lease_expires_at, account.ports, account.usage, account.build
+  from holdfast.attempt_history as tried
+  left join lateral (
+      select used.ports::text, used.usage::text, used.build::text from holdfast.attempt_usage as used
+       where used.job_id = tried.job_id and used.task_index = tried.task_index and used.attempt = tried.attempt
+       limit 1) as account on true
  where job_id = $job_id and task_index = $task_index and attempt > $after_attempt
  order by attempt limit $count_max;
 

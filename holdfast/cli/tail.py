@@ -1,0 +1,130 @@
+"""The output of a whole job as it comes: every task, every attempt, until the job has ended.
+
+events ── an attempt begins ──► a reader of its own ──► chunks, in the order they arrive
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from holdfast.client.both import BoundStream
+from holdfast.client.client import FOLLOW_MS, Client
+from holdfast.wire.requests import LogQuery, TaskListQuery
+from holdfast.wire.status import LogChunk, TaskPage
+
+REQUESTS_MAX = 16
+READERS_MAX = 1000
+# With more readers than requests each waits for a little while, and then it is another's turn.
+TURN_MS = 500
+PAGE_SIZE = 1000
+LAST_WORDS_SECONDS_MAX = 10.0
+BEGINNING = "0-0"
+_BEGINS = ("claimed", "placed")
+_ENDS = ("succeeded", "failed", "killed", "worker_failed", "unschedulable", "dead_lettered")
+
+
+def follow_job(
+    client: Client, job_id: str, *, since: Mapping[int, int] | None = None
+) -> Iterator[LogChunk]:
+    """Read what a job's tasks write until it has ended; `since` names each task's first attempt."""
+    chunks: BoundStream[..., LogChunk] = BoundStream(_follow, client)
+    return chunks(job_id, since or {})
+
+
+async def _follow(
+    client: Client, job_id: str, since: Mapping[int, int]
+) -> AsyncGenerator[LogChunk, None]:
+    tail = _Tail(client, job_id, since)
+    watching = asyncio.create_task(tail.watch())
+    try:
+        while (chunk := await tail.chunks.get()) is not None:
+            yield chunk
+            tail.chunks.task_done()
+        await watching
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+class _Tail:
+    """Watches a job, and has a reader for each attempt."""
+
+    def __init__(self, client: Client, job_id: str, since: Mapping[int, int]) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._seen = {index: attempt - 1 for index, attempt in since.items()}
+        self._requests = asyncio.Semaphore(REQUESTS_MAX)
+        self._room = asyncio.Semaphore(READERS_MAX)
+        self._readers: dict[int, asyncio.Task[None]] = {}
+        # None: nothing more will come.
+        self.chunks: asyncio.Queue[LogChunk | None] = asyncio.Queue()
+
+    async def watch(self) -> None:
+        """Begin to read each attempt as it begins, and see the last ones to their end."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                events = self._client.follow_events.aio(job_id=self._job_id, after=BEGINNING)
+                async with aclosing(events):
+                    async for event in events:
+                        if event.task_index >= 0 and event.type in _BEGINS:
+                            await self._begin(group, event.task_index, event.attempt)
+                        elif event.task_index < 0 and event.type in _ENDS:
+                            break
+                await self._begin_unnoticed(group)
+                await self._hear_last_words()
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        finally:
+            self.chunks.put_nowait(None)
+
+    async def _begin(self, group: asyncio.TaskGroup, index: int, attempt: int) -> None:
+        if attempt > self._seen.get(index, -1):
+            self._seen[index] = attempt
+            await self._room.acquire()
+            reading = self._read(index, attempt, self._readers.get(index))
+            self._readers[index] = group.create_task(reading)
+
+    async def _begin_unnoticed(self, group: asyncio.TaskGroup) -> None:
+        """Look for attempts that began while the job ended: the log may have them after its end."""
+        token: str | None = None
+        while True:
+            query = TaskListQuery(page_size=PAGE_SIZE, page_token=token)
+            path = f"/api/jobs/{self._job_id}/tasks"
+            page = await self._client.read(path, TaskPage, query=query)
+            for task in page.tasks:
+                await self._begin(group, task.task_index, task.current_attempt_id)
+            token = page.next_page_token
+            if token is None:
+                return
+
+    async def _hear_last_words(self) -> None:
+        """Give attempts that the job's end has ended the time to say so."""
+        if self._readers:
+            _, late = await asyncio.wait(self._readers.values(), timeout=LAST_WORDS_SECONDS_MAX)
+            for reader in late:
+                reader.cancel()
+
+    async def _read(self, index: int, attempt: int, before: asyncio.Task[None] | None) -> None:
+        """Read one attempt to its end; that of the attempt before it comes first."""
+        path = f"/api/tasks/{self._job_id}.{index}/logs"
+        query = LogQuery(attempt, follow=True)
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+            is_complete = False
+            while not is_complete:
+                async with self._requests:
+                    wait_ms = FOLLOW_MS if len(self._readers) <= REQUESTS_MAX else TURN_MS
+                    query = msgspec.structs.replace(query, wait_ms=wait_ms)
+                    chunk = await self._client.read(path, LogChunk, query=query)
+                    if chunk.content or chunk.is_complete:
+                        self.chunks.put_nowait(chunk)
+                        await self.chunks.join()  # no further than the one who reads this
+                query = msgspec.structs.replace(query, offset=chunk.next_offset)
+                is_complete = chunk.is_complete
+        finally:
+            self._room.release()
+            if self._readers.get(index) is asyncio.current_task():
+                del self._readers[index]

@@ -1,0 +1,146 @@
+"""Why placed tasks wait: told by the code that places them, on any server, without a write.
+
+One look at workers and lines serves everybody who asks within a second, and each line is explained
+once per look. Where too many jobs wait for all to be looked at, a job is explained by what is free
+now, without those ahead of it: that much can be read however long the line is.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.place import LINE_TASKS_MAX, Scheduler, Snapshot
+from holdfast.rules.placement import Line, Reason, explain
+from holdfast.store.database import Database, Transaction
+from holdfast.store.placed_views import count_jobs_in_line
+from holdfast.store.statements import load_statements
+
+_CLUSTER = load_statements("cluster")
+_PLACED = load_statements("placed_views")
+FRESH_SECONDS = 1.0
+JOBS_MAX = 2000
+# A job has as many lines as there are workers to keep away from; they hardly differ.
+LINES_EXPLAINED_MAX = 8
+LOOKS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was seen, when that began, and what has been explained of it."""
+
+    snapshot: Snapshot
+    begun_at: float
+    is_whole: bool
+    lines: dict[int, list[Line]] = field(default_factory=lambda: defaultdict(list))
+    reasons: dict[tuple[int, str | None], Reason] = field(default_factory=dict)
+
+    def knows(self, job_id: int, asked_at: float) -> bool:
+        """Tell whether a job is in it, or cannot have come since the look began."""
+        return job_id in self.lines or self.begun_at >= asked_at
+
+
+class Reasons:
+    """What this server's scheduler would say of tasks that wait, if it were their turn."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        reads: Database,
+        *,
+        fresh_seconds: float = FRESH_SECONDS,
+        jobs_max: int = JOBS_MAX,
+    ) -> None:
+        self._onlooker = _Onlooker(ledger)
+        self._reads = reads
+        self._fresh_seconds = fresh_seconds
+        self._jobs_max = jobs_max
+        self._whole: _Look | None = None
+        self._parts: dict[int, _Look] = {}
+        self._turn = asyncio.Lock()
+
+    async def find(self, job_id: int, avoids: Iterable[str | None]) -> dict[str | None, Reason]:
+        """Say why the ready tasks of a job wait, by whom they keep away from; none if none do."""
+        asked_at = time.monotonic()
+        async with self._turn:
+            look = await self._see(job_id, asked_at)
+            lines = look.lines.get(job_id, [])[:LINES_EXPLAINED_MAX]
+            if not lines:
+                return {}
+            by_avoid = {line.avoid: line for line in lines}
+            return {
+                avoid: await self._explain(look, by_avoid.get(avoid, lines[0])) for avoid in avoids
+            }
+
+    async def _see(self, job_id: int, asked_at: float) -> _Look:
+        """Find a look that is fresh and shows the job, or look again."""
+        look = self._whole or self._parts.get(job_id)
+        fresh_after = asked_at - self._fresh_seconds
+        if look is not None and look.begun_at > fresh_after and look.knows(job_id, asked_at):
+            return look
+        begun_at = time.monotonic()
+        async with self._reads.transaction() as tx:
+            is_whole = await count_jobs_in_line(tx, self._jobs_max + 1) <= self._jobs_max
+            if is_whole:
+                snapshot = await self._onlooker.read(tx)
+            else:
+                snapshot = await self._onlooker.read_job(tx, job_id)
+        look = _Look(snapshot, begun_at, is_whole)
+        # First those that keep away from nobody: they speak for what is not explained on its own.
+        for line in sorted(snapshot.lines, key=lambda line: line.avoid is not None):
+            look.lines[line.job_id].append(line)
+        self._keep(job_id, look)
+        return look
+
+    def _keep(self, job_id: int, look: _Look) -> None:
+        if look.is_whole:
+            self._whole = look
+            self._parts.clear()
+            return
+        self._whole = None
+        self._parts[job_id] = look
+        while len(self._parts) > LOOKS_MAX:
+            del self._parts[next(iter(self._parts))]
+
+    async def _explain(self, look: _Look, line: Line) -> Reason:
+        key = (line.job_id, line.avoid)
+        if key not in look.reasons:
+            seen = look.snapshot
+            # In a thread: for thousands of workers this takes a while.
+            reason = await asyncio.to_thread(explain, seen.workers, seen.lines, line, now=seen.now)
+            look.reasons[key] = reason if look.is_whole else self._in_a_crowd(reason)
+        return look.reasons[key]
+
+    def _in_a_crowd(self, reason: Reason) -> Reason:
+        """Say of a reason that those ahead were left out of it."""
+        details = reason.details | {"jobs_in_line_min": self._jobs_max}
+        if reason.code != "fits":
+            return Reason(reason.code, reason.message, details)
+        message = (
+            f"there is room for it now, but more than {self._jobs_max} jobs stand in line; "
+            "higher priority goes first, then age"
+        )
+        return Reason("in_line", message, details)
+
+
+class _Onlooker(Scheduler):
+    """Sees what the scheduler sees, or of the lines only those of one job."""
+
+    async def read_job(self, tx: Transaction, job_id: int) -> Snapshot:
+        """Read what there is to place of one job, and where."""
+        now = (await tx.now()).timestamp()
+        rows = await tx.fetch(
+            _PLACED["read_lines_of_job"],
+            job_id=job_id,
+            tasks_max=LINE_TASKS_MAX,
+            gang_max=self._ledger.limits.gang_tasks_max + 1,
+        )
+        booked = await tx.fetch(_CLUSTER["list_booked"])
+        await self._learn(tx, {row["job_id"] for row in [*rows, *booked]})
+        ports: dict[str, set[int]] = defaultdict(set)
+        for host, port in await tx.fetch(_CLUSTER["list_ports"]):
+            ports[host].add(port)
+        workers = self._see_workers(await tx.fetch(_CLUSTER["read_fleet"]), booked, ports)
+        return Snapshot(workers, [self._line(row) for row in rows], now, [], ports)
