@@ -25,14 +25,18 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from holdfast.errors import LeaseConflict as LeaseConflictError
+    from holdfast.model.resources import Constraint, Coscheduling, Resources
     from holdfast.model.spec import Backoff
 
 # Imported when they are first asked for: the command line and the server need few of them.
 _HOMES = {
     "Backoff": "holdfast.model.spec",
     "Client": "holdfast.client.client",
+    "Constraint": "holdfast.model.resources",
     "Context": "holdfast.client.context",
+    "Coscheduling": "holdfast.model.resources",
     "Job": "holdfast.client.job",
+    "Resources": "holdfast.model.resources",
     "TaskFunction": "holdfast.client.task",
     "task": "holdfast.client.task",
 }
@@ -41,7 +45,9 @@ _MODULES = {"fenced": "holdfast.fenced", "testing": "holdfast.testing"}
 __all__ = [
     "Backoff",
     "Client",
+    "Constraint",
     "Context",
+    "Coscheduling",
     "DependencyUnavailable",
     "HoldfastError",
     "IllegalMove",
@@ -52,6 +58,7 @@ __all__ = [
     "NotFound",
     "PermanentError",
     "Refused",
+    "Resources",
     "TaskFailed",
     "TaskFunction",
     "TooLarge",

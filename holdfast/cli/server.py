@@ -23,6 +23,8 @@ SERVING_AT = "holdfast: serving at "
 RETENTION_DAYS = 30.0
 OBJECTS = "objects"
 DAYS_MAX = 36_500.0
+HEARTBEAT_SECONDS = 5.0
+HEARTBEAT_SECONDS_MIN, HEARTBEAT_SECONDS_MAX = 0.05, 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,7 @@ class ServerSettings:
     sqs_prefix: str
     sqs_endpoint_url: str | None
     object_store: str | None = None
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
 
 
 def run_server(
@@ -55,6 +58,13 @@ def run_server(
             env_var="HOLDFAST_LEASE_MIN", help="The shortest lease, in seconds, instead of 30."
         ),
     ] = None,
+    heartbeat_seconds: Annotated[
+        float,
+        Parameter(
+            env_var="HOLDFAST_HEARTBEAT_SECONDS",
+            help="How often workers of placed work are called.",
+        ),
+    ] = HEARTBEAT_SECONDS,
     wake_ups: WakeUps = "notify",
     sqs_prefix: SqsPrefix = "holdfast-",
     sqs_endpoint_url: SqsEndpointUrl = None,
@@ -78,6 +88,7 @@ def run_server(
         sqs_prefix=sqs_prefix,
         sqs_endpoint_url=sqs_endpoint_url,
         object_store=object_store or _default_objects(),
+        heartbeat_seconds=heartbeat_seconds,
     )
     check_settings(settings)
     set_up_logging(log_format)
@@ -97,6 +108,10 @@ def check_settings(settings: ServerSettings) -> None:
         raise Invalid(
             "retention_days", f"is {settings.retention_days:g}; use more than 0, up to {DAYS_MAX:g}"
         )
+    tick = settings.heartbeat_seconds
+    if not HEARTBEAT_SECONDS_MIN <= tick <= HEARTBEAT_SECONDS_MAX:
+        allowed = f"{HEARTBEAT_SECONDS_MIN:g} to {HEARTBEAT_SECONDS_MAX:g}"
+        raise Invalid("heartbeat_seconds", f"is {tick:g}; use {allowed}")
     if settings.object_store is not None:
         parse_place(settings.object_store)
 
@@ -151,6 +166,7 @@ async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Op
             transports,
             uses_notify=settings.wake_ups != "local",
             object_store=settings.object_store,
+            heartbeat_seconds=settings.heartbeat_seconds,
         )
 
 

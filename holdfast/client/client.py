@@ -150,11 +150,10 @@ class Client:
         /,
         *,
         inputs: Iterable[Any] | None = None,
-        replicas: int | None = None,
         **options: Unpack[GivenOptions],
     ) -> Coroutine[Any, Any, Job[None]]:
         """Submit a command, a list of words or a line for the shell, with options as of a task."""
-        return self._submit(request_command(command, options, inputs=inputs, replicas=replicas))
+        return self._submit(request_command(command, options, inputs=inputs))
 
     @both
     async def job(self, job_id: str | int) -> Job[Any]:

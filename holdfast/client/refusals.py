@@ -13,7 +13,7 @@ SAID_MAX = 200
 _MAY_PASS = (408, 425, 429, 502, 503, 504)
 _NOT_FOUND = re.compile(r"there is no (.+) (\S+)")
 _KEY = re.compile(r"idempotency_key: ('.*'|\".*\") was used for job ", re.DOTALL)
-_SUBJECT = re.compile(r"cannot .*?((?:job|task|dead letter|worker) \S+): it is ")
+_SUBJECT = re.compile(r"cannot .*?((?:job|task|dead letter|worker|endpoint) \S+): it is ")
 _UNIT = re.compile(r"\d+ (\S+) is over the limit of ")
 _decode = msgspec.json.Decoder(ErrorAnswer).decode
 

@@ -15,6 +15,8 @@ from holdfast.wire.requests import JobRequest
 # What a job spec calls otherwise, and what only workers and clients know.
 _RENAMED = {"retries": "max_retries_failure", "preemption_retries": "max_retries_preemption"}
 _OF_FUNCTIONS = ("pickled", "isolation")
+_OF_PLACED_WORK = ("resources", "constraints", "coscheduling", "bundle", "requirements")
+QUEUE = "default"
 
 
 def request_call(
@@ -41,7 +43,6 @@ def request_command(
     options: GivenOptions,
     *,
     inputs: Iterable[Any] | None = None,
-    replicas: int | None = None,
 ) -> JobRequest:
     """Describe a command: a list of words, or a line for the shell."""
     for name in _OF_FUNCTIONS:
@@ -55,17 +56,22 @@ def request_command(
         raise Invalid("command", "holds something that is not text; write numbers as text")
     listed = None if inputs is None else _list(inputs)
     chosen = change_options(TaskOptions(), options)
-    return _fill(chosen, entrypoint, inputs=_encode_all(listed), replicas=replicas)
+    return _fill(chosen, entrypoint, inputs=_encode_all(listed))
 
 
-def _fill(options: TaskOptions, entrypoint: Entrypoint, **more: Any) -> JobRequest:
+def _fill(
+    options: TaskOptions, entrypoint: Entrypoint, *, inputs: list[msgspec.Raw] | None
+) -> JobRequest:
     """Take what a job spec knows; what was left open stays open."""
+    if options.queue is msgspec.UNSET:
+        is_placed = any(getattr(options, name) is not None for name in _OF_PLACED_WORK)
+        options = msgspec.structs.replace(options, queue=None if is_placed else QUEUE)
     fields = {
         _RENAMED.get(name, name): value
         for name, value in msgspec.structs.asdict(options).items()
         if value is not None and name not in _OF_FUNCTIONS
     }
-    return JobRequest(entrypoint=entrypoint, **fields, **more)
+    return JobRequest(entrypoint=entrypoint, inputs=inputs, **fields)
 
 
 def _name_call(

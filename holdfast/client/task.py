@@ -19,6 +19,7 @@ from typing import (
 import msgspec
 
 from holdfast.errors import Invalid
+from holdfast.model.resources import Constraint, Coscheduling, Resources
 from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Backoff, OnExhausted, OnTimeout
 
@@ -35,9 +36,13 @@ CONTEXT_PARAMETER = "ctx"
 class TaskOptions(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """How the jobs of a function are run; None leaves the server's default."""
+    """How the jobs of a function are run; None leaves the server's default.
 
-    queue: str = "default"
+    Without a queue the work is placed; so it is, unless one is named, where something is asked
+    of its workers: resources, constraints, coscheduling, a bundle, requirements.
+    """
+
+    queue: str | msgspec.UnsetType | None = msgspec.UNSET
     name: str | None = None
     type: str | None = None
     owner: str | None = None
@@ -57,6 +62,12 @@ class TaskOptions(
     environment: dict[str, str] | None = None
     idempotency_key: str | None = None
     correlation_id: str | None = None
+    replicas: int | None = None
+    resources: Resources | None = None
+    constraints: list[Constraint] | None = None
+    coscheduling: Coscheduling | None = None
+    bundle: str | None = None
+    requirements: list[str] | None = None
     pickled: bool = False
     isolation: Isolation = "auto"
 
@@ -64,7 +75,7 @@ class TaskOptions(
 class GivenOptions(TypedDict, total=False):
     """The same options as keywords, for type checkers and editors."""
 
-    queue: str
+    queue: str | None
     name: str | None
     type: str | None
     owner: str | None
@@ -84,6 +95,12 @@ class GivenOptions(TypedDict, total=False):
     environment: dict[str, str] | None
     idempotency_key: str | None
     correlation_id: str | None
+    replicas: int | None
+    resources: Resources | None
+    constraints: list[Constraint] | None
+    coscheduling: Coscheduling | None
+    bundle: str | None
+    requirements: list[str] | None
     pickled: bool
     isolation: Isolation
 
@@ -202,8 +219,10 @@ def change_options(options: TaskOptions, changes: GivenOptions) -> TaskOptions:
     if unknown := sorted(changes.keys() - set(TaskOptions.__struct_fields__)):
         known = ", ".join(TaskOptions.__struct_fields__)
         raise Invalid(unknown[0], f"is not an option of a task; there are {known}")
+    chosen = {**msgspec.structs.asdict(options), **changes}
+    given = {name: value for name, value in chosen.items() if value is not msgspec.UNSET}
     try:
-        return msgspec.convert({**msgspec.structs.asdict(options), **changes}, TaskOptions)
+        return msgspec.convert(given, TaskOptions)
     except msgspec.ValidationError as error:
         raise as_invalid(error, "options") from error
 

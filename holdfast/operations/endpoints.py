@@ -119,7 +119,7 @@ async def _check_count(tx: Transaction, fence: Fence, name: str) -> None:
     row = await tx.fetch_one(_ENDPOINTS["count_endpoints"], **_columns(fence), name=name)
     assert row is not None, "a count has a row"
     if row[0] >= ENDPOINTS_MAX:
-        raise TooLarge("name", row[0] + 1, ENDPOINTS_MAX, unit="endpoints of one attempt")
+        raise TooLarge("name", row[0] + 1, ENDPOINTS_MAX, unit="endpoints")
 
 
 async def _is_live(tx: Transaction, fence: Fence) -> bool:

@@ -270,6 +270,8 @@ class Custody:
         # Of the largest process; samples and groups know of all together.
         single = 0 if self._limits.groups else used.ru_maxrss * 1024
         has_run = self._started_at is not None
+        if not has_run and self._reason is None and code >= 0:  # it could not even say why
+            self._reason, self._error = "cannot_start", "the command could not be started"
         return {
             "exit_code": code if code >= 0 and has_run else None,
             "signal": -code if code < 0 else None,

@@ -139,12 +139,15 @@ class PlacedWorker:
         for name in request.acknowledged:
             self._forget((name.task_id, name.attempt))
         wanted = {(task.task_id, task.attempt) for task in request.tasks_to_run}
+        ended = {(task.task_id, task.attempt) for task in request.tasks_to_kill}
         for task in request.tasks_to_run:
             self._want(task, self._orders.expires_at(request, task.lease_ms))
         for key, attempt in self._attempts.items():
-            if key not in wanted:
+            if key in ended:
                 attempt.end()
-        self._gone &= wanted | {(ended.task_id, ended.attempt) for ended in request.tasks_to_kill}
+            elif key not in wanted:  # nobody waits for it, and its lease may be another's by now
+                attempt.ask_to_stop("hard")
+        self._gone &= wanted | ended
         return self._answer(request)
 
     def _answer(self, request: WorkerHeartbeatRequest) -> WorkerHeartbeatAnswer:

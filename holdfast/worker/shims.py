@@ -28,6 +28,7 @@ LOOK_SECONDS = 1.0  # the backstop of a wait that is woken by the shim's end
 LET_GO_SECONDS = 0.005  # between a shim's end of file and the end of its lock
 OVERDUE_SECONDS = 2.0  # a shim that has not kept its deadline by then is stuck
 LOG_BYTES_MAX = 2000
+OUTPUT_BYTES_MIN = 4096
 _TOKEN = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
 Reason = Literal["lease", "soft", "hard", "oom", "cannot_start", "shim_lost"]
@@ -227,7 +228,7 @@ class Shim:
             if not path.exists():
                 if not _sweep(self.folder, self.token):
                     return None
-                with suppress(FileNotFoundError):  # the folder itself: there is nobody to tell
+                with suppress(OSError):  # no room, or no folder any more: we know it all the same
                     custody.write(str(path), msgspec.to_builtins(self._lost()), is_synced=True)
             self._reap()
             try:
@@ -273,8 +274,8 @@ def _check(order: ShimOrder) -> None:
         raise Invalid("memory", f"{order.memory} is not a number of bytes")
     if not 0 <= order.cpu < 2**20:
         raise Invalid("cpu", f"{order.cpu} is not a number of cores")
-    if order.output_bytes_max < 1:
-        raise Invalid("output_bytes_max", "must be at least 1")
+    if order.output_bytes_max < OUTPUT_BYTES_MIN:
+        raise Invalid("output_bytes_max", f"must be at least {OUTPUT_BYTES_MIN}")
 
 
 def _launch(folder: Path, order: ShimOrder) -> int:

@@ -1,72 +1,22 @@
 """Rows as answers: states, messages, what a task shows at each turn of its life."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from holdfast.api import convert
+from holdfast.model.ids import TaskId
+from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
-from holdfast.store.fleet import DeadLetterRow, QueueRow, WorkerRow
-from holdfast.store.views import AttemptRow, JobRow, Line, ResultRow, TaskRow
+from holdfast.store.fleet import DeadLetterRow, QueueRow, WorkerLoad
+from holdfast.store.placed_views import AccountRow
+from holdfast.store.views import AttemptRow, ResultRow
+from holdfast.wire.status import Amounts, BuildMetrics, ResourceUsage, WorkerResources
+from tests.api.rows import CLOSED, LATER, NOW, OPEN, a_job, a_task, a_worker
 
-NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-LATER = NOW + timedelta(seconds=90)
-COUNTS = (
-    "pending", "assigned", "building", "running", "succeeded", "failed", "killed", "worker_failed",
-    "unschedulable", "dead_lettered",
-)  # fmt: skip
-
-
-def a_job(**fields: Any) -> JobRow:
-    usual: dict[str, Any] = dict.fromkeys(JobRow._fields) | {
-        "job_id": 4182,
-        "name": "crawl",
-        "type": "crawl",
-        "owner": "eve",
-        "queue": "emails",
-        "priority": 0,
-        "labels": "{}",
-        "correlation_id": "c",
-        "submitted_at": NOW,
-        "state": TaskState.PENDING,
-        "num_tasks": 3,
-        **dict.fromkeys(COUNTS, 0),
-    }
-    return JobRow(**usual | fields)
-
-
-def a_task(**fields: Any) -> TaskRow:
-    usual: dict[str, Any] = dict.fromkeys(TaskRow._fields) | {
-        "job_id": 4182,
-        "task_index": 3,
-        "state": TaskState.PENDING,
-        "attempt": 0,
-        "failure_count": 0,
-        "preemption_count": 0,
-        "eligible_at": NOW,
-        "submitted_at": NOW,
-    }
-    return TaskRow(**usual | fields)
-
-
-OPEN: dict[str, Any] = {
-    "state": TaskState.RUNNING,
-    "attempt": 1,
-    "started_at": NOW,
-    "lease_attempt": 1,
-    "lease_worker_id": "w2",
-    "lease_expires_at": NOW + timedelta(seconds=30),
-    "lease_duration": timedelta(seconds=30),
-    "lease_is_ending": False,
-    "last_attempt": 0,
-    "last_worker_id": "w1",
-    "last_started_at": NOW,
-    "exit_code": 3,
-    "error": "boom",
-    "error_class": "TransientError",
-}
-CLOSED: dict[str, Any] = {name: None for name in OPEN if name.startswith("lease")}
+USAGE_TEXT = '{"cpu_seconds":1.5,"memory_peak_bytes":4096,"processes_max":2,"limits":"cgroup2"}'
+USAGE = ResourceUsage(cpu_seconds=1.5, memory_peak_bytes=4096, processes_max=2, limits="cgroup2")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +55,9 @@ def test_a_job_is_told_in_the_words_of_the_protocol() -> None:
     assert told.state == "JOB_STATE_SUCCEEDED"
     assert told.labels == {"team": "search"}
     assert told.spec == {"entrypoint": {"shell": "make"}}
+    assert told.is_gang is False
+    assert convert.job_status(a_job(spec='{"coscheduling":{}}')).is_gang is True
+    assert convert.job_status(a_job()).is_gang is None
     assert told.submitted_at_ms == told.started_at_ms == 1_772_366_400_000
     assert told.finished_at_ms == 1_772_366_490_000
     assert told.tasks_succeeded == told.num_tasks == 3
@@ -214,44 +167,6 @@ def test_only_the_lease_of_an_open_attempt_can_be_orphaned() -> None:
     assert not convert.is_orphaned(ending, NOW)
 
 
-SERVED = Line(NOW, None, True)
-RETRY = {"attempt": 1, "last_attempt": 0}
-
-
-@pytest.mark.parametrize(
-    ("job", "task", "line", "reason"),
-    [
-        ({}, {}, SERVED, "waiting in queue emails"),
-        ({}, {}, SERVED._replace(paused_by="eve"), "queue emails is paused by eve"),
-        ({}, {}, SERVED._replace(is_served=False), "no worker serves queue emails"),
-        ({}, {"eligible_at": LATER}, SERVED, "not before 2026-03-01T12:01:30Z"),
-        ({}, {"eligible_at": LATER, **RETRY}, SERVED, "retry due at 2026-03-01T12:01:30Z"),
-        (
-            {},
-            {"lease_is_ending": True, "lease_expires_at": LATER, **RETRY},
-            SERVED,
-            "last attempt's lease is still ending, until 2026-03-01T12:01:30Z at the latest",
-        ),
-        ({"queue": None}, {}, SERVED, "waiting to be placed on a worker"),
-        ({"cancel_mode": "soft"}, {}, SERVED, "its job has ended or is being cancelled"),
-        ({}, {"state": TaskState.RUNNING}, SERVED, None),
-        ({}, {"state": TaskState.SUCCEEDED}, SERVED, None),
-    ],
-)
-def test_a_pending_task_says_what_it_waits_for(
-    job: dict[str, Any], task: dict[str, Any], line: Line, reason: str | None
-) -> None:
-    assert convert.pending_reason(a_job(**job), a_task(**task), line) == reason
-
-
-def test_those_ahead_are_told_where_they_were_counted() -> None:
-    def told(ahead: int) -> str | None:
-        return convert.pending_reason(a_job(), a_task(), SERVED, ahead=ahead)
-
-    assert told(3) == "waiting in queue emails: 3 ahead"
-    assert told(1000) == "waiting in queue emails: 1000 or more ahead"
-
-
 def test_an_attempt_is_told_with_its_lease() -> None:
     row = AttemptRow(
         attempt=1,
@@ -267,12 +182,18 @@ def test_an_attempt_is_told_with_its_lease() -> None:
         stage=None,
         is_worker_failure=False,
         lease_expires_at=LATER,
+        ports='{"http":20000}',
+        usage=USAGE_TEXT,
+        build='{"fetch_ms":3.5,"bundle_cached":true,"novelty":1}',
     )
     task = a_task(**OPEN | {"lease_expires_at": NOW})
     told = convert.task_attempt(row, task, NOW)
     assert (told.attempt_id, told.state) == (1, "TASK_STATE_RUNNING")
     assert told.lease_expires_at_ms == convert.to_ms(LATER)
     assert told.is_orphaned
+    assert told.ports == {"http": 20000}
+    assert told.usage == USAGE
+    assert told.build == BuildMetrics(fetch_ms=3.5, bundle_cached=True)
     lost = row._replace(attempt=0, state=TaskState.WORKER_FAILED, is_worker_failure=True)
     told = convert.task_attempt(lost, task, NOW)
     assert (told.is_worker_failure, told.is_orphaned) == (True, False)
@@ -292,10 +213,62 @@ def test_a_result_is_told_with_the_error_of_a_task_that_ended_badly() -> None:
     assert convert.task_result("4182.0", retried).error is None
 
 
+@pytest.mark.parametrize("text", ['"much"', '{"cpu_seconds":"much"}', "[]"])
+def test_what_a_worker_says_in_another_shape_counts_as_not_said(text: str) -> None:
+    account = AccountRow(None, None, text, text)
+    told = convert.task_status(a_task(**OPEN), now=NOW, account=account)
+    assert told.resource_usage is None
+    told_in_part = AccountRow(None, None, '{"memory_peak_bytes":1}')
+    told = convert.task_status(a_task(**OPEN), now=NOW, account=told_in_part)
+    assert told.resource_usage == ResourceUsage(memory_peak_bytes=1)
+
+
+def test_a_placed_task_shows_the_account_of_its_current_attempt() -> None:
+    account = AccountRow("http://w2:7000", '{"http":20000}', USAGE_TEXT, '{"fetch_ms":3.5}')
+    told = convert.task_status(a_task(**OPEN), now=NOW, account=account)
+    assert (told.worker_address, told.ports) == ("http://w2:7000", {"http": 20000})
+    assert (told.resource_usage, told.build_metrics) == (USAGE, BuildMetrics(fetch_ms=3.5))
+    waiting = a_task(**OPEN | CLOSED | {"state": TaskState.PENDING})
+    told = convert.task_status(waiting, now=NOW, account=account._replace(worker_address=None))
+    assert (told.worker_id, told.ports, told.resource_usage) == (None, {}, USAGE)
+
+
+def test_the_current_attempt_is_where_its_worker_is() -> None:
+    assert convert.current_place(a_task()) == (3, -1, None)
+    assert convert.current_place(a_task(**OPEN)) == (3, 1, "w2")
+    ended = OPEN | CLOSED | {"state": TaskState.FAILED, "attempt": 0, "finished_at": LATER}
+    assert convert.current_place(a_task(**ended)) == (3, 0, "w1")
+    waiting = OPEN | CLOSED | {"state": TaskState.PENDING}
+    assert convert.current_place(a_task(**waiting)) == (3, 0, None)
+
+
 def test_a_workers_health_is_a_word() -> None:
-    row = WorkerRow("w1", "n", "h", ["q"], 1, NOW, None, None, None, None, False, 2)
-    told = convert.worker_status(row)
+    told = convert.worker_status(a_worker(illness=2), WorkerLoad([TaskId(7, 0)], Capacity()))
     assert (told.health, told.running, told.last_seen_at_ms) == ("silent", 2, None)
+    assert (told.placed, told.resources, told.running_tasks) == (False, None, ["7.0"])
+
+
+def test_a_called_worker_is_told_with_what_it_has_left() -> None:
+    row = a_worker(
+        illness=1,
+        address="http://h:7000",
+        capacity='{"cpu":4.0,"memory":100,"gpu":2,"gpu_model":"H100"}',
+        attributes='{"region":"eu","spot":true}',
+        consecutive_failures=2,
+        last_failure="refused",
+        answered_at=NOW,
+    )
+    told = convert.worker_status(row, WorkerLoad([], Capacity(0.1 + 0.2, 150, 0, 1)))
+    assert (told.health, told.placed, told.address) == ("failing", True, "http://h:7000")
+    assert told.resources == WorkerResources(
+        capacity=Amounts(cpu=4.0, memory=100, disk=0, gpu=2),
+        used=Amounts(cpu=0.3, memory=150, disk=0, gpu=1),
+        free=Amounts(cpu=3.7, memory=0, disk=0, gpu=1),
+        gpu_model="H100",
+    )
+    assert told.attributes == {"region": "eu", "spot": True}
+    assert (told.consecutive_failures, told.last_failure) == (2, "refused")
+    assert told.last_answer_at_ms == convert.to_ms(NOW)
 
 
 def test_a_queue_is_as_old_as_its_oldest_task() -> None:

@@ -1,14 +1,22 @@
 """Why a task stands where it stands, told over its whole life."""
 
+import time
 from typing import Any
 
 import pytest
 
+from holdfast.api.convert import to_ms
+from holdfast.api.explain import pending_reason
 from holdfast.model.ids import TaskId
+from holdfast.model.states import TaskState
 from holdfast.operations.dead_letters import discard, replay
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
+from holdfast.rules.placement import Reason
+from holdfast.store.views import Line
 from tests.api.face import Face
+from tests.api.rows import LATER, NOW, a_job, a_task
+from tests.cluster import Cluster
 from tests.world import World
 
 
@@ -19,11 +27,164 @@ def face(quiet_face: Face) -> Face:
 
 
 async def lines_of(face: Face, job_id: int) -> list[str]:
+    lines: list[str] = (await explained(face, job_id))["lines"]
+    return lines
+
+
+async def explained(face: Face, job_id: int) -> Any:
     said = await face.get(f"/api/tasks/{job_id}.0/explain")
     assert said.status == 200, said
     assert said.json["task_id"] == f"{job_id}.0"
-    lines: list[str] = said.json["lines"]
-    return lines
+    return said.json
+
+
+SERVED = Line(NOW, None, True)
+RETRY = {"attempt": 1, "last_attempt": 0}
+ENDING = {
+    "lease_is_ending": True,
+    "lease_expires_at": LATER,
+    "lease_attempt": 0,
+    "lease_worker_id": "w3",
+    **RETRY,
+}
+FITS = Reason("fits", "fits now, next pass", {"fitting": 1})
+PLACED = {"queue": None}
+
+
+@pytest.mark.parametrize(
+    ("job", "task", "line", "code", "message"),
+    [
+        ({}, {}, SERVED, "in_queue", "waiting in queue emails"),
+        (
+            {},
+            {},
+            SERVED._replace(paused_by="eve"),
+            "queue_paused",
+            "queue emails is paused by eve",
+        ),
+        (
+            {},
+            {},
+            SERVED._replace(is_served=False),
+            "queue_not_served",
+            "no worker serves queue emails",
+        ),
+        ({}, {"eligible_at": LATER}, SERVED, "not_eligible", "not before 2026-03-01T12:01:30Z"),
+        (
+            {},
+            {"eligible_at": LATER, **RETRY},
+            SERVED,
+            "not_eligible",
+            "retry due at 2026-03-01T12:01:30Z",
+        ),
+        (
+            {},
+            ENDING,
+            SERVED,
+            "release",
+            "last attempt's lease is still ending, until 2026-03-01T12:01:30Z at the latest",
+        ),
+        (
+            {"cancel_mode": "soft"},
+            {},
+            SERVED,
+            "job_ended",
+            "its job has ended or is being cancelled",
+        ),
+        (PLACED, {}, SERVED, "fits", "fits now, next pass"),
+        (PLACED, {"eligible_at": LATER}, SERVED, "not_eligible", "eligible in 90 s"),
+        (PLACED, {"eligible_at": LATER, **RETRY}, SERVED, "not_eligible", "eligible in 90 s"),
+        (
+            PLACED,
+            ENDING,
+            SERVED,
+            "release",
+            "waits for release of attempt 0 on w3, until 2026-03-01T12:01:30Z at the latest",
+        ),
+    ],
+)
+def test_a_pending_task_has_a_reason(
+    job: dict[str, Any], task: dict[str, Any], line: Line, code: str, message: str
+) -> None:
+    reason = pending_reason(a_job(**job), a_task(**task), line, placing=FITS)
+    assert reason is not None
+    assert (reason.code, reason.message) == (code, message)
+
+
+@pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.SUCCEEDED])
+def test_a_task_that_does_not_wait_has_no_reason(state: TaskState) -> None:
+    assert pending_reason(a_job(), a_task(state=state), SERVED) is None
+
+
+def test_what_the_scheduler_has_not_seen_yet_joins_the_line() -> None:
+    reason = pending_reason(a_job(queue=None), a_task(), SERVED)
+    assert reason is not None
+    assert (reason.code, reason.message) == ("joining", "joins the line for the next pass")
+
+
+def test_those_ahead_are_told_where_they_were_counted() -> None:
+    def told(ahead: int) -> str:
+        reason = pending_reason(a_job(), a_task(), SERVED, ahead=ahead)
+        assert reason is not None
+        assert reason.details == {"queue": "emails", "ahead": ahead}
+        return reason.message
+
+    assert told(3) == "waiting in queue emails: 3 ahead"
+    assert told(1000) == "waiting in queue emails: 1000 or more ahead"
+
+
+async def test_a_placed_task_is_explained_with_numbers(face: Face, world: World) -> None:
+    cluster = Cluster(world)
+    await cluster.add("w1", cpu=2.0)
+    job_id = await world.submit(queue=None, resources={"cpu": 3})
+    told = await explained(face, job_id)
+    message = "1 worker: 1 lacks cpu (need 3, most free 2); could never fit: the largest has 2 cpu"
+    assert told["lines"][1] == f"It waits: {message}."
+    assert (told["reason"]["code"], told["reason"]["message"]) == ("never_fits", message)
+    assert told["reason"]["details"]["lacks"] == [
+        {"workers": 1, "resource": "cpu", "need": 3.0, "most_free": 2.0}
+    ]
+    task = (await face.get(f"/api/tasks/{job_id}.0")).json
+    assert task["pending_reason"] == message
+    [listed] = (await face.get(f"/api/jobs/{job_id}/tasks")).json["tasks"]
+    assert listed["pending_reason"] == message
+
+
+async def test_a_placed_task_waits_for_its_release_then_for_its_retry(
+    face: Face, world: World
+) -> None:
+    cluster = Cluster(world)
+    await cluster.add("w3")
+    fields: dict[str, Any] = {
+        "max_retries_preemption": 5,
+        "backoff": {"base": 0.0},
+        "not_before": time.time() + 3600,
+    }
+    job_id = await world.submit(queue=None, **fields)
+    reason = (await explained(face, job_id))["reason"]
+    assert reason["code"] == "not_eligible"
+    assert reason["message"] == f"eligible in {reason['details']['seconds']} s"
+    await world.clock.advance(reason["details"]["seconds"])
+    assert (await explained(face, job_id))["reason"]["code"] == "joining"
+    await world.run_chores()
+    assert (await explained(face, job_id))["reason"]["message"] == "fits now, next pass"
+    [placed] = await cluster.place()
+    told = await explained(face, job_id)
+    assert told["reason"] is None
+    for _ in range(3):
+        await cluster.miss("w3")
+    reason = (await explained(face, job_id))["reason"]
+    assert reason["message"].startswith("waits for release of attempt 0 on w3, until 2")
+    assert (reason["code"], reason["details"]["worker_id"]) == ("release", "w3")
+    lease = await world.lease(placed.task_id)
+    assert lease is not None
+    assert reason["details"]["lease_expires_at_ms"] == to_ms(lease["expires_at"])
+
+
+async def test_a_finished_task_has_no_reason(face: Face, world: World) -> None:
+    job_id = await world.submit()
+    await world.cancel_job(job_id)
+    assert (await explained(face, job_id))["reason"] is None
 
 
 async def test_a_pending_task_says_what_it_waits_for(face: Face, world: World) -> None:

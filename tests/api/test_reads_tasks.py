@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from holdfast.operations.cancel import cancel_job
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.register import Registration, register
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange
 from tests.api.face import Face, heard
+from tests.cluster import Cluster
 from tests.waiting import eventually
 from tests.world import World, fence_of
 
@@ -73,6 +75,55 @@ async def test_a_task_tells_its_whole_life(face: Face, world: World) -> None:
     [attempt] = task["attempts"]
     assert (attempt["state"], attempt["worker_id"]) == ("TASK_STATE_FAILED", "w1")
     assert (attempt["error"], attempt["stage"]) == ("boom", "exec")
+
+
+async def test_a_placed_task_tells_what_its_attempts_were_given_and_used(
+    face: Face, world: World
+) -> None:
+    cluster = Cluster(world)
+    await cluster.add("w1")
+    fields: dict[str, Any] = {"max_retries_failure": 1, "backoff": {"base": 3600}}
+    job_id = await world.submit(queue=None, resources={"ports": ["http"]}, **fields)
+    [placed] = await cluster.place()
+    task = await get(face, f"/api/tasks/{job_id}.0")
+    assert (task["worker_id"], task["worker_address"]) == ("w1", "http://w1:7000")
+    assert list(task["ports"]) == ["http"]
+    assert (task["resource_usage"], task["build_metrics"]) == (None, None)
+    assert task["attempts"][0]["ports"] == task["ports"]
+    [listed] = (await get(face, f"/api/jobs/{job_id}/tasks"))["tasks"]
+    assert listed == task | {"attempts": None}
+
+    usage = {"cpu_seconds": 1.5, "memory_peak_bytes": 4096, "processes_max": 2, "limits": "none"}
+    await cluster.end(placed.task_id, "failed", usage=usage, build={"fetch_ms": 12.0})
+    task = await get(face, f"/api/tasks/{job_id}.0")
+    assert (task["worker_id"], task["worker_address"], task["ports"]) == (None, None, {})
+    assert task["resource_usage"] == usage
+    assert task["build_metrics"]["fetch_ms"] == 12.0
+    [attempt] = (await get(face, f"/api/tasks/{job_id}.0/attempts"))["attempts"]
+    assert list(attempt["ports"]) == ["http"]
+    assert (attempt["usage"], attempt["build"]["fetch_ms"]) == (usage, 12.0)
+    assert task["pending_reason"].startswith("eligible in ")
+
+
+async def test_the_tasks_of_a_job_share_the_reason_of_their_line(face: Face, world: World) -> None:
+    cluster = Cluster(world)
+    await cluster.add("w1", cpu=2.0)
+    job_id = await world.submit(replicas=50, queue=None)
+    assert len(await cluster.place()) == 2
+    tasks = (await get(face, f"/api/jobs/{job_id}/tasks?page_size=1000"))["tasks"]
+    reasons = [task["pending_reason"] for task in tasks]
+    assert reasons[:2] == [None, None]
+    assert set(reasons[2:]) == {"1 worker: 1 lacks cpu (need 1, most free 0)"}
+    job = await get(face, f"/api/jobs/{job_id}?tasks=true")
+    assert [task["pending_reason"] for task in job["tasks"]] == reasons
+
+
+async def test_a_job_that_is_over_is_not_asked_of_the_scheduler(face: Face, world: World) -> None:
+    job_id = await world.submit(replicas=2, queue=None)
+    await cancel_job(world.ledger, job_id, "soft", actor="eve")
+    tasks = (await get(face, f"/api/jobs/{job_id}/tasks"))["tasks"]
+    reasons = {task["pending_reason"] for task in tasks}
+    assert reasons == {"its job has ended or is being cancelled"}
 
 
 async def test_attempts_are_listed_in_pages(face: Face, world: World) -> None:

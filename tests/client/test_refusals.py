@@ -24,6 +24,7 @@ REFUSALS = [
     errors.IllegalMove("dead letter 4182.3", "discarded", "replay"),
     errors.IllegalMove("worker host-1a2b", "replaced", "register"),
     errors.IllegalMove("job 4182", "KILLED", "submit a child of"),
+    errors.IllegalMove("endpoint a/b", "held by attempt 4182.3.0, which runs", "publish"),
     errors.LeaseConflict("4182.3", "already_running"),
     errors.LeaseConflict(None, "worker host-1a2b was replaced"),
     errors.Unavailable("Postgres is away"),

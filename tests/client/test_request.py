@@ -13,8 +13,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.client.request import request_call, request_command
-from holdfast.client.task import TaskFunction
+from holdfast.client.task import GivenOptions, TaskFunction
 from holdfast.errors import Invalid
+from holdfast.model.resources import Coscheduling, Resources
 from holdfast.wire.requests import JobRequest
 from tests.client import app
 
@@ -207,7 +208,21 @@ def test_a_command_is_words_or_a_line() -> None:
         "queue": "default",
         "inputs": [1, {"a": 2}],
     }
-    assert sent(request_command(["true"], {}, replicas=3))["replicas"] == 3
+    assert sent(request_command(["true"], {"replicas": 3}))["replicas"] == 3
+
+
+def test_what_asks_something_of_its_workers_is_placed_unless_a_queue_is_named() -> None:
+    wants: GivenOptions = {"resources": Resources(cpu=2, memory="4GB")}
+    placed = sent(request_command(["true"], wants))
+    assert placed == {
+        "entrypoint": {"command": ["true"]},
+        "resources": {"cpu": 2.0, "memory": "4GB"},
+    }
+    assert sent(request_command(["true"], {**wants, "queue": "q"}))["queue"] == "q"
+    assert "queue" not in sent(request_command(["true"], {"queue": None}))
+    gang = sent(request_command(["true"], {"replicas": 4, "coscheduling": Coscheduling("rack")}))
+    assert gang["coscheduling"] == {"group_by": "rack"}
+    assert "queue" not in gang
 
 
 def test_a_command_of_other_things_than_text_is_refused() -> None:

@@ -6,6 +6,7 @@ from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
 from holdfast.services.gauges import Gauges, read_gauges
 from holdfast.store.database import Database
+from tests.cluster import Cluster
 from tests.world import World
 
 
@@ -28,13 +29,16 @@ async def test_gauges_tell_how_queues_workers_and_leases_stand(
     await register(world.ledger, Registration("w2", "w", "h", replaces="w1"))
     [first, _] = await world.claim(2, worker="w2")
     await world.cancel_task(first.task_id)
+    cluster = Cluster(world)
+    await cluster.add("w3")
+    await cluster.miss("w3")
     await pause_queue(world.ledger, "closed", actor="eve")
     found = await samples_of(database)
     assert found["holdfast_queue_depth", "q"] == 1
     assert found["holdfast_queue_oldest_age_seconds", "q"] >= 40
     assert found["holdfast_queue_running", "q"] == 1
     assert (found["holdfast_queue_paused", "q"], found["holdfast_queue_paused", "closed"]) == (0, 1)
-    for health in ("healthy", "silent", "lost"):
+    for health in ("healthy", "failing", "silent", "lost"):
         assert found["holdfast_workers", health] == 1
     assert (found["holdfast_leases", "open"], found["holdfast_leases", "ending"]) == (1, 1)
 

@@ -95,7 +95,7 @@ async def test_a_gang_waits_for_its_members(
     world: World, cluster: Cluster, reasons: Reasons
 ) -> None:
     await cluster.add("a", "b", "c")
-    fields = {"max_retries_preemption": 5, "backoff": {"base": 0.0}}
+    fields: dict[str, Any] = {"max_retries_preemption": 5, "backoff": {"base": 0.0}}
     job_id = await world.submit(replicas=3, queue=None, coscheduling={}, **fields)
     assert len(await cluster.place()) == 3
     await cluster.end(TaskId(job_id, 0), "worker_failed")
@@ -116,7 +116,7 @@ async def test_a_retry_that_keeps_away_from_a_worker_has_a_line_of_its_own(
     world: World, cluster: Cluster, reasons: Reasons
 ) -> None:
     await cluster.add("a", cpu=1.0)
-    fields = {"max_retries_preemption": 5, "backoff": {"base": 0.0}}
+    fields: dict[str, Any] = {"max_retries_preemption": 5, "backoff": {"base": 0.0}}
     job_id = await world.submit(replicas=2, queue=None, resources={"cpu": 1}, **fields)
     await cluster.place()
     await cluster.end(TaskId(job_id, 0), "worker_failed")

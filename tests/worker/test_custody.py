@@ -13,7 +13,7 @@ from holdfast.worker.shims import ShimOrder
 from tests.waiting import eventually
 
 from .living import FAMILY, await_family, lives, start_sleeper
-from .placed import (
+from .shimmed import (
     ALLOCATE,
     PATH,
     a_program,
@@ -346,6 +346,12 @@ async def test_a_child_that_runs_out_of_memory_ends_a_command_that_waits_for_eve
     script = f"{sys.executable} -I -S -c '{ALLOCATE}' {2**28}; sleep 600"
     ended = await run(tmp_path, a_script(script, memory=64 * 2**20, deadline=boot_clock() + 20))
     assert ended.reason == ("oom" if can_limit_memory() else "lease")
+
+
+@pytest.mark.parametrize("cgroups", [True, False])
+async def test_a_limit_too_low_for_anything_is_a_clear_end(tmp_path: Path, cgroups: bool) -> None:
+    ended = await run(tmp_path, an_order("sleep", "600", memory=4096, cgroups=cgroups))
+    assert ended.reason in ("cannot_start", "oom") or ended.signal is not None
 
 
 async def test_a_memory_limit_leaves_room_for_what_fits(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from holdfast.worker.limits import Group, Limits, find_places
 from tests.embedded.users import wait_for
 
 from .living import a_token
-from .placed import can_kill_groups, can_limit_memory
+from .shimmed import can_kill_groups, can_limit_memory
 
 MEMORY_1 = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory"
 CPU_1 = (

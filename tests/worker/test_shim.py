@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.worker import custody, shim
 
-from .placed import a_script, run, run_shim
+from .shimmed import a_script, run, run_shim
 
 
 def test_a_shim_without_an_order_fails_and_says_so(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.embedded.users import ROOT
 from tests.waiting import eventually
 
 from .living import FAMILY, await_family, lives
-from .placed import (
+from .shimmed import (
     PATH,
     a_script,
     an_order,
@@ -236,7 +236,7 @@ async def test_a_host_that_cannot_start_a_shim_keeps_nothing_of_it(
         ("memory", {"memory": -1}),
         ("memory", {"memory": 2**70}),
         ("cpu", {"cpu": math.nan}),
-        ("output_bytes_max", {"output_bytes_max": 0}),
+        ("output_bytes_max", {"output_bytes_max": 100}),
     ],
 )
 async def test_an_order_that_makes_no_sense_is_refused(
