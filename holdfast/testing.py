@@ -40,6 +40,7 @@ from holdfast.worker.slots import take_slot
 from holdfast.worker.worker import Worker, WorkerOptions
 
 DRAIN_SECONDS = 10.0
+ANY_PORT = Address(port=0)
 JOBS_MAX = 1000
 # Nothing here has to outlive the machine.
 _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -84,7 +85,9 @@ def running(
         start_blocking_portal() as servers,
         start_blocking_portal() as workers,
         servers.wrap_async_context_manager(_throwaway_database()) as database_url,
-        servers.wrap_async_context_manager(serve(Options(database_url), Address(port=0))) as server,
+        servers.wrap_async_context_manager(
+            serve(_options(database_url, folder), ANY_PORT)
+        ) as server,
         Client(server.url) as client,
     ):
         options = WorkerOptions(
@@ -113,6 +116,10 @@ def holdfast_system(request: pytest.FixtureRequest) -> Iterator[System]:
 def pytest_unconfigure() -> None:
     """Stop Postgres at the end of a pytest session."""
     _postgres.stop()
+
+
+def _options(database_url: str, folder: str) -> Options:
+    return Options(database_url, object_store=str(Path(folder) / "objects"))
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from holdfast.model.resources import Capacity
 from holdfast.operations.beats import Failure, Heard, count_failures, keep_usage, store_answers
 from holdfast.operations.complete import Completion, complete
 from holdfast.operations.leadership import Term, lead
+from holdfast.operations.losses import lose_worker
 from holdfast.operations.place import Placed, Scheduler
 from holdfast.operations.register import Placing, Registration, register
 from holdfast.operations.report import Fence
@@ -44,8 +45,11 @@ class Cluster:
         await store_answers(self.world.ledger, await self._term(), heard)
 
     async def miss(self, worker_id: str, reason: str = "connection refused") -> None:
-        """Let one heartbeat of a worker fail."""
-        await count_failures(self.world.ledger, await self._term(), [Failure(worker_id, reason)])
+        """Let one heartbeat of a worker fail; one that is dead by that loses what it had."""
+        failure = Failure(worker_id, reason)
+        [found] = await count_failures(self.world.ledger, await self._term(), [failure])
+        if found.health == "dead":
+            await lose_worker(self.world.ledger, worker_id, found.cause)
 
     async def place(self) -> list[Placed]:
         """Make one pass of the scheduler."""

@@ -13,6 +13,7 @@ from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 from tests.clock import Clock
+from tests.placed_world import PlacedWorld
 from tests.world import World
 
 TEMPLATE = "holdfast_template"
@@ -88,3 +89,11 @@ async def clock(database_url: str) -> AsyncIterator[Clock]:
 def world(ledger: Ledger, clock: Clock) -> World:
     """The ledger and its clock, told in domain words."""
     return World(ledger, clock)
+
+
+@pytest.fixture
+async def cluster(ledger: Ledger, clock: Clock) -> PlacedWorld:
+    """The ledger with workers that are called, and no outage behind it."""
+    cluster = PlacedWorld(ledger, clock)
+    await cluster.watch()
+    return cluster

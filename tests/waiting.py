@@ -5,8 +5,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast, overload
 
+from holdfast.store.database import LockTimeout
+
 Found = TypeVar("Found")
 PAUSE_SECONDS = 0.01
+TRIES_MAX = 50
 
 
 @overload
@@ -30,3 +33,13 @@ async def eventually(
             return found
         assert time.monotonic() < ends_at, f"{fact} has not come true; the last look: {found!r}"
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def insist(call: Callable[[], Awaitable[Found]]) -> Found:
+    """Try again, as callers do, what has waited too long for somebody else's transaction."""
+    for _ in range(TRIES_MAX):
+        try:
+            return await call()
+        except LockTimeout:
+            continue
+    raise AssertionError(f"{call} could never have its locks")

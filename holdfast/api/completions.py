@@ -8,11 +8,13 @@ from holdfast.api.endpoint import Call, Endpoint, decode_text
 from holdfast.api.errors import tell
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.model.ids import check_worker_id, parse_task_id
+from holdfast.operations.beats import keep_usage
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.complete import Completed, Completion
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.notes import Note
 from holdfast.operations.report import Fence
+from holdfast.services.worker_calls import account_of
 from holdfast.wire.answers import (
     CheckpointAnswer,
     CompletionAnswer,
@@ -42,6 +44,14 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
     reported = _completions(asked)
     completions = [_completion(item) for item in reported]
     answers = await runtime.writers.complete(completions)
+    await keep_usage(
+        runtime.ledger,
+        [
+            (completion.fence, *account_of(item))
+            for completion, item, answer in zip(completions, reported, answers, strict=True)
+            if isinstance(answer, Completed)
+        ],
+    )
     results: list[CompletionAnswer] = []
     for completion, answer in zip(completions, answers, strict=True):
         task_id = str(completion.fence.task_id)

@@ -144,6 +144,7 @@ async def drain_worker(call: Call[Nothing, Nothing]) -> Changed:
         raise NotFound("live worker", worker_id)
     call.runtime.stops.see(worker_id)
     await call.runtime.stops.note_workers()
+    call.runtime.hint(worker_id)  # one of placed work is told by its next call
     return Changed(True)
 
 

@@ -1,4 +1,4 @@
-"""`holdfast demo`: server, two workers, five jobs, a kill -9, what came of it; nothing is left."""
+"""`holdfast demo`: a server, workers, six jobs, a kill -9, what came of it; nothing is left."""
 
 import asyncio
 import os
@@ -62,6 +62,7 @@ async def play(url: str, folder: Path, console: Console) -> int:
         **os.environ,
         "HOLDFAST_DATABASE_URL": url,
         "HOLDFAST_WORKER_DIR": str(folder / "workers"),
+        "HOLDFAST_OBJECT_STORE": str(folder / "objects"),
         "HOLDFAST_LEASE_MIN": "1",
     }
     arguments = ["server", "--migrate", "--port", "0"]

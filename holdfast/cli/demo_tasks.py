@@ -7,6 +7,13 @@ import holdfast as hf
 
 QUEUE = "demo"
 STEPS = 8
+# Three members who cannot do without each other: the one that fails takes the others along.
+MEMBERS = 3
+MEMBER = """
+if [ "$HOLDFAST_ATTEMPT" != 0 ]; then exec sleep 0.5; fi
+if [ "$HOLDFAST_TASK_INDEX" = 1 ]; then sleep 0.5; exit 7; fi
+exec sleep 600
+"""
 
 
 @hf.task(queue=QUEUE)

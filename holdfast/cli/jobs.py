@@ -1,6 +1,6 @@
 """`holdfast jobs` and `job`: what there is, and how it stands."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -17,12 +17,12 @@ from holdfast.cli.show import (
     write_title,
 )
 from holdfast.cli.task import tell_progress
-from holdfast.cli.text import age, first_line, moment, took
+from holdfast.cli.text import age, decimal, first_line, moment, size, took
 from holdfast.errors import Invalid
 from holdfast.model.ids import parse_job_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.wire.status import JobStatus, TaskStatus
 
@@ -141,10 +141,14 @@ def _count_tasks(job: "JobStatus") -> str:
 
 def _job_fields(job: "JobStatus") -> dict[str, str]:
     cancelled = f"{job.cancel_mode}: {job.cancel_reason}" if job.cancel_mode else ""
+    spec = job.spec or {}
     return {
         "type": "" if job.type == job.name else job.type,
         "owner": job.owner,
         "queue": job.queue or "",
+        "needs": "" if job.queue else _tell_needs(spec),
+        "gang": _tell_gang(spec),
+        "where": _tell_where(spec),
         "priority": str(job.priority) if job.priority else "",
         "labels": "  ".join(f"{key}={value}" for key, value in job.labels.items()),
         "submitted": moment(job.submitted_at_ms),
@@ -160,6 +164,36 @@ def _job_fields(job: "JobStatus") -> dict[str, str]:
         "correlation": job.correlation_id,
         "trace": job.trace_id or "",
     }
+
+
+def _tell_needs(spec: "Mapping[str, Any]") -> str:
+    """Say what a placed job asks for, for each task."""
+    asked = spec.get("resources") or {}
+    words = [f"{decimal(asked.get('cpu', 1.0))} cpu"]
+    words += [f"{size(asked[name])} {name}" for name in ("memory", "disk") if asked.get(name)]
+    if asked.get("gpu"):
+        words.append(f"{asked['gpu']} gpu {asked.get('gpu_model') or ''}".rstrip())
+    words += [f"port {name}" for name in asked.get("ports", ())]
+    return ", ".join(words)
+
+
+def _tell_gang(spec: "Mapping[str, Any]") -> str:
+    gang = spec.get("coscheduling")
+    if gang is None:
+        return ""
+    group_by = gang.get("group_by")
+    return "all tasks start together" + (f", within one {group_by}" if group_by else "")
+
+
+def _tell_where(spec: "Mapping[str, Any]") -> str:
+    """Say what a placed job asks of its workers."""
+    from holdfast.model.resources import Constraint
+
+    constraints = [
+        Constraint(each["attribute"], each.get("op", "="), each.get("value"))
+        for each in spec.get("constraints", ())
+    ]
+    return "; ".join(map(str, constraints))
 
 
 def _task_row(task: "TaskStatus") -> "Sequence[str]":

@@ -20,7 +20,10 @@ from holdfast.operations.ledger import Ledger
 from holdfast.rules.lifecycle import EVENT_TYPES
 from holdfast.store.events import Event, list_events
 
-_STATES = {kind: state for state, kind in EVENT_TYPES.items()} | {"submitted": TaskState.PENDING}
+_STATES = {kind: state for state, kind in EVENT_TYPES.items()} | {
+    "submitted": TaskState.PENDING,
+    "placed": TaskState.ASSIGNED,
+}
 _BADGE_WIDTH = max(len(state.name) for state in TaskState) + 2
 
 
@@ -96,6 +99,8 @@ class Screen:
                 return f"job {self._names[event.job_id]} submitted"
             case "claimed":
                 return f"attempt {event.attempt} claimed by {event.actor}"
+            case "placed":
+                return f"attempt {event.attempt} placed {event.cause}"
             case "retried":
                 return f"waits for attempt {event.attempt}"
             case "cancel_requested":
@@ -147,7 +152,7 @@ def summarise(job_id: int, name: str, events: list[Event]) -> JobSummary:
             state = moved_to
         else:
             tasks[event.task_index] = moved_to
-    attempts = sum(event.type == "claimed" for event in events)
+    attempts = sum(event.type in ("claimed", "placed") for event in events)
     return JobSummary(job_id, name, state, Counter(tasks.values()), attempts, len(events))
 
 

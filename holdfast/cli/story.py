@@ -1,4 +1,4 @@
-"""The demo's story: five jobs on two worker processes, one of which does not survive it."""
+"""The demo's story: six jobs on five worker processes, one of which does not survive it."""
 
 import asyncio
 import signal
@@ -9,10 +9,14 @@ from typing import Any
 from holdfast.cli import demo_tasks
 from holdfast.cli.family import Child, start_child
 from holdfast.cli.screen import Screen
+from holdfast.client.admin import submit_spec
 from holdfast.client.client import Client
 from holdfast.client.job import Job
 from holdfast.errors import Unavailable
+from holdfast.model.resources import Coscheduling, Resources
+from holdfast.model.spec import Backoff, Entrypoint
 from holdfast.model.states import JobState
+from holdfast.wire.requests import JobRequest
 from holdfast.wire.status import TaskStatus
 
 LOOK_SECONDS = 0.1
@@ -43,19 +47,22 @@ class Story:
 
     async def play(self) -> list[Played]:
         """Play all chapters; returns what should have become of each job."""
+        claims = ["--queue", demo_tasks.QUEUE, "--concurrency", "8", "--drain-seconds", "5"]
         for name in ("worker-1", "worker-2"):
-            await self._start_worker(name)
+            await self._start_worker(name, claims)
+        for name in ("placed-1", "placed-2", "placed-3"):
+            await self._start_worker(name, ["--placed", "--cpu", "1", "--drain-seconds", "1"])
         return [
             await self._fan_out(),
             await self._retry(),
             await self._refuse_input(),
             await self._cancel(),
+            await self._restart_a_gang(),
             await self._kill_a_worker(),
         ]
 
-    async def _start_worker(self, name: str) -> None:
-        arguments = ["worker", "--name", name, "--queue", demo_tasks.QUEUE, "--concurrency", "8"]
-        arguments += ["--import", "holdfast.cli.demo_tasks", "--drain-seconds", "5"]
+    async def _start_worker(self, name: str, flags: list[str]) -> None:
+        arguments = ["worker", "--name", name, "--import", "holdfast.cli.demo_tasks", *flags]
         self.workers[name] = await start_child(name, arguments, self._variables, log=self._log)
 
     async def _fan_out(self) -> Played:
@@ -87,6 +94,26 @@ class Story:
         await job.cancel.aio(reason="nobody needs it any more")
         await self._watch(job, "export")
         return Played(int(job.id), JobState.KILLED, 1, "was told, cleaned up, and ended")
+
+    async def _restart_a_gang(self) -> Played:
+        self._screen.title("A gang of three starts together, fails together, starts again")
+        request = JobRequest(
+            entrypoint=Entrypoint(shell=demo_tasks.MEMBER),
+            name="gang",
+            replicas=demo_tasks.MEMBERS,
+            resources=Resources(cpu=1),
+            coscheduling=Coscheduling(),
+            max_retries_failure=1,
+            backoff=Backoff(base=0.2),
+        )
+        answer = await asyncio.to_thread(submit_spec, self._client, request)
+        await self._watch(await self._client.job.aio(answer.job_id), "gang")
+        return Played(
+            int(answer.job_id),
+            JobState.SUCCEEDED,
+            2 * demo_tasks.MEMBERS,
+            "member 1 failed; all three began again",
+        )
 
     async def _kill_a_worker(self) -> Played:
         self._screen.title("A worker dies by kill -9 in the middle of its task")

@@ -4,7 +4,7 @@ events ── an attempt begins ──► a reader of its own ──► chunks, 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -27,7 +27,7 @@ _ENDS = ("succeeded", "failed", "killed", "worker_failed", "unschedulable", "dea
 
 def follow_job(
     client: Client, job_id: str, *, since: Mapping[int, int] | None = None
-) -> Iterator[LogChunk]:
+) -> Generator[LogChunk, None, None]:
     """Read what a job's tasks write until it has ended; `since` names each task's first attempt."""
     chunks: BoundStream[..., LogChunk] = BoundStream(_follow, client)
     return chunks(job_id, since or {})

@@ -83,16 +83,16 @@ def first_line(text: str | None) -> str:
 def size(amount: int) -> str:
     """Write a number of bytes in the unit that suits it: 34MB, 1.5GB."""
     unit, name = _unit_of(amount)
-    return f"{number(amount / unit)}{name}"
+    return f"{decimal(amount / unit)}{name}"
 
 
 def size_of(part: int, whole: int) -> str:
     """Write how much of a size is used, in the unit that suits the whole: 1.5/8GB."""
     unit, name = _unit_of(whole)
-    return f"{number(part / unit)}/{number(whole / unit)}{name}"
+    return f"{decimal(part / unit)}/{decimal(whole / unit)}{name}"
 
 
-def number(amount: float) -> str:
+def decimal(amount: float) -> str:
     """Write a number with one digit after the point, if it has any there."""
     return f"{amount:.1f}".removesuffix(".0")
 

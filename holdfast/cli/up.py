@@ -23,6 +23,7 @@ from holdfast.cli.server import SERVING_AT
 from holdfast.cli.settings import Concurrency, DrainSeconds, Imports, LogFormat, Port, Queues
 from holdfast.cli.show import is_terminal, remark, write_fields, write_line, write_title
 from holdfast.cli.target import embedded
+from holdfast.cli.text import decimal, size
 from holdfast.cli.worker import QUEUE, check_numbers
 from holdfast.errors import Invalid
 from holdfast.model.resources import Capacity
@@ -99,6 +100,8 @@ class House:
         self._plan = plan
         self._folder = folder
         self._variables = {**os.environ, "HOLDFAST_DATABASE_URL": database_url}
+        # A machine of which nothing is given away is shared by one.
+        self._share = share_machine(find_capacity(folder), plan.workers or 1)
         self._workers: list[Child] = []
         self._leaving = asyncio.Event()
 
@@ -164,10 +167,9 @@ class House:
         del variables["HOLDFAST_DATABASE_URL"]  # a worker never touches the database
         # A queue of the environment is for those that claim.
         variables.pop("HOLDFAST_QUEUES", None)
-        shares = share_machine(find_capacity(self._folder), plan.workers)
-        for number, share in enumerate(shares, 1):
-            article, suffix = ("the ", "") if plan.workers == 1 else ("", f" {number}")
-            placed = ["--placed", f"--name=worker-{number}", *share]
+        for rank in range(1, plan.workers + 1):
+            article, suffix = ("the ", "") if plan.workers == 1 else ("", f" {rank}")
+            placed = _placed_flags(rank, self._share)
             for kind, flags in (("worker", claims), ("placed worker", placed)):
                 name = f"{article}{kind}{suffix}"
                 arguments = ["worker", *options, *flags]
@@ -204,6 +206,9 @@ class House:
     def _logs(self) -> Sequence[str]:
         return ["--log-format", self._plan.log_format]
 
+    def _tell_share(self) -> str:
+        return f"with {decimal(self._share.cpu)} cpu and {size(self._share.memory)} each"
+
     def _welcome(self, url: str) -> None:
         plan = self._plan
         write_title("Holdfast is up.")
@@ -214,7 +219,9 @@ class House:
                 "workers": f"{plan.workers} on {', '.join(plan.queues)}"
                 if plan.workers
                 else "none; start one with `holdfast worker`",
-                "placed": f"{plan.workers} more for placed work" if plan.workers else "",
+                "placed": f"{plan.workers} more for placed work, {self._tell_share()}"
+                if plan.workers
+                else "",
                 "try": f"{_setting(url)}holdfast run{_queue_flag(plan.queues)} -- echo hello",
                 "or": f"{_setting(url)}holdfast run --cpu 1 -- echo hello" if plan.workers else "",
             }
@@ -224,19 +231,27 @@ class House:
         sys.stdout.flush()
 
 
-def share_machine(whole: Capacity, count: int) -> list[list[str]]:
-    """Say what each of several placed workers has to give, so that nothing is given twice.
+def share_machine(whole: Capacity, count: int) -> Capacity:
+    """Decide what each of several placed workers has to give, so that nothing is given twice.
 
-    Each has a core at least, however few there are. GPUs are the first one's.
+    Each has a core at least, however few there are; GPUs are left to the first one.
     """
-    if count == 1:
-        return [[]]
-    share = [
-        f"--cpu={max(1, int(whole.cpu) // count)}",
-        f"--memory={whole.memory // count}",
-        f"--disk={whole.disk // count}",
+    return Capacity(
+        cpu=max(1.0, whole.cpu // count),
+        memory=whole.memory // count,
+        disk=whole.disk // count,
+    )
+
+
+def _placed_flags(rank: int, share: Capacity) -> list[str]:
+    return [
+        "--placed",
+        f"--name=worker-{rank}",
+        f"--cpu={share.cpu:g}",
+        f"--memory={share.memory}",
+        f"--disk={share.disk}",
+        *([] if rank == 1 else ["--gpu=0"]),
     ]
-    return [[*share, *([] if number == 0 else ["--gpu=0"])] for number in range(count)]
 
 
 def _any_alive(children: Sequence[Child]) -> bool:

@@ -17,7 +17,7 @@ from holdfast.cli.show import (
     write_table,
     write_title,
 )
-from holdfast.cli.text import age, moment, number, size_of
+from holdfast.cli.text import age, decimal, moment, size_of
 from holdfast.model.ids import check_worker_id
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _amounts(worker: "WorkerStatus") -> dict[str, str]:
     used, whole = found.used, found.capacity
     model = f" {found.gpu_model}" if found.gpu_model else ""
     return {
-        "cpu": f"{number(used.cpu)}/{number(whole.cpu)}",
+        "cpu": f"{decimal(used.cpu)}/{decimal(whole.cpu)}",
         "memory": size_of(used.memory, whole.memory),
         "disk": size_of(used.disk, whole.disk),
         "gpu": f"{used.gpu}/{whole.gpu}{model}" if whole.gpu else "",

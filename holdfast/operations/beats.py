@@ -15,15 +15,16 @@ from holdfast.model.states import TaskState
 from holdfast.operations.endings import id_columns
 from holdfast.operations.leadership import Term, hold_term
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.losses import lose_worker
 from holdfast.operations.report import Fence, fence_columns
-from holdfast.rules.health import judge
+from holdfast.rules.health import Health, judge
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
 from holdfast.store.statements import load_statements
 
 _CLUSTER = load_statements("cluster")
 FAILURE_LENGTH_MAX = 1000
+# An attempt, what it has used, and what its build took.
+Usage = tuple[Fence, dict[str, Any] | None, dict[str, Any] | None]
 
 
 class Wanted(NamedTuple):
@@ -67,9 +68,25 @@ class Failure(NamedTuple):
     reason: str
 
 
+class Judgement(NamedTuple):
+    """How a worker stands after a failure, and why."""
+
+    health: Health
+    cause: str
+
+
+ALREADY_LOST = Judgement("dead", "it was lost before")
+
+
 async def list_called(ledger: Ledger) -> list[str]:
     """List the workers that are to be called."""
     return [row[0] for row in await ledger.database.fetch(_CLUSTER["list_called_workers"])]
+
+
+async def list_stops(ledger: Ledger) -> set[tuple[str, TaskId, int, bool]]:
+    """List what called workers should stop: the worker, the attempt, and whether it has ended."""
+    rows = await ledger.database.fetch(_CLUSTER["list_placed_stops"])
+    return {(row[0], TaskId(row[1], row[2]), row[3], row[4]) for row in rows}
 
 
 async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list[Prepared]:
@@ -131,17 +148,20 @@ async def _store_answers(
     return [item.worker_id in live for item in heard]
 
 
-async def count_failures(ledger: Ledger, term: Term, failures: Sequence[Failure]) -> list[str]:
-    """Count failed heartbeats; returns the workers that are dead by that. Raises Deposed."""
-    dead = await ledger.write(_count_failures, term, failures)
-    for worker_id, cause in dead:
-        await lose_worker(ledger, worker_id, cause)
-    return [worker_id for worker_id, _ in dead]
+async def count_failures(
+    ledger: Ledger, term: Term, failures: Sequence[Failure]
+) -> list[Judgement]:
+    """Count failed heartbeats and judge each worker; a dead one is lost from here on.
+
+    What it ran is still to be ended: see `lose_worker`. Raises Deposed.
+    """
+    judged = await ledger.write(_count_failures, term, failures)
+    return [judged.get(failure.worker_id, ALREADY_LOST) for failure in failures]
 
 
 async def _count_failures(
     _: Ledger, tx: Transaction, term: Term, failures: Sequence[Failure]
-) -> list[tuple[str, str]]:
+) -> dict[str, Judgement]:
     await hold_term(tx, term)
     ordered = sorted(failures)
     rows = await tx.fetch(
@@ -149,25 +169,25 @@ async def _count_failures(
         worker_ids=[failure.worker_id for failure in ordered],
         failures=[failure.reason[:FAILURE_LENGTH_MAX] for failure in ordered],
     )
-    dead = [
-        (worker_id, f"{count} heartbeats in a row failed, the last: {reason}")
+    judged = {
+        worker_id: Judgement(
+            judge(count), f"{count} heartbeats in a row failed, the last: {reason}"
+        )
         for worker_id, count, reason in rows
-        if judge(count) == "dead"
-    ]
+    }
+    dead = sorted(worker_id for worker_id, found in judged.items() if found.health == "dead")
     if dead:
         await tx.fetch(
             _CLUSTER["mark_lost"],
-            worker_ids=[worker_id for worker_id, _ in dead],
-            causes=[cause for _, cause in dead],
+            worker_ids=dead,
+            causes=[judged[worker_id].cause for worker_id in dead],
         )
-    return dead
+    return judged
 
 
-async def keep_usage(
-    ledger: Ledger, told: Sequence[tuple[Fence, dict[str, Any] | None, dict[str, Any] | None]]
-) -> None:
+async def keep_usage(ledger: Ledger, told: Sequence[Usage]) -> None:
     """Note what attempts have used, and what their builds took."""
-    told = sorted({item[0]: item for item in told}.values(), key=lambda item: item[0])
+    told = sorted((item for item in told if item[1] or item[2]), key=lambda item: item[0])
     if not told:
         return
     async with ledger.database.transaction() as tx:

@@ -26,7 +26,9 @@ class Deposed(Unavailable):
 async def lead(ledger: Ledger, leader: str, term: timedelta = TERM) -> Term | None:
     """Renew a term, or begin one if nobody leads; None while somebody else does."""
     async with ledger.database.transaction() as tx:
-        row = await tx.fetch_one(_CLUSTER["lead"], leader=leader, term=term)
+        row = await tx.fetch_one(_CLUSTER["renew_term"], leader=leader, term=term)
+        if row is None:
+            row = await tx.fetch_one(_CLUSTER["begin_term"], leader=leader, term=term)
     return None if row is None else Term(leader, row[0])
 
 

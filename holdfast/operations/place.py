@@ -99,14 +99,14 @@ class Scheduler:
                     )
         return placed
 
-    async def read(self, tx: Transaction) -> Snapshot:
-        """Read what there is to place, and where."""
+    async def read(self, tx: Transaction, job_id: int | None = None) -> Snapshot:
+        """Read what there is to place, of all jobs or of one, and where."""
         now = (await tx.now()).timestamp()
-        rows = await tx.fetch(
-            _CLUSTER["list_lines"],
-            tasks_max=LINE_TASKS_MAX,
-            gang_max=self._ledger.limits.gang_tasks_max + 1,
-        )
+        most = {"tasks_max": LINE_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
+        if job_id is None:
+            rows = await tx.fetch(_CLUSTER["list_lines"], **most)
+        else:
+            rows = await tx.fetch(_CLUSTER["list_lines_of_job"], job_id=job_id, **most)
         live = [row for row in rows if row["is_live"]]
         booked = await tx.fetch(_CLUSTER["list_booked"])
         await self._learn(tx, {row["job_id"] for row in [*live, *booked]})

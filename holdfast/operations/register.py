@@ -1,7 +1,9 @@
 """Register a worker's incarnation, and take over from the one it replaces."""
 
 import hmac
+import re
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -19,6 +21,7 @@ _WORKERS = load_statements("workers")
 _CLUSTER = load_statements("cluster")
 ATTRIBUTES_MAX = 100
 ADOPTS_MAX = 10_000
+_ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ async def _register(_: Ledger, tx: Transaction, registration: Registration) -> t
     if known is not None:
         if known["lost_at"] is not None:
             raise IllegalMove(f"worker {registration.worker_id}", "replaced", "register")
-        if (known["name"], known["host"]) != (registration.name, registration.host):
+        if not await _is_same(tx, registration, known):
             raise Invalid("worker_id", "belongs to another worker; use a new one per start")
     if registration.replaces is not None:
         await _replace(tx, registration)
@@ -90,6 +93,15 @@ async def _register(_: Ledger, tx: Transaction, registration: Registration) -> t
     )
     # In the same transaction: a call in between would not name them, and so end them.
     return await _adopt(tx, registration)
+
+
+async def _is_same(tx: Transaction, registration: Registration, known: Any) -> bool:
+    """Tell whether a worker that is known repeats itself; a called one proves it by its secret."""
+    row = await tx.fetch_one(_WORKERS["find_secret"], worker_id=registration.worker_id)
+    secret = "" if row is None else row[0]
+    given = "" if registration.placing is None else registration.placing.secret
+    is_same_place = (known["name"], known["host"]) == (registration.name, registration.host)
+    return is_same_place and hmac.compare_digest(secret.encode(), given.encode())
 
 
 async def _adopt(tx: Transaction, registration: Registration) -> tuple[Fence, ...]:
@@ -164,8 +176,8 @@ def _check_adopts(registration: Registration) -> None:
 
 def _check_placing(placing: Placing) -> None:
     check_text("address", placing.address, 256)
-    if not placing.address.startswith(("http://", "https://")):
-        raise Invalid("address", f"{placing.address!r} is not a URL; write http://host:port")
+    if not _ADDRESS.fullmatch(placing.address):
+        raise Invalid("address", f"{placing.address!r} is no address; write http://host:port")
     if not 16 <= len(placing.secret) <= 256:
         raise Invalid("secret", "is not from 16 to 256 characters long; make a random one")
     check_text("secret", placing.secret, 256)

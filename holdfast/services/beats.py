@@ -10,7 +10,7 @@ that worker's affair alone, and there is never a second one beside it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -18,11 +18,12 @@ from typing import Protocol
 
 import aiohttp
 
-from holdfast.errors import Unavailable
+from holdfast.errors import LeaseConflict, Refused, Unavailable
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.beats import (
     Failure,
     Heard,
+    Judgement,
     Prepared,
     count_failures,
     keep_usage,
@@ -30,11 +31,14 @@ from holdfast.operations.beats import (
     prepare,
     store_answers,
 )
+from holdfast.operations.complete import Completed, Completion
 from holdfast.operations.leadership import Deposed, Term
 from holdfast.operations.ledger import Ledger
+from holdfast.operations.losses import lose_worker
 from holdfast.services.worker_calls import (
     CALL_SECONDS_MAX,
     CallFailed,
+    Meaning,
     interpret,
     read_answer,
     send,
@@ -49,6 +53,7 @@ REFRESH_SECONDS = 1.0
 PREPARE_MAX = 200
 LAG_SECONDS = 0.5
 LATE_SECONDS = 1.0
+LOSE_TRIES_MAX = 10
 
 
 class OnBeat(Protocol):
@@ -65,11 +70,16 @@ def ignore_beat(seconds: float, *, failed: bool) -> None:
 class _Worker:
     """What the leader keeps in mind of one worker; nothing of it is missed after a crash."""
 
-    __slots__ = ("acknowledged", "has_answered", "is_rung", "next_at", "worker_id")
+    __slots__ = (
+        "acknowledged", "called_at", "count_at", "has_answered", "is_rung", "next_at", "worker_id",
+    )  # fmt: skip
 
     def __init__(self, worker_id: str) -> None:
         self.worker_id = worker_id
+        self.called_at = 0.0
         self.next_at = 0.0
+        # A call that began before this belongs to a tick whose failure has been counted.
+        self.count_at = 0.0
         self.is_rung = False
         self.has_answered = False
         self.acknowledged: list[AttemptName] = []
@@ -86,26 +96,33 @@ class Beats:
         *,
         on_change: Callable[[], None],
         on_beat: OnBeat = ignore_beat,
+        numbers: Iterator[int] | None = None,
         tick: float = TICK_SECONDS,
+        call_seconds_max: float = CALL_SECONDS_MAX,
     ) -> None:
         self._ledger = ledger
         self._writers = writers
         self._term = term
+        # A term that broke off goes on with higher numbers: workers refuse those they have seen.
+        self._numbers = numbers or count(1)
         self._on_change = on_change
         self._on_beat = on_beat
         self._tick = tick
+        self._call_seconds_max = call_seconds_max
         self._loop = asyncio.get_running_loop()
         self._workers: dict[str, _Worker] = {}
         self._calling: dict[str, asyncio.Task[None]] = {}
-        self._numbers = count(1)
         self._woken = asyncio.Event()
         self._refresh_at = 0.0
+        self._looked_at = self._loop.time()
         self._late_at = float("-inf")
         slots = asyncio.Semaphore(1)
         self._answers: Batcher[Heard, bool] = Batcher(
             lambda items: store_answers(ledger, term, items), slots=slots
         )
-        self._failures: Batcher[Failure, bool] = Batcher(self._count, slots=slots)
+        self._failures: Batcher[Failure, Judgement] = Batcher(
+            lambda items: count_failures(ledger, term, items), slots=slots
+        )
 
     def ring(self, worker_ids: Iterable[str]) -> None:
         """Call workers as soon as they can be called: there is something to tell or to hear."""
@@ -120,7 +137,7 @@ class Beats:
     async def run(self) -> None:
         """Call workers until cancelled. Raises Deposed when another server leads."""
         watching = asyncio.create_task(self._watch_lag())
-        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
+        timeout = aiohttp.ClientTimeout(total=self._call_seconds_max)
         connector = aiohttp.TCPConnector(limit=0)
         try:
             async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
@@ -179,8 +196,13 @@ class Beats:
         now = self._loop.time()
         for worker in due:
             worker.is_rung = False
-            worker.next_at = now + self._tick
-        prepared = await prepare(self._ledger, self._term, [worker.worker_id for worker in due])
+            worker.called_at, worker.next_at = now, now + self._tick
+        try:
+            prepared = await prepare(self._ledger, self._term, [worker.worker_id for worker in due])
+        except Unavailable:
+            for worker in due:
+                worker.is_rung = True
+            raise
         known = {worker.worker_id: worker for worker in due}
         for call in prepared:
             task = asyncio.create_task(self._call(session, known[call.worker_id], call))
@@ -205,62 +227,98 @@ class Beats:
             meaning = interpret(prepared, answer)
         except CallFailed as failure:
             self._on_beat(self._loop.time() - began_at, failed=True)
-            await self._fail(worker, str(failure), began_at)
+            await self._fail(worker, str(failure))
             return
         try:
-            await keep_usage(
-                self._ledger,
-                [
-                    (completion.fence, entry.usage, entry.build)
-                    for completion, entry in zip(meaning.completions, meaning.told, strict=False)
-                    if entry.usage or entry.build
-                ],
-            )
-            await self._writers.report(meaning.starts)
-            ends = await self._writers.complete(meaning.completions)
-            # A refusal is as final as a record; what could not be stored is told again.
-            worker.acknowledged = [
-                AttemptName(entry.task_id, entry.attempt)
-                for entry, end in zip(meaning.told, ends, strict=False)
-                if not isinstance(end, Unavailable)
-            ]
-            heard = Heard(worker.worker_id, number, meaning.running)
-            [is_known] = await self._answers.call([heard])
+            await self._store(worker, number, meaning)
         except Unavailable as error:
             log.warning("the answer of %s will be asked for again: %s", worker.worker_id, error)
             return
         self._on_beat(self._loop.time() - began_at, failed=False)
-        if isinstance(is_known, Deposed):
-            log.info("%s", is_known)
-        elif meaning.completions or not worker.has_answered:
-            worker.has_answered = is_known is True
-            self._on_change()
         if worker.acknowledged:
             worker.is_rung = True
 
-    async def _fail(self, worker: _Worker, reason: str, began_at: float) -> None:
-        """Count a failed heartbeat, unless it was this server that was late."""
-        if self._late_at >= began_at:
+    async def _store(self, worker: _Worker, number: int, meaning: Meaning) -> None:
+        """Record what an answer means, and after that, that it was heard."""
+        await keep_usage(self._ledger, meaning.usage)
+        _log_errors(worker, await self._writers.report(meaning.starts))
+        worker.acknowledged = await self._complete(worker, meaning)
+        heard = Heard(worker.worker_id, number, meaning.running)
+        [is_known] = await self._answers.call([heard])
+        _log_errors(worker, [is_known])
+        if meaning.completions or not worker.has_answered:
+            worker.has_answered = is_known is True
+            self._on_change()
+
+    async def _complete(self, worker: _Worker, meaning: Meaning) -> list[AttemptName]:
+        """Record the ends that an answer tells of; returns those that need not be told again."""
+        ends = await self._writers.complete(meaning.completions)
+        _log_errors(worker, ends)
+        # What says nothing that could be kept (too large a result, say) has failed by that.
+        unfit = [
+            Completion(told.fence, "failed", error=str(end), error_class="Unfit", stage="output")
+            for told, end in zip(meaning.completions, ends, strict=True)
+            if isinstance(end, Refused) and not isinstance(end, LeaseConflict)
+        ]
+        _log_errors(worker, await self._writers.complete(unfit))
+        # A refusal is as final as a record; what could not be stored is told again.
+        return [
+            AttemptName(entry.task_id, entry.attempt)
+            for entry, end in zip(meaning.told, ends, strict=False)
+            if isinstance(end, Completed | Refused)
+        ]
+
+    async def _fail(self, worker: _Worker, reason: str) -> None:
+        """Count a failed heartbeat, once a tick, unless it was this server that was late."""
+        if self._was_late_since(worker.called_at):
             log.warning("%s is not blamed, this server was late: %s", worker.worker_id, reason)
             return
         log.warning("the heartbeat of %s failed: %s", worker.worker_id, reason)
-        await self._failures.call([Failure(worker.worker_id, reason)])
+        if worker.called_at < worker.count_at:
+            return
+        [judged] = await self._failures.call([Failure(worker.worker_id, reason)])
+        if isinstance(judged, Exception):
+            _log_errors(worker, [judged])
+            return
+        worker.count_at = worker.called_at + self._tick
+        if judged.health == "dead":
+            await self._lose(worker.worker_id, judged.cause)
 
-    async def _count(self, failures: list[Failure]) -> list[bool]:
-        """Count failures; True for each worker that is dead by that."""
-        dead = set(await count_failures(self._ledger, self._term, failures))
-        for worker_id in dead:
-            log.error("worker %s is dead", worker_id)
-            self._workers.pop(worker_id, None)
-        return [failure.worker_id in dead for failure in failures]
+    async def _lose(self, worker_id: str, cause: str) -> None:
+        """End what a dead worker ran; what cannot be ended now ends with its lease."""
+        log.error("worker %s is dead: %s", worker_id, cause)
+        self._workers.pop(worker_id, None)
+        for _ in range(LOSE_TRIES_MAX):
+            try:
+                await lose_worker(self._ledger, worker_id, cause)
+            except Unavailable as error:
+                log.warning("what %s ran is not ended yet: %s", worker_id, error)
+                await asyncio.sleep(REFRESH_SECONDS)
+            else:
+                return
+
+    def _was_late_since(self, instant: float) -> bool:
+        """Tell whether this process has been late since then, or is so this moment."""
+        is_late = self._loop.time() - self._looked_at > LAG_SECONDS + LATE_SECONDS
+        return is_late or self._late_at >= instant
 
     async def _watch_lag(self) -> None:
         """Notice when this process is late itself: calls of that time condemn nobody."""
         while True:
-            began_at = self._loop.time()
+            self._looked_at = self._loop.time()
             await asyncio.sleep(LAG_SECONDS)
-            if self._loop.time() - began_at > LAG_SECONDS + LATE_SECONDS:
+            if self._loop.time() - self._looked_at > LAG_SECONDS + LATE_SECONDS:
                 self._late_at = self._loop.time()
+
+
+def _log_errors(worker: _Worker, answers: Sequence[object]) -> None:
+    """Tell of what could not be written; it is tried again with the next answer."""
+    errors = [answer for answer in answers if isinstance(answer, Exception)]
+    for error in {str(error): error for error in errors}.values():
+        if isinstance(error, Unavailable | Refused):
+            log.warning("not all of a heartbeat of %s is stored: %s", worker.worker_id, error)
+        else:
+            log.error("a heartbeat of %s cannot be stored", worker.worker_id, exc_info=error)
 
 
 async def _end_all(tasks: Iterable[asyncio.Task[None]]) -> None:

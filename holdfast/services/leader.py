@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
+from itertools import count
 from uuid import uuid4
 
 from holdfast.errors import Unavailable
+from holdfast.model.ids import TaskId
+from holdfast.operations.beats import list_stops
 from holdfast.operations.leadership import Deposed, Term, lead, resign
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.place import PLACEMENTS_MAX, Scheduler
@@ -19,6 +21,7 @@ PLACED = Bell("queue", "")
 CANDIDATE_SECONDS = 2.0  # a term outlives several missed renewals
 PASS_SECONDS = 1.0
 PAUSE_SECONDS = 0.02
+STOPS_SECONDS = 0.5
 
 
 class Leader:
@@ -39,6 +42,7 @@ class Leader:
         self._doorbells = doorbells
         self._tick = tick
         self._on_beat = on_beat
+        self._numbers = count(1)
         self._beats: Beats | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -58,26 +62,28 @@ class Leader:
         if term is None:
             await self._step_down()
         elif self._serving is None or self._serving.done():
-            if self._serving is not None and (error := self._serving.exception()) is not None:
-                log.error("the last term broke off", exc_info=error)
+            if self._serving is not None:
+                _log_end(self._serving)
             log.info("leading in term %d", term.epoch)
             self._serving = asyncio.create_task(self._serve(term), name="lead")
         return 0
 
     async def close(self) -> None:
         """Stop leading, and let another server begin at once."""
-        was_leading = self.is_leading
+        has_stood = self._serving is not None
         await self._step_down()
-        if was_leading:
-            with suppress(Unavailable):  # then the term runs out by itself
+        if has_stood:
+            try:
                 await resign(self._ledger, self.leader_id)
+            except Unavailable as error:
+                log.warning("the term runs out by itself: %s", error)
 
     async def _step_down(self) -> None:
-        if self._serving is not None:
-            self._serving.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._serving
-            self._serving = None
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            serving.cancel()
+            await asyncio.wait([serving])
+            _log_end(serving)
 
     async def _serve(self, term: Term) -> None:
         """Call and place for one term."""
@@ -87,12 +93,14 @@ class Leader:
             term,
             on_change=self._look_again,
             on_beat=self._on_beat,
+            numbers=self._numbers,
             tick=self._tick,
         )
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._beats.run())
                 group.create_task(self._place(term, self._beats))
+                group.create_task(self._watch_stops(self._beats))
         except* Deposed as error:
             log.warning("no longer leading: %s", error.exceptions[0])
         finally:
@@ -115,5 +123,23 @@ class Leader:
                     await listener.wait(PASS_SECONDS)
                     await asyncio.sleep(PAUSE_SECONDS)
 
+    async def _watch_stops(self, beats: Beats) -> None:
+        """Have workers called at once that have something to stop, whichever server was asked."""
+        known: set[tuple[str, TaskId, int, bool]] = set()
+        while True:
+            try:
+                stops = await list_stops(self._ledger)
+            except Unavailable as error:
+                log.warning("what should stop will be told later: %s", error)
+            else:
+                beats.ring({worker_id for worker_id, *_ in stops - known})
+                known = stops
+            await asyncio.sleep(STOPS_SECONDS)
+
     def _look_again(self) -> None:
         self._doorbells.ring(PLACED)
+
+
+def _log_end(serving: asyncio.Task[None]) -> None:
+    if not serving.cancelled() and (error := serving.exception()) is not None:
+        log.error("the last term broke off", exc_info=error)

@@ -12,14 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.place import LINE_TASKS_MAX, Scheduler, Snapshot
+from holdfast.operations.place import Scheduler, Snapshot
 from holdfast.rules.placement import Line, Reason, explain
-from holdfast.store.database import Database, Transaction
+from holdfast.store.database import Database
 from holdfast.store.placed_views import count_jobs_in_line
-from holdfast.store.statements import load_statements
 
-_CLUSTER = load_statements("cluster")
-_PLACED = load_statements("placed_views")
 FRESH_SECONDS = 1.0
 JOBS_MAX = 2000
 # A job has as many lines as there are workers to keep away from; they hardly differ.
@@ -53,7 +50,7 @@ class Reasons:
         fresh_seconds: float = FRESH_SECONDS,
         jobs_max: int = JOBS_MAX,
     ) -> None:
-        self._onlooker = _Onlooker(ledger)
+        self._onlooker = Scheduler(ledger)
         self._reads = reads
         self._fresh_seconds = fresh_seconds
         self._jobs_max = jobs_max
@@ -83,10 +80,7 @@ class Reasons:
         begun_at = time.monotonic()
         async with self._reads.transaction() as tx:
             is_whole = await count_jobs_in_line(tx, self._jobs_max + 1) <= self._jobs_max
-            if is_whole:
-                snapshot = await self._onlooker.read(tx)
-            else:
-                snapshot = await self._onlooker.read_job(tx, job_id)
+            snapshot = await self._onlooker.read(tx, None if is_whole else job_id)
         look = _Look(snapshot, begun_at, is_whole)
         # First those that keep away from nobody: they speak for what is not explained on its own.
         for line in sorted(snapshot.lines, key=lambda line: line.avoid is not None):
@@ -123,24 +117,3 @@ class Reasons:
             "higher priority goes first, then age"
         )
         return Reason("in_line", message, details)
-
-
-class _Onlooker(Scheduler):
-    """Sees what the scheduler sees, or of the lines only those of one job."""
-
-    async def read_job(self, tx: Transaction, job_id: int) -> Snapshot:
-        """Read what there is to place of one job, and where."""
-        now = (await tx.now()).timestamp()
-        rows = await tx.fetch(
-            _PLACED["read_lines_of_job"],
-            job_id=job_id,
-            tasks_max=LINE_TASKS_MAX,
-            gang_max=self._ledger.limits.gang_tasks_max + 1,
-        )
-        booked = await tx.fetch(_CLUSTER["list_booked"])
-        await self._learn(tx, {row["job_id"] for row in [*rows, *booked]})
-        ports: dict[str, set[int]] = defaultdict(set)
-        for host, port in await tx.fetch(_CLUSTER["list_ports"]):
-            ports[host].add(port)
-        workers = self._see_workers(await tx.fetch(_CLUSTER["read_fleet"]), booked, ports)
-        return Snapshot(workers, [self._line(row) for row in rows], now, [], ports)

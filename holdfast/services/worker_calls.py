@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 import msgspec
@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, Invalid
 from holdfast.model.ids import parse_task_id
 from holdfast.model.resources import Resources
 from holdfast.model.states import OPEN_STATES, TaskState, parse_state
-from holdfast.operations.beats import Prepared, Wanted
+from holdfast.operations.beats import Prepared, Usage, Wanted
 from holdfast.operations.complete import Completion
 from holdfast.operations.report import Fence, Report
 from holdfast.rules.lifecycle import is_ahead
@@ -33,6 +33,7 @@ from holdfast.wire.requests import TaskCompletion
 
 CALL_SECONDS_MAX = 10.0
 ANSWER_BYTES_MAX = 32 << 20
+ACCOUNT_BYTES_MAX = 16 << 10
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(WorkerHeartbeatAnswer).decode
 
@@ -48,6 +49,7 @@ class Meaning(NamedTuple):
     completions: list[Completion]
     told: list[TaskCompletion]
     running: tuple[Fence, ...]
+    usage: list[Usage]
 
 
 def write_request(
@@ -93,7 +95,7 @@ async def send(session: aiohttp.ClientSession, prepared: Prepared, body: bytes) 
                 raise CallFailed(f"it answered {response.status}: {said}")
             return bytes(text)
     except TimeoutError as error:
-        raise CallFailed(f"no answer within {CALL_SECONDS_MAX:g} s") from error
+        raise CallFailed(f"no answer within {session.timeout.total:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise CallFailed(f"{type(error).__name__}: {error}") from error
 
@@ -133,7 +135,19 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
             completions.append(
                 Completion(wanted.fence, "worker_failed", error="missing on its worker")
             )
-    return Meaning(starts, completions, list(told.values()), tuple(running))
+    usage = [
+        (wanted.fence, *account_of(told[wanted.fence]))
+        for wanted in prepared.wanted
+        if wanted.fence in told
+    ]
+    return Meaning(starts, completions, list(told.values()), tuple(running), usage)
+
+
+def account_of(entry: TaskCompletion) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Take what an attempt has used and what its build took, if that is not too much to keep."""
+    usage, build = entry.usage or None, entry.build or None
+    is_short = len(_encode((usage, build))) <= ACCOUNT_BYTES_MAX
+    return (usage, build) if is_short else (None, None)
 
 
 def _to_run(wanted: Wanted) -> TaskToRun:

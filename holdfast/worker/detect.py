@@ -27,7 +27,9 @@ def find_capacity(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Capacity(
         float(os.cpu_count() or 1) if cpu is None else cpu,
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if memory is None else parse_size(memory, "memory"),
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if memory is None
+        else parse_size(memory, "memory"),
         shutil.disk_usage(folder).free if disk is None else parse_size(disk, "disk"),
         count,
         model,

@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import holdfast
 from holdfast.worker.caches import (
     BuildFailed,
     BuildUnavailable,
@@ -131,7 +130,7 @@ def _build(hold: Hold, requirements: Sequence[str], stop: threading.Event) -> No
     if problem := _run(installed, hold, stop):
         raise BuildFailed(f"the requirements cannot be installed: {problem}")
     [packages] = (folder / "venv" / "lib").glob("python*/site-packages")
-    own = [str(Path(holdfast.__file__).parents[1])]
+    own = [str(Path(__file__).parents[2])]  # where this package is
     own += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     (packages / "zz_holdfast.pth").write_text("".join(f"{path}\n" for path in dict.fromkeys(own)))
     (folder / READY).touch()

@@ -184,7 +184,9 @@ class PlacedRunner:
             cpu=attempt.job.resources.cpu,
             note=msgspec.to_builtins(attempt.brief()),
         )
-        starting = asyncio.ensure_future(Shim.start(attempt.folder, order))
+        # The shim keeps the environment from being evicted, also when this process is gone.
+        held = () if built.hold is None else (built.hold.fd,)
+        starting = asyncio.ensure_future(Shim.start(attempt.folder, order, held))
         # Seen through, come what may: only what has begun can be ended and waited for.
         was_cancelled = await wait_out(starting, on_cancel=lambda: None)
         attempt.shim = starting.result()

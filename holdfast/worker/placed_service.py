@@ -19,6 +19,7 @@ from holdfast.worker.orders import CallRefused
 
 log = logging.getLogger("holdfast.placed")
 BODY_BYTES_MAX = 256 << 20
+SHUTDOWN_SECONDS_MAX = 1.0
 _decode = msgspec.json.Decoder(WorkerHeartbeatRequest).decode
 _encode = msgspec.json.Encoder().encode
 Obey = Callable[[WorkerHeartbeatRequest], WorkerHeartbeatAnswer]
@@ -46,10 +47,12 @@ async def open_door(
 
     app = web.Application(client_max_size=BODY_BYTES_MAX)
     app.router.add_post(HEARTBEAT_PATH, answer)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    runner = web.AppRunner(
+        app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS_MAX
+    )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port, shutdown_timeout=1.0)
+        site = web.TCPSite(runner, host, port)
         await site.start()
         host, port = runner.addresses[0][:2]
         yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

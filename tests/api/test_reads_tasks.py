@@ -82,7 +82,7 @@ async def test_a_placed_task_tells_what_its_attempts_were_given_and_used(
 ) -> None:
     cluster = Cluster(world)
     await cluster.add("w1")
-    fields: dict[str, Any] = {"max_retries_failure": 1, "backoff": {"base": 3600}}
+    fields: dict[str, Any] = {"max_retries_failure": 1, "backoff": {"base": 3600, "ceiling": 3600}}
     job_id = await world.submit(queue=None, resources={"ports": ["http"]}, **fields)
     [placed] = await cluster.place()
     task = await get(face, f"/api/tasks/{job_id}.0")

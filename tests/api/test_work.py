@@ -184,7 +184,8 @@ async def register(face: Face, worker: str, **fields: Any) -> Any:
 
 
 async def test_registering_and_replacing(quiet_face: Face, world: World) -> None:
-    assert await register(quiet_face, "w1") == {"worker_id": "w1", "taken_over": 0}
+    first = await register(quiet_face, "w1")
+    assert first == {"worker_id": "w1", "taken_over": 0, "adopted": []}
     await quiet_face.submit(inputs=[1, 2])
     claims = await quiet_face.claim(2)
     assert (await register(quiet_face, "w2", replaces="w1"))["taken_over"] == 2

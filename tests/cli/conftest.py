@@ -23,6 +23,7 @@ from tests.cli.program import (
     Ended,
     bounded,
     environment,
+    eventually,
     run,
     run_on_terminal,
     start,
@@ -90,6 +91,11 @@ class Service:
         assert (ended.code, ended.err) == (0, "")
         return json.loads(ended.out)
 
+    def find_worker(self, name: str) -> Any:
+        """Find a worker by its name, if it has registered."""
+        workers = self.ask("workers")["workers"]
+        return next((each for each in workers if each["name"] == name), None)
+
     def submit(self, *arguments: str) -> str:
         """Submit something; gives the job's id."""
         ended = self.call("submit", *arguments)
@@ -143,15 +149,34 @@ def service(
     asyncio.run(run_sql(postgres.url("postgres"), f"create database {name} template {TEMPLATE}"))
     database_url = postgres.url(name)
     with living(
-        folder, "server", "--database-url", database_url, "--port=0", HOLDFAST_LEASE_MIN="1"
+        folder,
+        *("server", "--database-url", database_url, "--port=0"),
+        HOLDFAST_LEASE_MIN="1",
+        HOLDFAST_OBJECT_STORE=str(folder / "objects"),
     ) as server:
-        url = served_at(server)
+        found = Service(served_at(server), folder)
         options = ("--queue=default", "--import=tests.cli.tasks", "--drain-seconds=1")
         with living(
             folder,
-            "worker",
-            *options,
-            HOLDFAST_SERVER=url,
+            *("worker", "--name=handy", *options),
+            HOLDFAST_SERVER=found.url,
             HOLDFAST_WORKER_DIR=str(folder / "workers"),
         ):
-            yield Service(url, folder)
+            eventually(lambda: found.find_worker("handy"))
+            yield found
+
+
+@pytest.fixture(scope="session")
+def cluster(service: Service) -> Iterator[Service]:
+    """The same server, with a worker for placed work beside the other one."""
+    options = ("--import=tests.cli.tasks", "--drain-seconds=1")
+    resources = ("--cpu=4", "--memory=1GB", "--disk=1GB", "--gpu=2:H100")
+    attributes = ("--attribute=region=eu", "--attribute=rack=r7", "--attribute=nvme=true")
+    with living(
+        service.folder,
+        *("worker", "--placed", "--name=roomy", *options, *resources, *attributes),
+        HOLDFAST_SERVER=service.url,
+        HOLDFAST_WORKER_DIR=str(service.folder / "placed"),
+    ):
+        eventually(lambda: service.find_worker("roomy"))
+        yield service

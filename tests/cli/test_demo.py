@@ -7,6 +7,7 @@ from collections import Counter
 from io import StringIO
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -22,7 +23,9 @@ from tests.world import World
 
 def left_behind(folder: Path) -> list[object]:
     """List what the demo has left in its temporary folder, and who still runs for it."""
-    return [*folder.iterdir(), *processes_of(folder)]
+    places = [process.info["cwd"] for process in psutil.process_iter(["cwd"])]
+    inside = [place for place in places if place is not None and str(folder) in place]
+    return [*folder.iterdir(), *processes_of(folder), *inside]
 
 
 def test_the_demo_shows_its_jobs_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -30,7 +33,8 @@ def test_the_demo_shows_its_jobs_and_leaves_nothing_behind(tmp_path: Path) -> No
     temporary.mkdir()
     ended = run("demo", TMPDIR=str(temporary), HOLDFAST_DATA_DIR=str(own))
     assert (ended.code, ended.err) == (0, "")
-    for word in ("succeeded", "dead_lettered", "killed", "worker_failed", "validation_failed"):
+    words = ("succeeded", "dead_lettered", "killed", "worker_failed", "validation_failed")
+    for word in (*words, "a sibling failed"):
         assert word in ended.out
     assert "Audit  sound" in ended.out
     assert max(len(line.rstrip()) for line in ended.out.splitlines()) <= 80
@@ -48,7 +52,12 @@ def await_line(process: subprocess.Popen[str], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", [pytest.param("Starting a Postgres", marks=pytest.mark.nightly), "kill -9"]
+    "moment",
+    [
+        pytest.param("Starting a Postgres", marks=pytest.mark.nightly),
+        "placed on placed-3",
+        pytest.param("kill -9", marks=pytest.mark.nightly),
+    ],
 )
 def test_after_ctrl_c_nothing_is_left_either(tmp_path: Path, moment: str) -> None:
     process = start("demo", TMPDIR=str(tmp_path))

@@ -78,6 +78,31 @@ def test_a_log_is_followed_while_it_is_written(service: Service) -> None:
         following.communicate()
 
 
+def test_the_log_of_a_job_is_that_of_all_its_tasks(service: Service) -> None:
+    line = "echo attempt $HOLDFAST_ATTEMPT; test $HOLDFAST_ATTEMPT = $HOLDFAST_TASK_INDEX"
+    job_id = run_command(service, line, "--replicas=2", "--retries=1")
+    latest = "[0] attempt 0\n[1] attempt 1\n"
+    assert service.run("logs", job_id).out == latest
+    followed = service.run("logs", job_id, "-f")
+    assert sorted(followed.out.splitlines()) == latest.splitlines()
+    assert (followed.code, followed.err) == (0, "")
+    logs = service.ask("logs", job_id)["logs"]
+    told = [(log["task_id"], base64.b64decode(log["content"])) for log in logs]
+    assert told == [(f"{job_id}.0", b"attempt 0\n"), (f"{job_id}.1", b"attempt 1\n")]
+    refused = service.run("logs", job_id, "--attempt=0")
+    assert (refused.code, refused.out) == (2, "")
+    assert "goes with one task" in refused.err
+
+
+def test_a_task_is_followed_into_its_next_attempt(service: Service) -> None:
+    line = "echo attempt $HOLDFAST_ATTEMPT; test $HOLDFAST_ATTEMPT = 1 || sleep 1; exit 1"
+    job_id = service.run("run", "-d", "--retries=1", "--", "sh", "-c", line).out.strip()
+    followed = service.run("logs", job_id, "-f")
+    assert followed.out.endswith("attempt 1\n")
+    assert followed.code == 0
+    assert service.ask("job", job_id)["finished_at_ms"] is not None
+
+
 def test_events_are_listed_for_a_job_and_for_a_task(service: Service) -> None:
     job_id = service.submit_and_wait("tests.cli.tasks:add", "--arg=1")
     listed = service.ask("events", job_id)["events"]

@@ -79,30 +79,6 @@ def test_a_job_is_shown_with_its_tasks(service: Service, tmp_path: Path) -> None
     assert "there are 2 tasks" in one.err
 
 
-def test_a_task_is_shown_with_its_attempts(service: Service) -> None:
-    command = "test $HOLDFAST_ATTEMPT = 1"
-    ended = service.run("run", "--detach", "--retries=1", "--", "sh", "-c", command)
-    job_id = ended.out.strip()
-    service.run("wait", job_id)
-    shown = service.ask("task", f"{job_id}.0")
-    assert [attempt["exit_code"] for attempt in shown["attempts"]] == [1, 0]
-    text = service.run("task", f"{job_id}.0").out
-    assert text.startswith(f"Task {job_id}.0  succeeded\n")
-    assert "\n0         failed" in text
-    assert "\n1 (curr)  succeeded" in text
-
-
-def test_what_a_task_waits_for_is_explained(service: Service) -> None:
-    job_id = service.submit("tests.cli.tasks:add", "--arg=1", f"--queue={a_name()}")
-    explained = service.ask("explain", job_id)
-    assert explained["state"] == "TASK_STATE_PENDING"
-    assert any("no worker serves queue" in line for line in explained["lines"])
-    text = service.run("explain", f"{job_id}.0").out
-    assert text.splitlines() == explained["lines"]
-    assert "no worker serves queue" in service.run("task", job_id).out
-    assert service.run("cancel", job_id).code == 0
-
-
 def test_progress_is_shown_while_a_task_runs(service: Service) -> None:
     job_id = service.submit("tests.cli.tasks:wait_for_cancel")
     eventually(lambda: "50% half way" in service.run("task", job_id).out)

@@ -3,7 +3,8 @@
 import pytest
 
 from holdfast.cli import output
-from holdfast.cli.output import Output
+from holdfast.cli.output import Output, TaskLines, write_chunks
+from holdfast.wire.status import LogChunk
 
 RAW = b"\x1b[31mred\x1b[0m \x00\xff \xc3\xa4\r\n50%\r100%\n"
 
@@ -50,3 +51,46 @@ def test_an_open_line_is_closed_once(capsysbinary: pytest.CaptureFixture[bytes])
     out.write(b"")
     out.close()
     assert capsysbinary.readouterr().out == b"no end\n"
+
+
+def a_chunk(
+    content: bytes, *, task: int = 0, attempt: int = 0, is_complete: bool = False
+) -> LogChunk:
+    """Make a stretch of a task's output."""
+    return LogChunk(f"7.{task}", attempt, 0, len(content), content, is_complete)
+
+
+def test_lines_of_several_tasks_are_whole_and_named() -> None:
+    lines = TaskLines()
+    assert lines.take(a_chunk(b"one\ntw")) == b"[0] one\n"
+    assert lines.take(a_chunk(b"other\n", task=12)) == b"[12] other\n"
+    assert lines.take(a_chunk(b"o\nopen")) == b"[0] two\n"
+    assert lines.take(a_chunk(b"", is_complete=True)) == b"[0] open\n"
+    assert lines.take(a_chunk(b"left")) == b""
+    assert lines.take_rest() == b"[0] left\n"
+    assert lines.take_rest() == b""
+
+
+def test_a_return_ends_a_line_of_its_task_and_is_no_second_end_before_a_newline() -> None:
+    lines = TaskLines()
+    assert lines.take(a_chunk(b"50%\r100%\r")) == b"[0] 50%\n"
+    assert lines.take(a_chunk(b"\ndone\r\n")) == b"[0] 100%\n[0] done\n"
+    assert lines.take(a_chunk(b"last\r", is_complete=True)) == b"[0] last\n"
+
+
+def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
+    long = b"x" * (output.LINE_BYTES_MAX + 1)
+    assert TaskLines().take(a_chunk(long)) == b"[0] " + long + b"\n"
+
+
+def test_another_attempt_is_announced_and_the_first_is_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chunks = [a_chunk(b"a\n", is_complete=True), a_chunk(b"b\n", attempt=1, is_complete=True)]
+    write_chunks([a_chunk(b"", attempt=-1), *chunks], has_many_tasks=False)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("a\nb\n", "holdfast: attempt 1 begins\n")
+    write_chunks(chunks, has_many_tasks=True)
+    shown = capsys.readouterr()
+    assert shown.out == "[0] a\n[0] b\n"
+    assert shown.err == "holdfast: task 7.0, attempt 1 begins\n"

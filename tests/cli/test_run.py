@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -130,6 +131,46 @@ def test_a_command_that_nobody_has_begun_is_cancelled_too(service: Service) -> N
     assert "is killed: interrupted" in err
 
 
+def test_lines_of_several_tasks_begin_with_their_task(service: Service) -> None:
+    command = "echo task $HOLDFAST_TASK_INDEX; printf open"
+    ended = service.run("run", "--replicas=2", "--", "sh", "-c", command)
+    assert (ended.code, ended.err) == (0, "")
+    lines = sorted(ended.out.splitlines())
+    assert lines == ["[0] open", "[0] task 0", "[1] open", "[1] task 1"]
+    assert service.run("run", "--replicas=2", "--", "sh", "-c", "exit 3").code == 3
+
+
+def test_an_interrupt_reaches_all_tasks(service: Service) -> None:
+    command = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"
+    process = service.start("run", "--replicas=2", "--", "sh", "-c", command)
+    assert process.stdout is not None
+    assert {process.stdout.readline() for _ in range(2)} == {"[0] ready\n", "[1] ready\n"}
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 130
+    assert "is killed: interrupted" in err
+
+
+def test_a_gang_is_run_like_a_command_and_begins_again_together(
+    cluster: Service, tmp_path: Path
+) -> None:
+    (tmp_path / "train.sh").write_text(
+        "echo $WHO $HOLDFAST_ATTEMPT of $HOLDFAST_NUM_TASKS ${HOLDFAST_GANG_ADDRESS:+meets}\n"
+        "if [ $HOLDFAST_ATTEMPT = 1 ]; then exit 0; fi\n"
+        "if [ $HOLDFAST_TASK_INDEX = 1 ]; then exit 7; fi\n"
+        "exec sleep 600\n"
+    )
+    needs = ("--cpu=1", "--memory=64MB", "--disk=1MB", "--gpu=1:H100", "--port=http")
+    where = ("--constraint=region=eu", "--constraint=nvme exists", "--group-by=rack")
+    job = ("--replicas=2", "--gang", "--retries=1", "--env=WHO=me", f"--workspace={tmp_path}")
+    ended = cluster.run("run", *needs, *where, *job, "--", "sh", "train.sh")
+    assert ended.code == 0, ended.err
+    lines = set(ended.out.splitlines())
+    assert {"[0] me 1 of 2 meets", "[1] me 0 of 2 meets", "[1] me 1 of 2 meets"} <= lines
+    begins = [line.partition(", ")[2] for line in ended.err.splitlines()]
+    assert begins == ["attempt 1 begins"] * 2
+
+
 def test_hostile_output_does_not_steer_the_terminal(service: Service) -> None:
     shown = service.on_terminal("run", "--", "printf", r"\033[2J\n")
     assert shown == "\\x1b[2J\n"
@@ -142,6 +183,10 @@ def test_hostile_output_does_not_steer_the_terminal(service: Service) -> None:
         (["--json", "--", "true"], "goes with --detach"),
         (["--env", "A", "--", "true"], "is no pair"),
         (["--queue", "not a queue", "--", "true"], "is not a queue name"),
+        (["--queue", "q", "--cpu", "1", "--", "true"], "cpu: is for placed work"),
+        (["--memory", "much", "--", "true"], "memory: 'much' is not a size"),
+        (["--cpu", "-1", "--", "true"], "cpu"),
+        (["--workspace", "nowhere", "--", "true"], "workspace: nowhere is not a folder"),
         (["--", ""], "entrypoint.command"),
         (["--frobnicate", "--", "true"], "--frobnicate"),
     ],

@@ -54,6 +54,19 @@ def test_a_terminal_gets_one_line_for_each_row(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.usefixtures("terminal")
+def test_what_can_be_spared_is_left_out_where_there_is_no_room(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    columns = [Column("id"), Column("a", spare=True), Column("b", spare=True), Column("last")]
+    write_table(columns, [("x" * 15, "y" * 10, "z" * 10, "end")])
+    titles, _ = capsys.readouterr().out.splitlines()
+    assert titles.split() == ["id", "a", "last"]
+    write_table(columns, [("x" * 10, "y", "z", "end")])
+    titles, _ = capsys.readouterr().out.splitlines()
+    assert titles.split() == ["id", "a", "b", "last"]
+
+
+@pytest.mark.usefixtures("terminal")
 def test_an_id_is_never_cut_however_narrow_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

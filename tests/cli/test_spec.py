@@ -119,8 +119,3 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path, content: bytes, problem
     (tmp_path / "inputs").write_bytes(content)
     with pytest.raises(Invalid, match=problem):
         read_inputs(str(tmp_path / "inputs"))
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="none cannot be read"):
-        read_spec(str(tmp_path / "none"))

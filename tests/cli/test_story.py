@@ -16,7 +16,7 @@ from holdfast.operations.ledger import Ledger
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.store.database import Database
-from holdfast.store.events import list_events
+from holdfast.store.events import Event, list_events
 from tests.audits import assert_audit_is_silent
 
 
@@ -45,5 +45,18 @@ async def test_every_job_ends_as_the_story_says(database_url: str, tmp_path: Pat
         assert first != second  # taken over by the other worker, which goes on where it was
         assert "lease expired" in [event.cause for event in events]
         assert not played[-1].remark.startswith("taken over: steps 1 ")
+        async with database.transaction() as tx:
+            gang = await list_events(tx, played[-2].job_id)
+        assert_restarted_together(gang)
         await assert_audit_is_silent(database)
-    assert [plan.state for plan in played].count(TaskState.SUCCEEDED) == 3
+    assert [plan.state for plan in played].count(TaskState.SUCCEEDED) == 4
+
+
+def assert_restarted_together(events: list[Event]) -> None:
+    """See one member fail, the others end with it, and all of them placed once more."""
+    ends = {(event.task_index, event.type) for event in events if event.attempt == 0}
+    assert {(0, "worker_failed"), (1, "failed"), (2, "worker_failed")} <= ends
+    placed = [event for event in events if event.type == "placed"]
+    assert sorted((event.attempt, event.task_index) for event in placed) == [
+        (attempt, index) for attempt in range(2) for index in range(3)
+    ]

@@ -64,6 +64,13 @@ def test_the_same_key_is_the_same_job_and_another_spec_under_it_is_refused(
     assert "with a different spec" in other.err
 
 
+def test_a_function_is_placed_if_it_needs_something(cluster: Service) -> None:
+    job_id = cluster.submit_and_wait("tests.cli.tasks:add", "--arg=1", "--cpu=1", "--memory=64MB")
+    job = cluster.ask("job", job_id)
+    assert (job["state"], job["queue"]) == ("JOB_STATE_SUCCEEDED", None)
+    assert "\nneeds        1 cpu, 64MB memory\n" in cluster.run("job", job_id).out
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -71,6 +78,8 @@ def test_the_same_key_is_the_same_job_and_another_spec_under_it_is_refused(
         (["m:f", "--spec", "x"], "give a function or --spec"),
         (["--spec", "x", "--queue", "q"], "other flags than --inputs"),
         (["--spec", "x", "--arg", "1"], "other flags than --inputs"),
+        (["--spec", "x", "--gang"], "other flags than --inputs"),
+        (["m:f", "--queue", "q", "--gpu", "1"], "gpu: is for placed work"),
         (["m:f", "--arg", "red"], "is not JSON"),
         (["m:f", "--kwarg", "red"], "is no pair"),
         (["m:f", "--env", "red"], "is no pair"),

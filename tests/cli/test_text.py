@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.text import age, first_line, in_ms, inert, moment, span, state_name, took
+from holdfast.cli.text import (
+    age,
+    decimal,
+    first_line,
+    in_ms,
+    inert,
+    moment,
+    size,
+    size_of,
+    span,
+    state_name,
+    took,
+)
 
 HOUR_MS = 3_600_000
 
@@ -91,3 +103,14 @@ def test_instants_come_in_milliseconds() -> None:
 def test_an_error_in_a_table_is_its_first_line() -> None:
     assert first_line("ValueError: no\n\nTraceback ...") == "ValueError: no"
     assert first_line(None) == ""
+
+
+def test_sizes_are_told_in_the_unit_that_suits_them() -> None:
+    assert [size(amount) for amount in (0, 999, 34_500_000, 2 * 10**12)] == [
+        "0B",
+        "999B",
+        "34.5MB",
+        "2TB",
+    ]
+    assert size_of(500_000_000, 8_000_000_000) == "0.5/8GB"
+    assert [decimal(amount) for amount in (2.0, 0.25, 1.5)] == ["2", "0.2", "1.5"]

@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from holdfast.cli.up import share_machine
+from holdfast.model.resources import Capacity
 from tests.cli.conftest import Service
 from tests.cli.program import SECONDS_MAX, bounded, eventually, run, start
 from tests.cli.test_target import processes_of
@@ -63,6 +65,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     eventually(lambda: not processes_of(tmp_path))
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Tell whether a process has not ended, reaped or not."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
 def start_up(folder: Path, *flags: str) -> tuple[Up, Service]:
     """Start it, and wait until it is up."""
     up = Up(folder, *flags)
@@ -73,8 +80,12 @@ def start_up(folder: Path, *flags: str) -> tuple[Up, Service]:
 def test_it_starts_runs_work_and_ends_with_nothing_left(folder: Path) -> None:
     up, service = start_up(folder, "--workers=2", "--import=tests.cli.tasks")
     living = psutil.Process(up.process.pid).children(recursive=True)
-    assert len(up.children("worker")) == 2
+    assert len(up.children("worker")) == 4
     assert service.run("run", "--", "echo", "hello").out == "hello\n"
+    placed = service.run("run", "--cpu=1", "--gang", "--replicas=2", "--", "echo", "hello")
+    assert sorted(placed.out.splitlines()) == ["[0] hello", "[1] hello"]
+    names = [worker["name"] for worker in service.ask("workers")["workers"] if worker["placed"]]
+    assert sorted(names) == ["worker-1", "worker-2"]
     service.submit_and_wait("tests.cli.tasks:add", "--arg=1")
     code, err = up.end(signal.SIGINT)
     assert code == 0
@@ -89,6 +100,7 @@ def test_what_it_says_can_be_typed(folder: Path) -> None:
     assert text.startswith("Holdfast is up.\n")
     assert f"try       HOLDFAST_SERVER={service.url} holdfast run --queue mail -- echo" in text
     assert "workers   1 on mail, other" in text
+    assert "placed    1 more for placed work, with " in text
     assert up.end(signal.SIGTERM)[0] == 0
 
 
@@ -112,7 +124,7 @@ def test_a_second_request_hands_back_what_still_runs(folder: Path) -> None:
     up, service = start_up(folder, "--drain-seconds=600")
     job_id = service.run("run", "-d", "--", "sleep", "600").out.strip()
     eventually(lambda: service.ask("job", job_id)["state"] == "JOB_STATE_RUNNING")
-    [worker] = up.children("worker")
+    worker = next(each for each in up.children("worker") if "--placed" not in each.cmdline())
     os.kill(up.process.pid, signal.SIGINT)
     assert up.process.stderr is not None
     lines = iter(up.process.stderr)
@@ -134,15 +146,16 @@ def test_without_its_server_it_says_so_and_ends(folder: Path) -> None:
 @pytest.mark.nightly
 def test_without_its_last_worker_it_says_so_and_ends(folder: Path) -> None:
     up, service = start_up(folder, "--workers=2")
-    first, second = up.children("worker")
-    first.kill()
-    eventually(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
+    *others, last = up.children("worker")
+    for other in others:
+        other.kill()
+    eventually(lambda: not any(map(is_alive, others)))
     assert service.run("queues").code == 0
-    second.kill()
+    last.kill()
     _, err = up.process.communicate(timeout=SECONDS_MAX)
     assert up.process.returncode == 1
-    assert "holdfast: worker 1 has ended with code -9" in err
-    assert "holdfast: worker 2 has ended with code -9" in err
+    for name in ("worker 1", "worker 2", "placed worker 1", "placed worker 2"):
+        assert f"holdfast: {name} has ended with code -9" in err
 
 
 def test_a_kill_leaves_no_server_and_no_worker(folder: Path) -> None:
@@ -181,6 +194,14 @@ def test_what_cannot_be_started_is_refused_before_anything_is(
     assert (ended.code, ended.out) == (2, "")
     assert problem in ended.err
     assert not (folder / "own").exists()
+
+
+@pytest.mark.parametrize(("count", "cpu"), [(1, 8), (3, 2), (8, 1), (20, 1)])
+def test_placed_workers_share_the_machine_and_have_a_core_each(count: int, cpu: float) -> None:
+    share = share_machine(Capacity(8, 64 * 10**9, 10**12, 2, "H100"), count)
+    assert (share.cpu, share.gpu) == (cpu, 0)
+    assert share.memory * count <= 64 * 10**9 < (share.memory + 1) * count
+    assert share.disk * count <= 10**12
 
 
 @pytest.mark.nightly

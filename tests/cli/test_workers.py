@@ -11,7 +11,8 @@ from tests.cli.program import SECONDS_MAX, eventually, start
 
 def test_a_worker_is_listed_with_what_it_serves(service: Service) -> None:
     workers = service.ask("workers")["workers"]
-    [found] = [each for each in workers if each["queues"] == ["default"]]
+    [found] = [each for each in workers if each["name"] == "handy"]
+    assert found["queues"] == ["default"]
     assert found["health"] == "healthy"
     [line] = [
         line for line in service.run("workers").out.splitlines() if found["worker_id"] in line
@@ -19,17 +20,45 @@ def test_a_worker_is_listed_with_what_it_serves(service: Service) -> None:
     assert line.split()[:2] == [found["worker_id"], "healthy"]
 
 
+def test_a_placed_worker_is_listed_with_what_it_has(cluster: Service) -> None:
+    worker = cluster.find_worker("roomy")
+    text = cluster.run("workers").out
+    [line] = [line for line in text.splitlines() if worker["worker_id"] in line]
+    assert "placed" in line
+    assert "/4 " in line
+    assert "/1GB " in line
+    assert "/2 H100" in line
+    assert "nvme=true" in line
+    for columns in (80, 200):
+        shown = cluster.on_terminal("workers", columns=columns)
+        titles = shown.splitlines()[0]
+        assert ("attributes" in titles) == (columns == 200)
+        assert worker["worker_id"] in shown
+
+
+def test_a_worker_is_shown_alone(cluster: Service) -> None:
+    worker = cluster.find_worker("roomy")
+    text = cluster.run("workers", "show", worker["worker_id"]).out
+    assert text.startswith(f"Worker {worker['worker_id']}\n")
+    assert "\nattributes  nvme=true  rack=r7  region=eu\n" in text
+    assert f"\naddress     {worker['address']}\n" in text
+    assert cluster.ask("workers", "show", worker["worker_id"])["name"] == "roomy"
+    claims = service_worker(cluster)
+    assert "\nwork        claims default\n" in cluster.run("workers", "show", claims).out
+    assert cluster.run("workers", "show", "nobody-1").code == 1
+
+
+def service_worker(service: Service) -> str:
+    """Give the id of the worker that claims."""
+    return str(service.find_worker("handy")["worker_id"])
+
+
 def test_a_drained_worker_leaves_by_itself(service: Service, tmp_path: Path) -> None:
     variables = {"HOLDFAST_SERVER": service.url, "HOLDFAST_WORKER_DIR": str(tmp_path)}
     process = start("worker", "--queue=drained", "--name=leaver", **variables)
 
-    def find_worker() -> str | None:
-        workers = service.ask("workers")["workers"]
-        names = [each["worker_id"] for each in workers if each["name"] == "leaver"]
-        return names[0] if names else None
-
     try:
-        worker_id = eventually(find_worker)
+        worker_id = eventually(lambda: service.find_worker("leaver"))["worker_id"]
         ended = service.run("workers", "drain", worker_id)
         assert (ended.code, ended.out) == (0, f"worker {worker_id} is draining\n")
         process.communicate(timeout=SECONDS_MAX)

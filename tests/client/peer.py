@@ -36,6 +36,8 @@ class Say:
     headers: dict[str, str] = field(default_factory=dict)
     # Says no more for so long after the headers.
     silence: float = 0.0
+    # Hangs up after the body, whatever length the headers have promised.
+    hangs_up: bool = False
 
 
 class Peer:
@@ -59,6 +61,9 @@ class Peer:
         await response.prepare(request)
         await response.write(said.body)
         await asyncio.sleep(said.silence)
+        if said.hangs_up:
+            assert request.transport is not None
+            request.transport.close()
         return response
 
 

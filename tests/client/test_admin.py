@@ -5,8 +5,10 @@ import pytest
 
 from holdfast.client import admin
 from holdfast.client.client import Client
+from holdfast.client.context import Lease
 from holdfast.errors import Invalid, NotFound
 from holdfast.model.spec import Entrypoint
+from holdfast.wire.answers import ClaimedTask
 from holdfast.wire.requests import (
     DeadLetterFilter,
     DeadLetterListQuery,
@@ -119,3 +121,35 @@ def test_dead_letters_are_listed_replayed_and_discarded(client: Client, hand: Ha
     assert admin.list_dead_letters(client, ANY_LETTER, 10).dead_letters == []
     with pytest.raises(Invalid):
         admin.discard_dead_letters(client, ["nonsense"])
+
+
+def lease_of(claim: ClaimedTask) -> Lease:
+    """Take from a claim what its holder must present."""
+    return Lease(claim.task_id, claim.attempt, claim.lease_token)
+
+
+def test_what_a_task_submits_as_a_spec_is_a_child_too(
+    client: Client, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = submit(client)
+    claim = hand.claim()
+    for name, text in zip(("TASK_ID", "ATTEMPT", "LEASE_TOKEN"), lease_of(claim), strict=True):
+        monkeypatch.setenv(f"HOLDFAST_{name}", str(text))
+    monkeypatch.setenv("HOLDFAST_SERVER", client.server)
+    assert admin.get_job(client, submit(client)).parent_job_id == parent
+    monkeypatch.delenv("HOLDFAST_LEASE_TOKEN")
+    assert admin.get_job(client, submit(client)).parent_job_id is None
+
+
+def test_endpoints_are_published_listed_and_taken_back(client: Client, hand: Hand) -> None:
+    submit(client)
+    lease = lease_of(hand.claim())
+    for name in ("a/1", "a/2", "b"):
+        made = admin.register_endpoint(client, lease, name, address="host:1")
+        assert (made.name, made.task_id) == (name, lease.task_id)
+    page = admin.list_endpoints(client, "a/", 10)
+    assert [each.name for each in page.endpoints] == ["a/1", "a/2"]
+    assert page.next_page_token is None
+    assert admin.list_endpoints(client, "", 2).next_page_token is not None
+    assert admin.remove_endpoint(client, lease, "b")
+    assert not admin.remove_endpoint(client, lease, "b")

@@ -266,6 +266,22 @@ def test_a_real_server_knows_the_parent(hand: Hand, client: Client) -> None:
     close_shared(client.server)
 
 
+def test_what_the_command_of_a_task_submits_is_a_child_of_its_job(
+    hand: Hand, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = app.double.submit(1)
+    claim = hand.claim()
+    monkeypatch.setenv("HOLDFAST_SERVER", client.server)
+    monkeypatch.setenv("HOLDFAST_TASK_ID", claim.task_id)
+    monkeypatch.setenv("HOLDFAST_ATTEMPT", str(claim.attempt))
+    monkeypatch.setenv("HOLDFAST_LEASE_TOKEN", str(claim.lease_token))
+    for child in (app.double.submit(2), client.run_command(["true"], queue="other")):
+        assert child.status().parent_job_id == parent.id
+    hand.finish(claim)
+    with pytest.raises(hf.LeaseConflictError):
+        app.double.submit(3)
+
+
 def test_a_client_is_not_used_in_a_fork(stranger: Peer) -> None:
     stranger.script = [TAKEN]
     with Client(stranger.url) as client:

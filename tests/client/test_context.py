@@ -3,14 +3,17 @@
 import logging
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 
 from holdfast.client.both import LoopThread
-from holdfast.client.context import Connection, Context, current
+from holdfast.client.client import close_shared
+from holdfast.client.context import Connection, Context, Lease, current, find_lease
 from holdfast.client.transport import Transport
-from holdfast.errors import Invalid, LeaseConflict
+from holdfast.errors import IllegalMove, Invalid, LeaseConflict
+from tests.client import app
 from tests.client.contexts import TOKEN, build_context
 from tests.client.peer import Peer, Say
 
@@ -19,6 +22,18 @@ NOTHING = Say(body=b'{"checkpoint": null}')
 LOST = Say(
     409, b'{"error": {"code": "lease_conflict", "message": "task 4182.7: the lease is lost"}}'
 )
+
+PUBLISHED = Say(
+    body=b'{"name": "db", "address": "a:1", "task_id": "4182.7", "attempt": 3, '
+    b'"registered_at_ms": 1}'
+)
+TAKEN = Say(
+    409,
+    b'{"error": {"code": "illegal_move", '
+    b'"message": "cannot publish endpoint db: it is held by attempt 1.0.0, which runs"}}',
+)
+FENCE = {"task_id": "4182.7", "attempt": 3, "lease_token": str(TOKEN)}
+LEASE = Lease("4182.7", 3, TOKEN)
 
 
 @pytest.fixture
@@ -114,3 +129,99 @@ def test_a_checkpoint_of_an_object_is_refused(context: Context, stranger: Peer) 
 
 def test_outside_of_a_task_there_is_no_context() -> None:
     assert current.get() is None
+
+
+async def test_an_address_is_published_by_both_faces(context: Context, stranger: Peer) -> None:
+    stranger.script = [PUBLISHED]
+    context.register_endpoint("db", "a:1")
+    await context.register_endpoint.aio("db", "a:1", {"scheme": "http", "ports": (1, 2)})
+    plain, described = stranger.heard
+    assert (plain.path, described.path) == ("/internal/endpoint-register",) * 2
+    assert plain.json == {**FENCE, "name": "db", "address": "a:1"}
+    assert described.json["metadata"] == {"scheme": "http", "ports": [1, 2]}
+
+
+async def test_an_address_is_taken_back_by_both_faces(context: Context, stranger: Peer) -> None:
+    stranger.script = [Say(body=b'{"changed": true}'), Say(body=b'{"changed": false}')]
+    assert context.remove_endpoint("db")
+    assert not await context.remove_endpoint.aio("db")
+    assert {heard.path for heard in stranger.heard} == {"/internal/endpoint-remove"}
+    assert stranger.heard[0].json == {**FENCE, "name": "db"}
+
+
+def test_a_name_that_is_taken_and_a_lease_that_is_lost_are_told_apart(
+    context: Context, stranger: Peer
+) -> None:
+    stranger.script = [TAKEN, LOST]
+    with pytest.raises(IllegalMove, match=r"held by attempt 1\.0\.0"):
+        context.register_endpoint("db", "a:1")
+    with pytest.raises(LeaseConflict):
+        context.register_endpoint("db", "a:1")
+
+
+@pytest.mark.parametrize("metadata", [{"a": object()}, {"a": math.nan}])
+def test_metadata_that_is_no_json_is_refused_here(
+    context: Context, stranger: Peer, metadata: dict[str, Any]
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        context.register_endpoint("db", "a:1", metadata)
+    assert caught.value.field == "metadata"
+    assert stranger.heard == []
+
+
+async def test_a_child_is_submitted_by_both_faces(stranger: Peer) -> None:
+    """Whatever thread it is in: here nobody has set the context."""
+    stranger.script = [Say(201, b'{"job_id": "7", "is_new": true, "num_tasks": 1}')]
+    context = build_context(stranger.url)
+    try:
+        assert context.submit(app.double, 1).id == "7"
+        assert (await context.submit.aio(app.greet, "ada", greeting="hi")).num_tasks == 1
+    finally:
+        close_shared(stranger.url)
+    assert [heard.headers["Holdfast-Lease"] for heard in stranger.heard] == [str(LEASE)] * 2
+    assert stranger.heard[1].json["entrypoint"] == {
+        "function": "tests.client.app:greet",
+        "args": ["ada"],
+        "kwargs": {"greeting": "hi"},
+    }
+
+
+def command(monkeypatch: pytest.MonkeyPatch, **changes: str) -> None:
+    """Be a command of a task, as far as its variables tell."""
+    variables = {
+        "HOLDFAST_SERVER": "http://here:1",
+        "HOLDFAST_TASK_ID": "4182.7",
+        "HOLDFAST_ATTEMPT": "3",
+        "HOLDFAST_LEASE_TOKEN": str(TOKEN),
+    }
+    for name, text in (variables | changes).items():
+        monkeypatch.setenv(name, text)
+
+
+def test_a_command_finds_its_lease_in_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_lease("http://here:1") is None
+    command(monkeypatch)
+    assert find_lease("http://here:1") == LEASE
+    assert find_lease("http://elsewhere:1") is None
+    monkeypatch.delenv("HOLDFAST_LEASE_TOKEN")
+    assert find_lease("http://here:1") is None
+
+
+def test_a_function_finds_its_lease_before_that_of_its_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command(monkeypatch, HOLDFAST_TASK_ID="1.0")
+    token = current.set(build_context("http://here:1"))
+    try:
+        assert find_lease("http://here:1") == LEASE
+    finally:
+        current.reset(token)
+
+
+@pytest.mark.parametrize("name", ["HOLDFAST_ATTEMPT", "HOLDFAST_LEASE_TOKEN"])
+def test_variables_that_are_no_lease_are_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    command(monkeypatch, **{name: "x"})
+    with pytest.raises(Invalid, match=name):
+        find_lease("http://here:1")

@@ -227,7 +227,7 @@ async def test_a_file_is_fetched_piece_by_piece(transport: Transport, stranger: 
 async def test_a_file_that_comes_in_part_is_unavailable(
     transport: Transport, stranger: Peer
 ) -> None:
-    stranger.script = [Say(body=b"x", headers={"Content-Length": "2", "Connection": "close"})]
+    stranger.script = [Say(body=b"x", headers={"Content-Length": "2"}, hangs_up=True)]
     with pytest.raises(Unavailable, match="ClientPayloadError"):
         [piece async for piece in transport.fetch("/f", seconds_max=30)]
 

@@ -17,12 +17,12 @@ def listen(ledger: Ledger) -> list[News]:
     return told
 
 
-def test_only_what_has_a_queue_can_be_claimed() -> None:
+def test_what_is_ready_is_told_by_its_queue_and_placed_work_has_a_line_of_its_own() -> None:
     news = News()
     news.add_ready("q", TaskId(1, 0))
     news.add_ready("", TaskId(2, 0))
     news.add_ready("q", TaskId(1, 1))
-    assert news.ready == {"q": [TaskId(1, 0), TaskId(1, 1)]}
+    assert news.ready == {"q": [TaskId(1, 0), TaskId(1, 1)], "": [TaskId(2, 0)]}
 
 
 async def test_a_claim_tells_its_moves_and_how_long_tasks_waited(

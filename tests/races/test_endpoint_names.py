@@ -1,9 +1,7 @@
 """Many want one name at once: one gets it, and all others are told who that is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 from uuid import uuid4
 
 import asyncpg
@@ -23,12 +21,10 @@ from holdfast.operations.endpoints import (
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.prune import Retention, prune
 from holdfast.store.database import Database, LockTimeout
-from tests.waiting import eventually
+from tests.waiting import eventually, insist
 from tests.world import World, fence_of
 
-Answer = TypeVar("Answer")
 ROUNDS = 20
-TRIES_MAX = 20
 
 
 @pytest.fixture
@@ -37,16 +33,6 @@ async def rivals(world: World) -> list[Claim]:
     for _ in range(2):
         await world.submit(lease=120.0)
     return await world.claim(2)
-
-
-async def insist(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Try again, as callers do, what has waited too long for somebody else's transaction."""
-    for _ in range(TRIES_MAX):
-        try:
-            return await call()
-        except LockTimeout:
-            continue
-    raise AssertionError("a lock could never be had")
 
 
 async def publish(ledger: Ledger, claim: Claim, name: str) -> Published:

@@ -9,6 +9,7 @@ from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
 from holdfast.services.wake_ups import WakeUps
 from holdfast.store.database import Database
+from tests.fleet import Fleet
 
 
 @pytest.fixture
@@ -18,3 +19,10 @@ async def quiet(ledger: Ledger, database: Database) -> AsyncIterator[Runtime]:
     yield runtime
     await runtime.stop()
     await runtime.writers.stop()
+
+
+@pytest.fixture
+async def fleet(ledger: Ledger) -> AsyncIterator[Fleet]:
+    """Workers that are called over real connections."""
+    async with Fleet(ledger) as fleet:
+        yield fleet

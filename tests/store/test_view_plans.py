@@ -59,13 +59,14 @@ SORTED = {
     "read_events_of_job_between": {"events": "job_id", "jobs": "job_id"},
     "count_finished": {"events": "ts", "jobs": "job_id"},
     "read_dead_letters": {"dead_letters": "task_index"},
-    "read_lines_of_job": {"ready": "job_id", "jobs": "job_id"},
+    "list_lines_of_job": {"ready": "job_id", "jobs": "job_id"},
 }
 EXPECTED = {**IN_ORDER, **SORTED}
 STATEMENTS = {
     **load_statements("views"),
     **load_statements("placed_views"),
     **load_statements("fleet"),
+    "list_lines_of_job": load_statements("cluster")["list_lines_of_job"],
 }
 # A walk that starts at the front of an index, or a merge of two answers that are in order.
 UNBOUNDED = {("list_names", "jobs"), ("count_jobs_in_line", "ready")}

@@ -9,6 +9,7 @@ from holdfast.worker.guard import Guard
 from holdfast.worker.slots import Slot, take_slot
 
 from .living import Workers
+from .placed_workplace import PlacedWorkplace, open_placed
 from .workplace import Workplace, open_workplace
 
 
@@ -41,4 +42,11 @@ def guard(slot: Slot) -> Iterator[Guard]:
 async def workplace(database_url: str, tmp_path: Path) -> AsyncIterator[Workplace]:
     """A server on the test's database, and workers that end with the test."""
     async with open_workplace(database_url, tmp_path) as workplace:
+        yield workplace
+
+
+@pytest.fixture
+async def placed(database_url: str, tmp_path: Path) -> AsyncIterator[PlacedWorkplace]:
+    """A server on the test's database that calls its workers, which end with the test."""
+    async with open_placed(database_url, tmp_path) as workplace:
         yield workplace

@@ -217,3 +217,9 @@ def start_a_program(path: str) -> None:
     """Start a program that outlives the function, in a session of its own."""
     program = subprocess.Popen(["sleep", "600"], start_new_session=True)
     tell(path, str(program.pid))
+
+
+def leave_a_file(path: str, text: str) -> None:
+    """Leave a file where it should not be, and end without a word."""
+    Path(path).write_text(text)
+    os._exit(0)

@@ -127,7 +127,7 @@ async def test_a_bundle_over_the_limit_is_given_up(
         Say(None),
         Say(503, b'{"error": {"code": "unavailable", "message": "the store is away"}}'),
         Say(502, b"<html>"),
-        Say(200, b"x", {"Content-Length": "2", "Connection": "close"}),
+        Say(200, b"x", {"Content-Length": "2"}, hangs_up=True),
     ],
     ids=["gone", "store", "proxy", "cut"],
 )

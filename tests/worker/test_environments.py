@@ -214,6 +214,14 @@ async def test_a_uv_that_takes_too_long_is_ended(
         await make(environments_in(tmp_path), "tiny")
 
 
+async def test_uv_holds_what_it_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, f"readlink /proc/$$/fd/* > {tmp_path}/held; exit 1")
+    with pytest.raises(BuildUnavailable, match="uv ended with code 1"):
+        await make(environments_in(tmp_path), "tiny")
+    path = tmp_path / "cache" / name_environment(["tiny"])
+    assert str(path) in (tmp_path / "held").read_text().splitlines()
+
+
 async def test_a_uv_that_outlives_its_worker_keeps_others_out(tmp_path: Path) -> None:
     """What it still writes must not get into what the next worker makes."""
     path = tmp_path / "cache" / name_environment(["tiny"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.transport import Transport
-from holdfast.worker import outside as outside_module
+from holdfast.worker import shipping as shipping_module
 from holdfast.worker.attempt import Attempt, StopMode
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import HANDED_BACK, KILLED, Outcome

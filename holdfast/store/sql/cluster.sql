@@ -1,17 +1,25 @@
--- name: lead
--- A term is renewed by its leader, or begins anew once the last one has run out.
+-- name: renew_term
+-- No lock that stands in the way of what the leader does meanwhile.
+update holdfast.leadership set expires_at = holdfast.now() + $term::interval
+ where leader = $leader
+returning epoch;
+
+-- name: begin_term
+-- Waits for every transaction that holds the last term: what a leader reads or writes belongs to its own.
+with vacant as materialized (
+    select one from holdfast.leadership where leader is null or expires_at <= holdfast.now() for update
+)
 update holdfast.leadership
-   set epoch = epoch + (leader is distinct from $leader)::int, leader = $leader,
-       expires_at = holdfast.now() + $term::interval
- where leader = $leader or leader is null or expires_at <= holdfast.now()
+   set epoch = epoch + 1, leader = $leader, expires_at = holdfast.now() + $term::interval
+  from vacant
+ where leadership.one = vacant.one
 returning epoch;
 
 -- name: resign
-update holdfast.leadership set expires_at = holdfast.now() where leader = $leader;
+update holdfast.leadership set leader = null, expires_at = holdfast.now() where leader = $leader;
 
 -- name: hold_epoch
--- Whoever takes over waits for this transaction: what a leader reads or writes belongs to its own term.
-select 1 from holdfast.leadership where epoch = $epoch and leader = $leader for share;
+select 1 from holdfast.leadership where epoch = $epoch and leader = $leader for key share;
 
 -- name: list_called_workers
 select worker_id from holdfast.workers where address is not null and lost_at is null order by worker_id;
@@ -33,6 +41,11 @@ select leases.worker_id, leases.job_id, leases.task_index, leases.attempt, lease
   join holdfast.leases on leases.worker_id = mine.worker_id and leases.placed
   join holdfast.tasks on tasks.job_id = leases.job_id and tasks.task_index = leases.task_index
  order by leases.job_id, leases.task_index;
+
+-- name: list_placed_stops
+select worker_id, job_id, task_index, attempt, ending
+  from holdfast.leases
+ where (ending or cancel_requested_at is not null) and placed;
 
 -- name: read_gangs
 -- Where the members of gangs are.
@@ -134,6 +147,22 @@ select heads.job_id, jobs.priority, line.avoid, line.ready, line.since,
                 order by ready.job_id, ready.task_index
                 limit case when jobs.spec ? 'coscheduling' then $gang_max::int else $tasks_max::int end) as first
         group by first.avoid) as line;
+
+-- name: list_lines_of_job
+-- One job's share of what the scheduler reads.
+select jobs.job_id, jobs.priority, line.avoid, line.ready, line.since,
+       jobs.num_tasks - jobs.succeeded as unfinished,
+       jobs.finished_at is null and jobs.cancel_mode is null as is_live
+  from holdfast.jobs
+ cross join lateral (
+       select first.avoid, count(*)::int as ready, extract(epoch from min(first.eligible_at))::float8 as since
+         from (select ready.eligible_at, ready.avoid
+                 from holdfast.ready
+                where ready.queue = '' and ready.job_id = $job_id
+                order by ready.job_id, ready.task_index
+                limit case when jobs.spec ? 'coscheduling' then $gang_max::int else $tasks_max::int end) as first
+        group by first.avoid) as line
+ where jobs.job_id = $job_id and jobs.finished_at is null and jobs.cancel_mode is null;
 
 -- name: drop_ready_of_ended_jobs
 delete from holdfast.ready where ctid = any (array(

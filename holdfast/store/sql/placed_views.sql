@@ -31,18 +31,3 @@ with recursive heads as (
             order by ready.job_id limit 1) as following
 )
 select count(*) from (select from heads limit $count_max) as counted;
-
--- name: read_lines_of_job
--- One job's share of what the scheduler reads.
-select jobs.job_id, jobs.priority, line.avoid, line.ready, line.since,
-       jobs.num_tasks - jobs.succeeded as unfinished
-  from holdfast.jobs
- cross join lateral (
-       select first.avoid, count(*)::int as ready, extract(epoch from min(first.eligible_at))::float8 as since
-         from (select ready.eligible_at, ready.avoid
-                 from holdfast.ready
-                where ready.queue = '' and ready.job_id = $job_id
-                order by ready.job_id, ready.task_index
-                limit case when jobs.spec ? 'coscheduling' then $gang_max::int else $tasks_max::int end) as first
-        group by first.avoid) as line
- where jobs.job_id = $job_id and jobs.finished_at is null and jobs.cancel_mode is null;

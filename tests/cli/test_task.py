@@ -1,0 +1,59 @@
+"""`task` and `explain`: one task, its attempts, and why it stands where it is."""
+
+from uuid import uuid4
+
+from tests.cli.conftest import Service
+
+
+def test_a_task_is_shown_with_its_attempts(service: Service) -> None:
+    command = "test $HOLDFAST_ATTEMPT = 1"
+    ended = service.run("run", "--detach", "--retries=1", "--", "sh", "-c", command)
+    job_id = ended.out.strip()
+    service.run("wait", job_id)
+    shown = service.ask("task", f"{job_id}.0")
+    assert [attempt["exit_code"] for attempt in shown["attempts"]] == [1, 0]
+    text = service.run("task", f"{job_id}.0").out
+    assert text.startswith(f"Task {job_id}.0  succeeded\n")
+    assert "\n0         failed" in text
+    assert "\n1 (curr)  succeeded" in text
+
+
+def test_what_a_task_waits_for_is_explained(service: Service) -> None:
+    job_id = service.submit("tests.cli.tasks:add", "--arg=1", f"--queue={uuid4().hex}")
+    explained = service.ask("explain", job_id)
+    assert explained["state"] == "TASK_STATE_PENDING"
+    assert any("no worker serves queue" in line for line in explained["lines"])
+    text = service.run("explain", f"{job_id}.0").out
+    assert text.splitlines() == explained["lines"]
+    assert "no worker serves queue" in service.run("task", job_id).out
+    assert service.run("cancel", job_id).code == 0
+
+
+def test_what_a_placed_task_was_given_and_used_is_shown(cluster: Service) -> None:
+    ended = cluster.run("run", "--port=http", "--", "sh", "-c", "echo $HOLDFAST_PORT_HTTP")
+    assert ended.code == 0
+    [job] = cluster.ask("jobs", "--limit=1")["jobs"]
+    shown = cluster.ask("task", job["job_id"])
+    [attempt] = shown["attempts"]
+    port = int(ended.out)
+    assert attempt["ports"] == shown["ports"] == {"http": port}
+    text = cluster.run("task", job["job_id"]).out
+    assert f"\nports      http={port}\n" in text
+    assert "\nused       " in text
+    row = next(line for line in text.splitlines() if line.startswith("0 (curr)"))
+    assert row.split()[2:4] == ["succeeded", shown["worker_id"]]
+    assert f"http={port}" in row
+    for columns in (60, 100):
+        lines = cluster.on_terminal("task", job["job_id"], columns=columns).splitlines()
+        assert any("0 (curr)" in line and "roomy" in line for line in lines)
+
+
+def test_why_a_task_is_not_placed_is_explained_with_its_numbers(cluster: Service) -> None:
+    flags = ("--cpu=1", "--constraint=region=us", "--detach")
+    job_id = cluster.run("run", *flags, "--", "true").out.strip()
+    reason = cluster.ask("explain", job_id)["reason"]
+    assert "region=us" in reason["message"]
+    text = cluster.run("explain", job_id).out
+    assert f"It waits: {reason['message']}." in text.splitlines()
+    assert "\nwhere        region=us\n" in cluster.run("job", job_id).out
+    assert cluster.run("cancel", job_id).code == 0

@@ -1,0 +1,23 @@
+"""A worker of placed work that is called through a line: `python placed_worker.py OPTIONS`."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from holdfast.model.resources import Capacity
+from holdfast.worker.placed import PlacedOptions, PlacedWorker
+from holdfast.worker.slots import take_slot
+
+
+async def main(options: dict[str, Any]) -> None:
+    """Run a worker on the folder, port and address it is told."""
+    folder = Path(options.pop("folder"))
+    slot = take_slot(folder)
+    chosen = PlacedOptions(folder=folder / "slot-0", capacity=Capacity(1.0, 1 << 30), **options)
+    await PlacedWorker(chosen, slot).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,0 +1,177 @@
+"""Placed work told in domain words: workers, one leader, and heartbeats that a test asks for.
+
+Between the two stand the messages of the wire and the rules that read them; only the sockets are
+left out.
+"""
+
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from holdfast.model.ids import TaskId
+from holdfast.model.resources import Capacity
+from holdfast.model.states import TaskState
+from holdfast.operations.beats import (
+    Failure,
+    Heard,
+    Prepared,
+    count_failures,
+    keep_usage,
+    prepare,
+    store_answers,
+)
+from holdfast.operations.complete import complete
+from holdfast.operations.leadership import Term, lead
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.losses import lose_worker
+from holdfast.operations.place import Scheduler
+from holdfast.operations.register import Placing, Registered, Registration, register
+from holdfast.operations.report import Fence, report
+from holdfast.services.worker_calls import interpret, read_answer, write_request
+from holdfast.wire.answers import AttemptName
+from holdfast.wire.cluster import WorkerHeartbeatRequest
+from tests.clock import Clock
+from tests.stand_in import StandIn
+from tests.world import World
+
+GB = 10**9
+
+
+class PlacedWorld(World):
+    """One ledger, its clock, and workers that are called."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        super().__init__(ledger, clock)
+        self.workers: dict[str, StandIn] = {}
+        self.scheduler = Scheduler(ledger)
+        self._acknowledged: dict[str, list[AttemptName]] = {}
+        self._numbers = count(1)
+
+    async def submit(self, inputs: list[Any] | None = None, **fields: Any) -> int:
+        """Submit a job to be placed; returns its id."""
+        return await super().submit(inputs, **{"queue": None, "backoff": {"base": 0.0}} | fields)
+
+    async def add(self, *worker_ids: str, **has: Any) -> list[StandIn]:
+        """Register workers on hosts of their own, and call them once."""
+        added = [StandIn(worker_id) for worker_id in worker_ids]
+        for worker in added:
+            await self.register(worker, **has)
+        await self.beat(*worker_ids)
+        return added
+
+    async def register(
+        self,
+        worker: StandIn,
+        *,
+        replaces: str | None = None,
+        adopts: tuple[Fence, ...] = (),
+        host: str | None = None,
+        attributes: dict[str, Any] | None = None,
+        **has: Any,
+    ) -> Registered:
+        """Register a worker with 8 cpu and 32 GB, unless said otherwise."""
+        capacity = Capacity(**{"cpu": 8.0, "memory": 32 * GB, "disk": 100 * GB} | has)
+        address = f"http://{worker.worker_id}:7000"
+        self.workers[worker.worker_id] = worker
+        return await register(
+            self.ledger,
+            Registration(
+                worker.worker_id,
+                f"name-{host or worker.worker_id}",
+                f"host-{host or worker.worker_id}",
+                replaces=replaces,
+                placing=Placing(address, worker.secret, capacity, attributes or {}),
+                adopts=adopts,
+            ),
+        )
+
+    async def place(self) -> dict[TaskId, str]:
+        """Make one pass of the scheduler; returns what it has put where."""
+        return dict(await self.scheduler.run(await self.term()))
+
+    async def placed(self, job_id: int, index: int = 0) -> tuple[TaskId, StandIn]:
+        """Have one task placed and started, wherever there is room."""
+        task_id = TaskId(job_id, index)
+        placed = await self.place()
+        worker = self.workers[placed[task_id]]
+        await self.beat(worker.worker_id)
+        worker.start(task_id)
+        await self.beat(worker.worker_id)
+        return task_id, worker
+
+    async def beat(self, *worker_ids: str) -> None:
+        """Call these workers, or all; a silent one has failed a heartbeat by that."""
+        term = await self.term()
+        for prepared in await prepare(self.ledger, term, worker_ids or list(self.workers)):
+            worker = self.workers[prepared.worker_id]
+            if worker.is_silent:
+                await self.miss(worker.worker_id)
+            else:
+                await self._call(term, worker, prepared)
+
+    async def _call(self, term: Term, worker: StandIn, prepared: Prepared) -> None:
+        """Call one worker as the leader does."""
+        number = next(self._numbers)
+        told = self._acknowledged.get(worker.worker_id, [])
+        body = write_request(prepared, term.epoch, number, told)
+        request = msgspec.json.decode(body, type=WorkerHeartbeatRequest)
+        text = msgspec.json.encode(worker.obey(request))
+        answer = read_answer(text, worker.worker_id, term.epoch, number)
+        meaning = interpret(prepared, answer)
+        await keep_usage(self.ledger, meaning.usage)
+        await report(self.ledger, meaning.starts)
+        await complete(self.ledger, meaning.completions)
+        self._acknowledged[worker.worker_id] = [
+            AttemptName(entry.task_id, entry.attempt) for entry in answer.completed_tasks
+        ]
+        heard = Heard(worker.worker_id, number, meaning.running)
+        await store_answers(self.ledger, term, [heard])
+
+    async def miss(self, worker_id: str, reason: str = "no answer within 10 s") -> str:
+        """Let a heartbeat fail; returns how its worker is by that."""
+        failures = [Failure(worker_id, reason)]
+        [judged] = await count_failures(self.ledger, await self.term(), failures)
+        if judged.health == "dead":
+            await lose_worker(self.ledger, worker_id, judged.cause)
+        return judged.health
+
+    async def die(self, worker: StandIn) -> None:
+        """Let a worker be silent until it counts as dead."""
+        worker.is_silent = True
+        for _ in range(3):
+            await self.beat(worker.worker_id)
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass tick by tick: workers are called, chores run."""
+        while seconds > 0:
+            step = min(seconds, 5.0)
+            await self.clock.advance(step)
+            await self.beat()
+            await self.run_chores()
+            seconds -= step
+
+    async def term(self) -> Term:
+        """Lead."""
+        term = await lead(self.ledger, "leader")
+        assert term is not None, "somebody else leads"
+        return term
+
+    async def fence(self, task_id: TaskId) -> Fence:
+        """Read what the holder of a task's lease must present."""
+        lease = await self.lease(task_id)
+        assert lease is not None, f"nobody holds {task_id}"
+        return Fence(task_id, lease["attempt"], lease["lease_token"])
+
+    async def worker(self, worker_id: str) -> Any:
+        """Read a worker's row."""
+        query = "select * from holdfast.workers where worker_id = $1"
+        [row] = await self.clock.fetch(query, worker_id)
+        return row
+
+    async def states(self, job_id: int) -> list[TaskState]:
+        """Read where the tasks of a job stand."""
+        rows = await self.clock.fetch(
+            "select state from holdfast.tasks where job_id = $1 order by task_index", job_id
+        )
+        return [TaskState(row[0]) for row in rows]
