@@ -24,7 +24,7 @@ COMMANDS = {
     "Start": (
         ("up", "holdfast.cli.up", "up", "Start Postgres, a server and a worker on this machine."),
         ("server", "holdfast.cli.server", "run_server", "Serve the API and do the chores."),
-        ("worker", "holdfast.cli.worker", "run_worker", "Claim tasks from queues and run them."),
+        ("worker", "holdfast.cli.worker", "run_worker", "Run tasks, claimed or placed."),
         ("demo", "holdfast.cli.demo", "demo", "Show Holdfast at work on a database of its own."),
     ),
     "Submit": (
@@ -34,7 +34,12 @@ COMMANDS = {
             "run",
             "Run a command on a worker; its output and exit code come here.",
         ),
-        ("submit", "holdfast.cli.submit", "submit", "Submit a function, or a whole spec."),
+        (
+            "submit",
+            "holdfast.cli.submit",
+            "submit",
+            "Submit a function, a command, or a whole spec.",
+        ),
         (
             "wait",
             "holdfast.cli.ending",

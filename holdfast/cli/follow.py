@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
 from holdfast.cli.jobs import check_limit
-from holdfast.cli.output import follow_task, read_chunks, write_chunks
+from holdfast.cli.output import follow_task, read_chunks, tell_waiting, write_chunks
 from holdfast.cli.settings import Follow, Json, Server
 from holdfast.cli.show import State, remark, write_json, write_line
 from holdfast.cli.text import first_line
@@ -58,7 +58,8 @@ def show_logs(
         else:
             chunks = _read_task(client, an_id, attempt, follow=follow)
         if not as_json:
-            write_chunks(chunks, has_many_tasks=job_id is not None)
+            told = tell_waiting(client, chunks) if follow else chunks
+            write_chunks(told, has_many_tasks=job_id is not None)
         elif follow:
             for chunk in chunks:
                 if chunk.content or chunk.is_complete:

@@ -90,6 +90,20 @@ def write_chunks(chunks: Iterable["LogChunk"], *, has_many_tasks: bool) -> None:
         output.close()
 
 
+def tell_waiting(client: "Client", chunks: Iterable["LogChunk"]) -> Iterator["LogChunk"]:
+    """Say what a task waits for as long as it has not begun, and again when that has changed."""
+    from holdfast.client import admin
+
+    told: str | None = None
+    for chunk in chunks:
+        if chunk.attempt < 0:
+            reason = admin.get_task(client, chunk.task_id).pending_reason
+            if reason and reason != told:
+                remark(f"holdfast: task {chunk.task_id} waits: {reason}")
+                told = reason
+        yield chunk
+
+
 def read_chunks(
     client: "Client", task_id: str, *, attempt: int | None, follow: bool
 ) -> Iterator["LogChunk"]:

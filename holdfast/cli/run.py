@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
-from holdfast.cli.output import follow_task, write_chunks
+from holdfast.cli.output import follow_task, tell_waiting, write_chunks
 from holdfast.cli.placing import NO_PLACING, PlacedFlags, with_workspace
 from holdfast.cli.settings import Server
 from holdfast.cli.show import remark, write_json, write_line
@@ -72,7 +72,8 @@ def run(
                 write_line(answer.job_id)
             return 0
         with _cancelling(client, answer.job_id) as asked:
-            write_chunks(_follow(client, answer), has_many_tasks=answer.num_tasks > 1)
+            chunks = tell_waiting(client, _follow(client, answer))
+            write_chunks(chunks, has_many_tasks=answer.num_tasks > 1)
             job = admin.get_job(client, answer.job_id, wait_seconds=10.0)
         return _judge(job, was_cancelled=bool(asked))
 

@@ -1,5 +1,7 @@
-"""`holdfast submit`: hand in a function, or a whole spec, and leave."""
+"""`holdfast submit`: hand in a function, a command or a whole spec, and leave."""
 
+import re
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -9,20 +11,31 @@ from holdfast.cli.connect import open_client
 from holdfast.cli.placing import NO_PLACING, PlacedFlags, with_workspace
 from holdfast.cli.settings import Json, Server
 from holdfast.cli.show import remark, write_json, write_line
-from holdfast.cli.spec import NO_FLAGS, JobFlags, describe_call, read_inputs, read_spec
+from holdfast.cli.spec import (
+    NO_FLAGS,
+    JobFlags,
+    describe_call,
+    describe_command,
+    read_inputs,
+    read_spec,
+)
 from holdfast.errors import Invalid
 from holdfast.wire.requests import JobRequest
 
+_FUNCTION = re.compile(r"[\w.]+:[\w.]+")
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 # A million inputs take their time.
 PATIENCE_SECONDS = 120.0
 
 
 def submit(
-    function: Annotated[
-        str | None, Parameter(name="FUNCTION", help="An import path, as package.module:name.")
-    ] = None,
-    /,
-    *,
+    *what: Annotated[
+        str,
+        Parameter(
+            name="WHAT",
+            help="A function, as package.module:name; or after -- a program and its words.",
+        ),
+    ],
     arg: Annotated[
         tuple[str, ...],
         Parameter(help="An argument, as JSON; repeat it.", negative="", allow_leading_hyphen=True),
@@ -48,18 +61,21 @@ def submit(
     server: Server = None,
     as_json: Json = False,
 ) -> int:
-    """Submit a function, or a whole spec; writes the job's id."""
+    """Submit a function, a command or a whole spec; writes the job's id."""
     from holdfast.client import admin
 
-    if (function is None) == (spec is None):
-        raise Invalid("FUNCTION", "give a function or --spec, one of the two")
+    if bool(what) == (spec is not None):
+        raise Invalid("WHAT", "give a function, a command or --spec, one of them")
     if spec is not None:
         if arg or kwarg or (flags, placing) != (NO_FLAGS, NO_PLACING):
-            raise Invalid("spec", "says everything; other flags than --inputs go with a function")
+            raise Invalid("spec", "says everything; no other flag than --inputs goes with it")
         request = read_spec(spec)
+    elif _is_function(what):
+        request = describe_call(what[0], flags, placing, args=arg, kwargs=kwarg)
+    elif arg or kwarg:
+        raise Invalid("arg", "goes with a function; a command's words stand behind it")
     else:
-        assert function is not None
-        request = describe_call(function, flags, placing, args=arg, kwargs=kwarg)
+        request = describe_command(what, flags, placing)
     if inputs is not None:
         request = _with_inputs(request, inputs)
     with open_client(server, patience=PATIENCE_SECONDS) as client:
@@ -71,6 +87,22 @@ def submit(
     if not answer.is_new:
         remark("its key was seen before: this is the job that was submitted then")
     return 0
+
+
+def _is_function(what: Sequence[str]) -> bool:
+    """Tell a function from a command, and from what is neither but looks like a function."""
+    first, *words = what
+    if _FUNCTION.fullmatch(first):
+        if words:
+            raise Invalid("WHAT", "a function's arguments are given with --arg, as JSON")
+        return True
+    if not words and _DOTTED.fullmatch(first):
+        raise Invalid(
+            "WHAT",
+            f"{first!r} has no colon; a function is written like package.module:name, "
+            f"a program of that name like ./{first}",
+        )
+    return False
 
 
 def _with_inputs(request: JobRequest, path: str) -> JobRequest:

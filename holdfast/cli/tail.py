@@ -21,6 +21,7 @@ TURN_MS = 500
 PAGE_SIZE = 1000
 LAST_WORDS_SECONDS_MAX = 10.0
 BEGINNING = "0-0"
+NO_ATTEMPT = -1
 _BEGINS = ("claimed", "placed")
 _ENDS = ("succeeded", "failed", "killed", "worker_failed", "unschedulable", "dead_lettered")
 
@@ -28,7 +29,10 @@ _ENDS = ("succeeded", "failed", "killed", "worker_failed", "unschedulable", "dea
 def follow_job(
     client: Client, job_id: str, *, since: Mapping[int, int] | None = None
 ) -> Generator[LogChunk, None, None]:
-    """Read what a job's tasks write until it has ended; `since` names each task's first attempt."""
+    """Read what a job's tasks write until it has ended; `since` names each task's first attempt.
+
+    As long as nothing has begun, a chunk of attempt -1 comes now and then.
+    """
     chunks: BoundStream[..., LogChunk] = BoundStream(_follow, client)
     return chunks(job_id, since or {})
 
@@ -58,6 +62,7 @@ class _Tail:
         self._requests = asyncio.Semaphore(REQUESTS_MAX)
         self._room = asyncio.Semaphore(READERS_MAX)
         self._readers: dict[int, asyncio.Task[None]] = {}
+        self._has_begun = asyncio.Event()
         # None: nothing more will come.
         self.chunks: asyncio.Queue[LogChunk | None] = asyncio.Queue()
 
@@ -65,6 +70,7 @@ class _Tail:
         """Begin to read each attempt as it begins, and see the last ones to their end."""
         try:
             async with asyncio.TaskGroup() as group:
+                waiting = group.create_task(self._tell_waiting())
                 events = self._client.follow_events.aio(job_id=self._job_id, after=BEGINNING)
                 async with aclosing(events):
                     async for event in events:
@@ -74,14 +80,24 @@ class _Tail:
                             break
                 await self._begin_unnoticed(group)
                 await self._hear_last_words()
+                waiting.cancel()
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         finally:
             self.chunks.put_nowait(None)
 
+    async def _tell_waiting(self) -> None:
+        nothing = LogChunk(f"{self._job_id}.0", NO_ATTEMPT, 0, 0, b"", is_complete=False)
+        while not self._has_begun.is_set():
+            try:
+                await asyncio.wait_for(self._has_begun.wait(), FOLLOW_MS / 1000)
+            except TimeoutError:
+                self.chunks.put_nowait(nothing)
+
     async def _begin(self, group: asyncio.TaskGroup, index: int, attempt: int) -> None:
-        if attempt > self._seen.get(index, -1):
+        if attempt > self._seen.get(index, NO_ATTEMPT):
             self._seen[index] = attempt
+            self._has_begun.set()
             await self._room.acquire()
             reading = self._read(index, attempt, self._readers.get(index))
             self._readers[index] = group.create_task(reading)

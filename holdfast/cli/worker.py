@@ -8,13 +8,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from holdfast.cli.log_lines import set_up_logging
 from holdfast.cli.settings import (
@@ -45,6 +46,33 @@ CONCURRENCY_MAX = 10_000
 DRAIN_SECONDS_MAX = 86_400.0
 
 
+@Parameter(name="*", group=Group("Placed work", help="What this worker has for placed work."))
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What a worker has to give to placed work; what is left out is found on the host."""
+
+    placed: Annotated[
+        bool, Parameter(negative="", help="Be given placed work; queues only where named, too.")
+    ] = False
+    cpu: Annotated[float | None, Parameter(help="Cores. Default: all.")] = None
+    memory: Annotated[str | None, Parameter(help="Memory, such as 32GB. Default: all.")] = None
+    disk: Annotated[str | None, Parameter(help="Disk, such as 1TB. Default: what is free.")] = None
+    gpu: Annotated[str | None, Parameter(help="GPUs: 2, or 2:H100. Default: those found.")] = None
+    attribute: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", help="What constraints ask for, such as region=eu; repeat it."),
+    ] = ()
+
+    def check(self) -> None:
+        """Refuse what would be said to nobody."""
+        for name in ("cpu", "memory", "disk", "gpu", "attribute"):
+            if getattr(self, name) not in (None, ()) and not self.placed:
+                raise Invalid(name, "goes with --placed; queue work is bounded by --concurrency")
+
+
+NO_OFFER = Offer()
+
+
 def run_worker(
     *,
     server: Server = None,
@@ -55,23 +83,7 @@ def run_worker(
         Literal["auto", "process"],
         Parameter(help="process: every function in a process of its own."),
     ] = "auto",
-    placed: Annotated[
-        bool, Parameter(negative="", help="Be given placed work; queues only where named, too.")
-    ] = False,
-    cpu: Annotated[float | None, Parameter(help="Cores for placed work. Default: all.")] = None,
-    memory: Annotated[
-        str | None, Parameter(help="Memory for placed work, such as 32GB. Default: all.")
-    ] = None,
-    disk: Annotated[
-        str | None, Parameter(help="Disk for placed work, such as 1TB. Default: what is free.")
-    ] = None,
-    gpu: Annotated[
-        str | None, Parameter(help="GPUs for placed work: 2, or 2:H100. Default: those found.")
-    ] = None,
-    attribute: Annotated[
-        tuple[str, ...],
-        Parameter(negative="", help="What constraints ask for, such as region=eu; repeat it."),
-    ] = (),
+    offer: Offer = NO_OFFER,
     name: Annotated[str | None, Parameter(help="Default: the host's name.")] = None,
     drain_seconds: DrainSeconds = 30.0,
     wake_ups: WakeUps = "notify",
@@ -89,12 +101,16 @@ def run_worker(
     from holdfast.worker.sqs import SqsInbox
 
     check_numbers(concurrency, drain_seconds)
+    offer.check()
     url = find_server(server)
     set_up_logging(log_format)
     import_modules(import_)
     workers: list[Work] = []
+    shared: dict[str, Any] = {"imports": import_, "drain_seconds": drain_seconds}
+    if name is not None:
+        shared["name"] = name
     with ExitStack() as held:
-        if queue or not placed:
+        if queue or not offer.placed:
             queues = queue or (QUEUE,)
             inbox = partial(SqsInbox, queues, prefix=sqs_prefix, endpoint_url=sqs_endpoint_url)
             workers.append(
@@ -103,27 +119,14 @@ def run_worker(
                     url,
                     queues=queues,
                     concurrency=concurrency,
-                    imports=import_,
                     isolation=isolation,
-                    drain_seconds=drain_seconds,
                     mark=mark_children(),
                     open_inbox=inbox if wake_ups == "sqs" else None,
-                    **({} if name is None else {"name": name}),
+                    **shared,
                 )
             )
-        if placed:
-            resources = {"cpu": cpu, "memory": memory, "disk": disk, "gpu": gpu}
-            workers.append(
-                _placed(
-                    held,
-                    url,
-                    resources,
-                    attributes=read_attributes(attribute),
-                    imports=import_,
-                    drain_seconds=drain_seconds,
-                    **({} if name is None else {"name": name}),
-                )
-            )
+        if offer.placed:
+            workers.append(_placed(held, url, offer, **shared))
         return uvloop.run(_work(workers))
 
 
@@ -139,7 +142,7 @@ def _claimed(held: ExitStack, url: str, **options: Any) -> "Work":
     return lambda: Worker(chosen, slot)
 
 
-def _placed(held: ExitStack, url: str, resources: dict[str, Any], **options: Any) -> "Work":
+def _placed(held: ExitStack, url: str, offer: Offer, **options: Any) -> "Work":
     """Prepare to be given placed work."""
     from holdfast.worker.detect import find_capacity
     from holdfast.worker.placed import PlacedOptions, PlacedWorker
@@ -149,8 +152,13 @@ def _placed(held: ExitStack, url: str, resources: dict[str, Any], **options: Any
     slot = take_slot(folder)
     held.callback(slot.close)
     place = folder / f"slot-{slot.number}"
-    capacity = find_capacity(place, **resources)
-    chosen = PlacedOptions(server=url, folder=place, capacity=capacity, **options)
+    capacity = find_capacity(
+        place, cpu=offer.cpu, memory=offer.memory, disk=offer.disk, gpu=offer.gpu
+    )
+    attributes = read_attributes(offer.attribute)
+    chosen = PlacedOptions(
+        server=url, folder=place, capacity=capacity, attributes=attributes, **options
+    )
     return lambda: PlacedWorker(chosen, slot)
 
 

@@ -162,8 +162,10 @@ class Beats:
         except Unavailable as error:
             log.warning("workers will be called again: %s", error)
             await asyncio.sleep(REFRESH_SECONDS)
+        # Not wait_for: of a cancel that meets a ring it would keep the ring alone.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), self._patience())
+            async with asyncio.timeout(self._patience()):
+                await self._woken.wait()
         self._woken.clear()
 
     async def _refresh(self) -> None:

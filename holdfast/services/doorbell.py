@@ -30,8 +30,12 @@ class Listener:
 
     async def wait(self, seconds_max: float) -> bool:
         """Wait for a ring; False when the time is over or the server stops."""
+        if seconds_max <= 0:
+            return False
         try:
-            await asyncio.wait_for(self._woken.wait(), max(seconds_max, 0))
+            # Not wait_for: of a cancel that meets a ring it would keep the ring alone.
+            async with asyncio.timeout(seconds_max):
+                await self._woken.wait()
         except TimeoutError:
             return False
         self._woken.clear()

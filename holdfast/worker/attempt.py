@@ -42,12 +42,12 @@ class Attempt:
     """A claimed task. Its lease fields belong to the keeper's thread once it is held."""
 
     __slots__ = (
-        "_job",
         "expires_at",
         "grace",
         "in_process",
         "input",
         "is_over",
+        "job",
         "lease_token",
         "margin",
         "number",
@@ -69,7 +69,7 @@ class Attempt:
         self.task_id = claim.task_id
         self.number = claim.attempt
         self.lease_token: UUID = claim.lease_token
-        self._job = job
+        self.job = job
         self.input = claim.input
         self.times_preempted = claim.preemption_count
         self.grace = job.grace
@@ -92,19 +92,9 @@ class Attempt:
         self.renew(sent_at, claim.lease_remaining_ms / 1000)
 
     @property
-    def job(self) -> ClaimedJob:
-        """The job it belongs to."""
-        return self._job
-
-    @property
     def key(self) -> tuple[str, int]:
         """What tells this attempt from every other."""
         return self.task_id, self.number
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether its lease is gone, so that nobody wants to hear of it."""
-        return self.stop == "lost"
 
     @property
     def is_suspect(self) -> bool:

@@ -87,7 +87,10 @@ class OutsideRunner:
             stop(attempt.stop or "hard")
         gone = asyncio.Event()
         shipper = Shipper(
-            self._transport, *attempt.key, attempt.lease_token, is_lost=lambda: attempt.is_lost
+            self._transport,
+            *attempt.key,
+            token=attempt.lease_token,
+            is_lost=lambda: attempt.stop == "lost",
         )
         shipping = asyncio.create_task(shipper.ship(LogTail(folder / "output.log"), gone))
         ending = asyncio.ensure_future(process.wait())

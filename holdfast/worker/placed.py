@@ -191,7 +191,7 @@ class PlacedWorker:
             attempt.outcome = HANDED_BACK
         elif task.cancel_ms is not None:
             attempt.outcome = KILLED
-        elif attempt.is_out_of_time():
+        elif boot_clock() >= attempt.kill_at:
             return
         self._attempts[attempt.key] = attempt
         if not attempt.is_over:

@@ -132,10 +132,6 @@ class PlacedAttempt:
         else:
             self.ask_to_stop("hard")
 
-    def is_out_of_time(self) -> bool:
-        """Tell whether the lease is running out before anything was started."""
-        return boot_clock() >= self.kill_at
-
     def report(self) -> RunningTask:
         """Say where it stands."""
         return RunningTask(self.task_id, self.number, self.lease_token, self.state)
@@ -162,38 +158,39 @@ class PlacedAttempt:
             build=self.build or None,
         )
 
-    def read_outcome(self, ended: ShimExit) -> Outcome:
-        """Say what the end of its processes means; what a function left of its own comes first."""
-        entrypoint = self.job.entrypoint
-        is_function = entrypoint.function is not None or entrypoint.pickle is not None
-        told = self.folder / OUTCOME_FILE
-        if is_function and told.exists():
-            return _read_told(told)
-        code = ended.exit_code if ended.signal is None else 128 + ended.signal
-        text = f"exit code {code}" if ended.signal is None else f"ended by {_name(ended.signal)}"
-        match ended.reason:
-            case "lease":
-                return Outcome("worker_failed", error="its lease ran out, so it was killed")
-            case "shim_lost":
-                return Outcome("worker_failed", error=ended.error)
-            case "cannot_start":
-                return Outcome("failed", None, ended.error, "PermanentError", "fetch")
-            case "oom":
-                return Outcome("failed", code, ended.error, "OutOfMemory", "exec")
-            case "soft" | "hard" if not (code == 0 and ended.reason == "soft"):
-                return HANDED_BACK if self.stop == "handed_back" else Outcome("killed", code, text)
-        if code == 0 and not is_function:
-            return Outcome("succeeded", 0)
-        if code == 0:
-            text = "the process ended without an outcome of its function"
-        return Outcome("failed", code, text, "TransientError", "exec")
-
     def remove(self) -> None:
         """Delete what is left of it on disk."""
         if self.shim is not None:
             self.shim.remove()
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def read_outcome(attempt: PlacedAttempt, ended: ShimExit) -> Outcome:
+    """Say what the end of its processes means; what a function left of its own comes first."""
+    entrypoint = attempt.job.entrypoint
+    is_function = entrypoint.function is not None or entrypoint.pickle is not None
+    told = attempt.folder / OUTCOME_FILE
+    if is_function and told.exists():
+        return _read_told(told)
+    code = ended.exit_code if ended.signal is None else 128 + ended.signal
+    text = f"exit code {code}" if ended.signal is None else f"ended by {_name(ended.signal)}"
+    match ended.reason:
+        case "lease":
+            return Outcome("worker_failed", error="its lease ran out, so it was killed")
+        case "shim_lost":
+            return Outcome("worker_failed", error=ended.error)
+        case "cannot_start":
+            return Outcome("failed", None, ended.error, "PermanentError", "fetch")
+        case "oom":
+            return Outcome("failed", code, ended.error, "OutOfMemory", "exec")
+        case "soft" | "hard" if not (code == 0 and ended.reason == "soft"):
+            return HANDED_BACK if attempt.stop == "handed_back" else Outcome("killed", code, text)
+    if code == 0 and not is_function:
+        return Outcome("succeeded", 0)
+    if code == 0:
+        text = "the process ended without an outcome of its function"
+    return Outcome("failed", code, text, "TransientError", "exec")
 
 
 def _read_told(path: Path) -> Outcome:

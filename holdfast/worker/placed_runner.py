@@ -18,7 +18,7 @@ from holdfast.worker.caches import BuildFailed, BuildUnavailable, try_hold
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import HANDED_BACK, KILLED, Outcome
 from holdfast.worker.inside import identify, wait_out
-from holdfast.worker.placed_attempt import PlacedAttempt
+from holdfast.worker.placed_attempt import PlacedAttempt, read_outcome
 from holdfast.worker.shims import Shim, ShimOrder
 from holdfast.worker.shipping import Shipper
 from holdfast.worker.tail import LogTail
@@ -66,7 +66,7 @@ class PlacedRunner:
         try:
             if attempt.stop is not None:
                 self._end(attempt, HANDED_BACK if attempt.stop == "handed_back" else KILLED)
-            elif built is None or attempt.is_out_of_time():
+            elif built is None or boot_clock() >= attempt.kill_at:
                 self._end(attempt, Outcome("worker_failed", error="its lease ran out in the build"))
             else:
                 await self._start(attempt, built)
@@ -94,7 +94,9 @@ class PlacedRunner:
         shim = attempt.shim
         assert shim is not None, "there is nothing to watch"
         gone = asyncio.Event()
-        shipper = Shipper(self._transport, *attempt.key, attempt.lease_token, is_lost=lambda: False)
+        shipper = Shipper(
+            self._transport, *attempt.key, token=attempt.lease_token, is_lost=lambda: False
+        )
         shipping = asyncio.create_task(shipper.ship(LogTail(attempt.folder / "output.log"), gone))
         starting = asyncio.create_task(self._notice_start(attempt, shim))
         try:
@@ -108,7 +110,7 @@ class PlacedRunner:
             await asyncio.wait([starting, shipping])
         if not shipping.cancelled() and (error := shipping.exception()) is not None:
             log.error("output of task %s is lost", attempt.task_id, exc_info=error)
-        self._end(attempt, attempt.read_outcome(attempt.ended))
+        self._end(attempt, read_outcome(attempt, attempt.ended))
 
     async def give_up(self, attempt: PlacedAttempt, error: BaseException) -> None:
         """End an attempt that this worker cannot run to its end."""

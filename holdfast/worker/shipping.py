@@ -25,8 +25,8 @@ class Shipper:
         transport: Transport,
         task_id: str,
         number: int,
-        token: UUID,
         *,
+        token: UUID,
         is_lost: Callable[[], bool],
     ) -> None:
         self._transport = transport

@@ -3,8 +3,10 @@
 import pytest
 
 from holdfast.cli import output
-from holdfast.cli.output import Output, TaskLines, write_chunks
+from holdfast.cli.output import Output, TaskLines, tell_waiting, write_chunks
+from holdfast.client.client import Client
 from holdfast.wire.status import LogChunk
+from tests.cli.conftest import Service
 
 RAW = b"\x1b[31mred\x1b[0m \x00\xff \xc3\xa4\r\n50%\r100%\n"
 
@@ -94,3 +96,15 @@ def test_another_attempt_is_announced_and_the_first_is_not(
     shown = capsys.readouterr()
     assert shown.out == "[0] a\n[0] b\n"
     assert shown.err == "holdfast: task 7.0, attempt 1 begins\n"
+
+
+def test_what_a_task_waits_for_is_told_once(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job_id = service.submit("tests.cli.tasks:add", "--arg=1", "--queue=nobody-serves-this")
+    waiting = LogChunk(f"{job_id}.0", -1, 0, 0, b"", is_complete=False)
+    with Client(service.url) as client:
+        assert list(tell_waiting(client, [waiting, waiting])) == [waiting, waiting]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"holdfast: task {job_id}.0 waits: ")
+    assert service.run("cancel", job_id).code == 0

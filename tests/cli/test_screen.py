@@ -33,7 +33,7 @@ def test_job_events_are_never_put_together_with_others() -> None:
 def test_a_job_is_summed_up_from_its_events_alone() -> None:
     kinds = [
         ("submitted", -1, -1), ("claimed", 0, 0), ("started", -1, -1), ("started", 0, 0),
-        ("claimed", 1, 0), ("failed", 0, 0), ("retried", 0, 1), ("cancel_requested", -1, -1),
+        ("placed", 1, 0), ("failed", 0, 0), ("retried", 0, 1), ("cancel_requested", -1, -1),
         ("claimed", 0, 1), ("succeeded", 0, 1), ("killed", 1, 0), ("killed", -1, -1),
     ]  # fmt: skip
     events = [an_event(place, *event) for place, event in enumerate(kinds)]

@@ -64,6 +64,13 @@ def test_the_same_key_is_the_same_job_and_another_spec_under_it_is_refused(
     assert "with a different spec" in other.err
 
 
+def test_a_command_is_submitted_like_a_function(service: Service) -> None:
+    ended = service.run("submit", "--env=A=b", "--", "sh", "-c", "echo $A --x", "m:f")
+    assert (ended.code, ended.err) == (0, "")
+    assert service.run("logs", "-f", ended.out.strip()).out == "b --x\n"
+    assert service.run("submit", "--", "true").code == 0
+
+
 def test_a_function_is_placed_if_it_needs_something(cluster: Service) -> None:
     job_id = cluster.submit_and_wait("tests.cli.tasks:add", "--arg=1", "--cpu=1", "--memory=64MB")
     job = cluster.ask("job", job_id)
@@ -74,17 +81,21 @@ def test_a_function_is_placed_if_it_needs_something(cluster: Service) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give a function or --spec"),
-        (["m:f", "--spec", "x"], "give a function or --spec"),
-        (["--spec", "x", "--queue", "q"], "other flags than --inputs"),
-        (["--spec", "x", "--arg", "1"], "other flags than --inputs"),
-        (["--spec", "x", "--gang"], "other flags than --inputs"),
+        ([], "give a function, a command or --spec"),
+        (["m:f", "--spec", "x"], "give a function, a command or --spec"),
+        (["--spec", "x", "--queue", "q"], "no other flag than --inputs"),
+        (["--spec", "x", "--arg", "1"], "no other flag than --inputs"),
+        (["--spec", "x", "--gang"], "no other flag than --inputs"),
         (["m:f", "--queue", "q", "--gpu", "1"], "gpu: is for placed work"),
         (["m:f", "--arg", "red"], "is not JSON"),
         (["m:f", "--kwarg", "red"], "is no pair"),
         (["m:f", "--env", "red"], "is no pair"),
         (["m:f", "--inputs", "/no/such/file"], "cannot be read"),
-        (["no path"], "entrypoint.function"),
+        (["m:f", "x"], "a function's arguments are given with --arg"),
+        (["m.f"], "'m.f' has no colon"),
+        (["--arg", "1", "--", "echo"], "arg: goes with a function"),
+        (["f:1"], "entrypoint.function"),
+        (["--", ""], "entrypoint.command"),
         (["m:f", "--queue", "not a queue"], "queue"),
         (["m:f", "--retries", "-1"], "max_retries_failure"),
         (["m:f", "--retries", "x"], "--retries"),

@@ -9,7 +9,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from holdfast.cli.worker import MARK, check_numbers, import_modules, mark_children
+from holdfast.cli.worker import MARK, check_numbers, import_modules, mark_children, read_attributes
 from holdfast.errors import Invalid
 from tests.cli.conftest import Service, living, served_at
 from tests.cli.program import SECONDS_MAX, bounded, eventually, run, start
@@ -32,6 +32,31 @@ def test_it_serves_the_queues_it_is_told(service: Service, tmp_path: Path) -> No
             assert service.run("wait", job_id, "--timeout=60").code == 0
             worker_id = service.ask("task", job_id)["worker_id"]
             assert worker_id.startswith("two-queues-")
+
+
+def test_attributes_have_the_type_that_they_show() -> None:
+    found = read_attributes(["region=eu", "rack=7", "nvme=true", "note=a=b", "serial=007"])
+    assert found == {"region": "eu", "rack": 7, "nvme": True, "note": "a=b", "serial": "007"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--cpu=2"], "cpu: goes with --placed"),
+        (["--attribute=region=eu"], "attribute: goes with --placed"),
+        (["--placed", "--attribute=region"], "'region' is not an attribute; write name=value"),
+        (["--placed", "--memory=much"], "memory: 'much' is not a size"),
+        (["--placed", "--gpu=many"], "gpu: 'many' is not a number of GPUs"),
+        (["--placed", "--cpu=-1"], "cpu"),
+    ],
+)
+def test_an_offer_that_makes_no_sense_is_refused(
+    flags: list[str], problem: str, tmp_path: Path
+) -> None:
+    ended = run("worker", *flags, HOLDFAST_WORKER_DIR=str(tmp_path))
+    assert (ended.code, ended.out) == (2, "")
+    assert problem in ended.err
+    assert ended.err.count("\n") == 1
 
 
 def test_it_hears_of_work_through_sqs(database_url: str, tmp_path: Path, sqs: Sqs) -> None:

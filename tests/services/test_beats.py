@@ -297,6 +297,22 @@ async def test_an_end_is_repeated_until_it_is_acknowledged(
     await assert_audit_is_silent(database)
 
 
+@pytest.mark.parametrize("steps", range(5))
+async def test_heartbeats_can_be_stopped_while_they_are_being_woken(
+    fleet: Fleet, steps: int
+) -> None:
+    worker = await fleet.add("w1")
+    async with fleet.beating() as beats:
+        await eventually(lambda: fleet.changes)
+        assert fleet.running is not None
+        worker.mood = hang
+        beats.ring(["w1"])
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        fleet.running.cancel()
+        await eventually(fleet.running.done)
+
+
 async def test_a_deposed_leader_stops_calling(fleet: Fleet, world: World) -> None:
     worker = await fleet.add("w1")
     async with fleet.beating(TICK):

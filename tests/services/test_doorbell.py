@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from holdfast.services.doorbell import Bell, Doorbells
+from tests.waiting import eventually
 
 DOOR = Bell("queue", "q")
 OTHER = Bell("queue", "other")
@@ -132,3 +135,22 @@ async def test_closing_sends_everybody_home_without_news() -> None:
         async with asyncio.timeout(20):
             assert await asyncio.gather(*waiting) == [False, False]
     assert doorbells.is_closed
+
+
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_cancel_is_not_lost_when_it_meets_a_ring(steps: int) -> None:
+    doorbells = Doorbells()
+
+    async def wait() -> None:
+        with doorbells.listen([DOOR]) as listener:
+            while True:
+                await listener.wait(60)
+
+    waiting = asyncio.create_task(wait())
+    await eventually(lambda: doorbells.names("queue"))
+    doorbells.ring(DOOR)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await eventually(waiting.done)
+    assert waiting.cancelled()

@@ -32,6 +32,7 @@ class Employed:
 
     worker: PlacedWorker
     running: asyncio.Task[None]
+    may_fail: bool = False
 
     @property
     def folders(self) -> list[Path]:
@@ -46,6 +47,12 @@ class Employed:
     async def end(self) -> None:
         """Wait for its end, which must be a good one."""
         await asyncio.wait_for(asyncio.shield(self.running), 60)
+
+    async def fail(self) -> str:
+        """Wait for its end, which must be a bad one; says why."""
+        self.may_fail = True
+        await asyncio.wait([self.running], timeout=60)
+        return str(self.running.exception())
 
 
 class PlacedWorkplace(Workplace):
@@ -90,7 +97,8 @@ class PlacedWorkplace(Workplace):
         for employed in self._employed:
             employed.worker.drain()
             employed.worker.drain()
-        await asyncio.gather(*(e.running for e in self._employed if not e.running.cancelled()))
+        expected = [e for e in self._employed if not e.may_fail and not e.running.cancelled()]
+        await asyncio.gather(*(employed.running for employed in expected))
         await super().close()
 
     async def outcome(self, task_id: str) -> tuple[str, int | None, str | None]:

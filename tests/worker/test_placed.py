@@ -200,7 +200,7 @@ async def test_a_run_that_took_too_long_has_its_grace_unless_nobody_names_it(
 ) -> None:
     script = "trap '' TERM; touch {mark}; while :; do sleep 0.05; done"
     first = an_order(0, shell=script.format(mark=tmp_path / "first"), timeout=0.001)
-    caller.call([first])
+    await caller.until_running(first)
     await eventually((tmp_path / "first").exists)
     caller.call(kill=[first])
     assert names(caller.call(kill=[first]).running_tasks) == [(0, "RUNNING")]
@@ -301,8 +301,9 @@ async def test_a_call_that_makes_no_sense_breaks_nothing(caller: Caller) -> None
 
 
 async def test_what_a_draining_worker_is_given_it_hands_back_at_once(
-    placed: PlacedWorkplace, tmp_path: Path
+    placed: PlacedWorkplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("holdfast.worker.placed.TELL_SECONDS_MAX", 0.05)
     employed = placed.employ(drain_seconds=600.0)
     task_id = await placed.place({"shell": f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"})
     await placed.reach(task_id, "RUNNING")
