@@ -6,6 +6,7 @@ left out.
 
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -22,7 +23,7 @@ from holdfast.operations.beats import (
     store_answers,
 )
 from holdfast.operations.complete import complete
-from holdfast.operations.leadership import Term, lead
+from holdfast.operations.leadership import Term, lead, resign
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.losses import lose_worker
 from holdfast.operations.place import Scheduler
@@ -47,6 +48,7 @@ class PlacedWorld(World):
         self.scheduler = Scheduler(ledger)
         self._acknowledged: dict[str, list[AttemptName]] = {}
         self._numbers = count(1)
+        self._leader = uuid4().hex
 
     async def submit(self, inputs: list[Any] | None = None, **fields: Any) -> int:
         """Submit a job to be placed; returns its id."""
@@ -151,9 +153,18 @@ class PlacedWorld(World):
             await self.run_chores()
             seconds -= step
 
+    async def restart(self) -> None:
+        """Let the server that leads go, and another one begin with nothing but the tables."""
+        await resign(self.ledger, self._leader)
+        self._leader = uuid4().hex
+        self.ledger = Ledger(self.ledger.database)
+        self.scheduler = Scheduler(self.ledger)
+        self._acknowledged = {}
+        self._numbers = count(1)
+
     async def term(self) -> Term:
         """Lead."""
-        term = await lead(self.ledger, "leader")
+        term = await lead(self.ledger, self._leader)
         assert term is not None, "somebody else leads"
         return term
 

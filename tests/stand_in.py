@@ -45,6 +45,7 @@ class StandIn:
         self.worker_id = worker_id
         self.secret = f"secret-of-{worker_id}".ljust(16, "-")
         self.is_silent = False
+        self.takes_work = True
         self.calls: list[WorkerHeartbeatRequest] = []
         self.held: dict[Key, Held] = {}
         self._gone: set[Key] = set()
@@ -64,7 +65,7 @@ class StandIn:
             if self.held.pop((name.task_id, name.attempt), None) is not None:
                 self._gone.add((name.task_id, name.attempt))
         wanted = {(task.task_id, task.attempt) for task in request.tasks_to_run}
-        for task in request.tasks_to_run:
+        for task in request.tasks_to_run if self.takes_work else []:
             key = (task.task_id, task.attempt)
             # Without a stored answer there is nothing that the lease could count from.
             if key not in self.held and key not in self._gone and task.lease_ms is not None:

@@ -33,9 +33,9 @@ _JOB_COLUMNS = (
     Column("job", flexible=True),
     Column("state"),
     Column("tasks", right=True),
-    Column("queue"),
+    Column("queue", spare=True),
     Column("submitted"),
-    Column("took", right=True),
+    Column("took", right=True, spare=True),
     Column("error", flexible=True),
 )
 _TASK_COLUMNS = (
@@ -43,8 +43,8 @@ _TASK_COLUMNS = (
     Column("state"),
     Column("attempts", right=True),
     Column("started"),
-    Column("took", right=True),
-    Column("worker", flexible=True),
+    Column("took", right=True, spare=True),
+    Column("worker", flexible=True, spare=True),
     Column("remark", flexible=True),
 )
 

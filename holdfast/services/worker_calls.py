@@ -119,7 +119,7 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
         running = {_fence(entry): _state(entry) for entry in answer.running_tasks}
         told = {_fence(entry): entry for entry in answer.completed_tasks}
         completions = [_completion(fence, entry) for fence, entry in told.items()]
-    except Invalid as error:
+    except (Invalid, UnicodeDecodeError) as error:
         raise CallFailed(f"its answer makes no sense: {error}") from error
     starts = []
     for wanted in prepared.wanted:
@@ -144,10 +144,11 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
 
 
 def account_of(entry: TaskCompletion) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Take what an attempt has used and what its build took, if that is not too much to keep."""
+    """Take what an attempt has used and what its build took, if that can be kept."""
     usage, build = entry.usage or None, entry.build or None
-    is_short = len(_encode((usage, build))) <= ACCOUNT_BYTES_MAX
-    return (usage, build) if is_short else (None, None)
+    text = _encode((usage, build))
+    can_be_kept = len(text) <= ACCOUNT_BYTES_MAX and b"\\u0000" not in text
+    return (usage, build) if can_be_kept else (None, None)
 
 
 def _to_run(wanted: Wanted) -> TaskToRun:

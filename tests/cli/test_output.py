@@ -101,7 +101,7 @@ def test_another_attempt_is_announced_and_the_first_is_not(
 def test_what_a_task_waits_for_is_told_once(
     service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job_id = service.submit("tests.cli.tasks:add", "--arg=1", "--queue=nobody-serves-this")
+    job_id = service.submit("tests.cli.tasks:add", "--arg=1", "--queue=nobody")
     waiting = LogChunk(f"{job_id}.0", -1, 0, 0, b"", is_complete=False)
     with Client(service.url) as client:
         assert list(tell_waiting(client, [waiting, waiting])) == [waiting, waiting]

@@ -87,7 +87,7 @@ def test_as_long_as_nothing_has_begun_one_hears_that(
     service: Service, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "FOLLOW_MS", 1)
-    job_id = detach(service, "--replicas=2", "--queue=nobody-serves-this", "--", "true")
+    job_id = detach(service, "--replicas=2", "--queue=nobody", "--", "true")
     chunks = follow_job(client, job_id)
     assert (next(chunks).task_id, next(chunks).attempt) == (f"{job_id}.0", -1)
     assert service.run("cancel", job_id).code == 0
@@ -95,7 +95,7 @@ def test_as_long_as_nothing_has_begun_one_hears_that(
 
 
 def test_a_job_that_nobody_began_ends_without_a_word(service: Service, client: Client) -> None:
-    job_id = detach(service, "--replicas=2", "--queue=nobody-serves-this", "--", "true")
+    job_id = detach(service, "--replicas=2", "--queue=nobody", "--", "true")
     assert service.run("cancel", job_id).code == 0
     assert list(follow_job(client, job_id)) == []
 

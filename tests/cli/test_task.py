@@ -19,7 +19,7 @@ def test_a_task_is_shown_with_its_attempts(service: Service) -> None:
 
 
 def test_what_a_task_waits_for_is_explained(service: Service) -> None:
-    job_id = service.submit("tests.cli.tasks:add", "--arg=1", f"--queue={uuid4().hex}")
+    job_id = service.submit("tests.cli.tasks:add", "--arg=1", f"--queue={uuid4().hex[:8]}")
     explained = service.ask("explain", job_id)
     assert explained["state"] == "TASK_STATE_PENDING"
     assert any("no worker serves queue" in line for line in explained["lines"])
