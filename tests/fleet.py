@@ -14,6 +14,7 @@ from holdfast.operations.leadership import Deposed, Term, lead
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.place import Scheduler
 from holdfast.operations.register import Placing, Registration, register
+from holdfast.operations.report import Fence
 from holdfast.services.beats import Beats
 from holdfast.services.writers import Writers
 from holdfast.wire.cluster import HEARTBEAT_PATH, SECRET_HEADER, WorkerHeartbeatRequest
@@ -117,7 +118,16 @@ class Fleet:
         await self._doors.aclose()
         await self.writers.stop()
 
-    async def add(self, worker_id: str, mood: Mood = well, **has: Any) -> Called:
+    async def add(
+        self,
+        worker_id: str,
+        mood: Mood = well,
+        *,
+        host: str | None = None,
+        replaces: str | None = None,
+        adopts: tuple[Fence, ...] = (),
+        **has: Any,
+    ) -> Called:
         """Open a door and register who is behind it."""
         worker = Called(worker_id)
         worker.mood = mood
@@ -139,7 +149,14 @@ class Fleet:
         placing = Placing(worker.address, worker.secret, capacity, {})
         await register(
             self.ledger,
-            Registration(worker_id, worker_id, f"host-{worker_id}", placing=placing),
+            Registration(
+                worker_id,
+                worker_id,
+                host or f"host-{worker_id}",
+                replaces=replaces,
+                placing=placing,
+                adopts=adopts,
+            ),
         )
         return worker
 

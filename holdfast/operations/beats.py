@@ -187,7 +187,8 @@ async def _count_failures(
 
 async def keep_usage(ledger: Ledger, told: Sequence[Usage]) -> None:
     """Note what attempts have used, and what their builds took."""
-    told = sorted((item for item in told if item[1] or item[2]), key=lambda item: item[0])
+    kept = {item[0][:2]: item for item in told if item[1] or item[2]}
+    told = [item for _, item in sorted(kept.items())]
     if not told:
         return
     async with ledger.database.transaction() as tx:

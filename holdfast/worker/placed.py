@@ -177,11 +177,16 @@ class PlacedWorker:
 
     def _take(self, task: TaskToRun, expires_at: float) -> None:
         """Begin an attempt that is new here, unless there is no point in it."""
+        try:
+            job = _decode_job(task.job)
+        except msgspec.DecodeError as error:  # then its lease runs out, and the others run on
+            log.error("task %s cannot be understood here: %s", task.task_id, error)
+            return
         brief = Brief(
             task_id=task.task_id,
             attempt=task.attempt,
             lease_token=task.lease_token,
-            job=_decode_job(task.job),
+            job=job,
             began_at=boot_clock(),
         )
         folder = self.options.folder / f"{task.task_id}.{task.attempt}"

@@ -1,6 +1,7 @@
 """What a worker of placed work does with the calls it gets, whatever is in them."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from holdfast.worker.orders import CallRefused
 from holdfast.worker.placed import PlacedWorker
 from tests.waiting import eventually
 
-from .living import await_process
+from .living import await_process, lives
 from .placed_orders import EPOCH, Caller, an_order, softly
 from .placed_workplace import Employed, PlacedWorkplace, open_placed
 from .shimmed import list_carriers
@@ -251,6 +252,27 @@ async def test_a_build_is_broken_off_when_the_attempt_shall_stop(
     await eventually(lambda: not employed.folders)
 
 
+async def test_a_build_that_is_broken_off_leaves_no_program_behind(
+    caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
+    order = an_order(requirements=REQUIREMENTS)
+    caller.call([order])
+    await eventually((tmp_path / "pid").exists)
+    process = await_process(tmp_path / "pid")
+    caller.call([softly(order)])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    caller.call(kill=[order])  # and once more, while it is at it
+    [end] = await caller.until_ended(kill=[order])
+    assert end.status == "killed"
+    assert not lives(process)
+
+
 async def test_a_build_ends_with_its_lease_but_not_before(
     caller: Caller, worker: PlacedWorker
 ) -> None:
@@ -293,6 +315,8 @@ async def test_a_worker_that_breaks_gives_the_attempt_up(
 
 async def test_a_call_that_makes_no_sense_breaks_nothing(caller: Caller) -> None:
     order = an_order()
+    strange = msgspec.structs.replace(an_order(1), job=msgspec.Raw(b'{"of": "another version"}'))
+    assert names(caller.call([strange, order]).running_tasks) == [(0, "ASSIGNED")]
     await caller.until_running(order)
     answer = caller.call([order], [order])  # wanted and not wanted: then it has to go
     assert answer.completed_tasks == []

@@ -12,7 +12,7 @@ from tests.killing import kill_and_see_gone
 from tests.waiting import eventually
 
 from .living import await_process, lives
-from .placed_workplace import Employed, PlacedWorkplace
+from .placed_workplace import Employed, PlacedWorkplace, open_placed
 from .shimmed import find_shim
 from .test_placed_life import begin, waiter
 
@@ -55,6 +55,30 @@ async def test_what_still_runs_is_adopted_and_runs_on(
     assert (await placed.event_types(task_id)).count("started") == 1
     await eventually(lambda: not second.folders)
     await assert_audit_is_silent(database)
+
+
+async def test_a_worker_that_adopts_is_called_twice_so_that_its_leases_count_on(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with open_placed(database_url, tmp_path, tick=60.0) as placed:
+        first = placed.employ()
+        await begin(placed, tmp_path, lease=120.0)
+        await first.crash()
+        before = await count_calls(placed)
+        await come_back(placed, first)
+
+        async def has_been_called_twice() -> bool:
+            return await count_calls(placed) >= before + 2
+
+        await eventually(has_been_called_twice)
+        (tmp_path / "go").touch()
+
+
+async def count_calls(placed: PlacedWorkplace) -> float:
+    """Count the calls that were answered so far."""
+    lines = (await placed.server.runtime.scrape()).decode().splitlines()
+    name = "holdfast_heartbeat_seconds_count "
+    return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
 async def test_what_ended_while_the_worker_was_away_is_told_with_all_it_has_said(
