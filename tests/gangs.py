@@ -4,10 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.model.ids import TaskId
+from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
 from holdfast.operations.complete import Completed, Completion, complete
 from holdfast.operations.endings import id_columns, lock_tasks
 from holdfast.operations.ledger import Ledger
+from holdfast.operations.register import Placing, Registration, register
 from holdfast.operations.report import Fence
 from holdfast.operations.settle import Moves, settle
 from holdfast.store.database import Transaction
@@ -39,6 +41,8 @@ class Gang:
         job = await self.world.job(self.job_id)
         assert len(members) == job["num_tasks"] - job["succeeded"], "a member cannot be placed yet"
         await self.world.clock.fetch("delete from holdfast.ready where job_id = $1", self.job_id)
+        for member in members:
+            await _add_host(self.world.ledger, f"host-{member}")
         await self.world.ledger.write(_place, [TaskId(self.job_id, index) for index in members])
         await self.world.clock.fetch(
             "update holdfast.leases set acknowledged = $2 where job_id = $1",
@@ -118,6 +122,11 @@ async def a_gang(world: World, replicas: int = 3, **fields: Any) -> Gang:
     """Submit a gang; retries come at once unless said otherwise."""
     defaults = {"queue": None, "coscheduling": {}, "backoff": {"base": 0.0}}
     return Gang(world, await world.submit(replicas=replicas, **defaults | fields))
+
+
+async def _add_host(ledger: Ledger, host: str) -> None:
+    placing = Placing(f"http://{host}:7000", "s" * 16, Capacity(cpu=1e6), {})
+    await register(ledger, Registration(host, host, host, placing=placing))
 
 
 async def _place(_: Ledger, tx: Transaction, members: list[TaskId]) -> None:

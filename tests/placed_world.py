@@ -116,10 +116,10 @@ class PlacedWorld(World):
         """Call one worker as the leader does."""
         number = next(self._numbers)
         told = self._acknowledged.get(worker.worker_id, [])
-        body = write_request(prepared, term.epoch, number, told)
+        body = write_request(prepared, term.epoch, number, acknowledged=told)
         request = msgspec.json.decode(body, type=WorkerHeartbeatRequest)
         text = msgspec.json.encode(worker.obey(request))
-        answer = read_answer(text, worker.worker_id, term.epoch, number)
+        answer = read_answer(text, worker.worker_id, epoch=term.epoch, number=number)
         meaning = interpret(prepared, answer)
         await keep_usage(self.ledger, meaning.usage)
         await report(self.ledger, meaning.starts)

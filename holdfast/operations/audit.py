@@ -12,12 +12,14 @@ from typing import Any
 from holdfast.model.states import ENDED_STATES, JobState, TaskState
 from holdfast.rules.job_state import JobCounts, job_state
 from holdfast.rules.lifecycle import EVENT_TYPES, LEGAL_JOB_MOVES, RANK, successors_mask
+from holdfast.rules.placement import UNSTARTED_MAX
 from holdfast.rules.retry import NOT_RETRYABLE
 from holdfast.store.database import Database, Transaction
 from holdfast.store.statements import Statement, load_statements
 
 _AUDIT = load_statements("audit")
 _JOBS = load_statements("audit_jobs")
+_CLUSTER = load_statements("audit_cluster")
 
 ROWS_AHEAD_MAX = 1000
 PASS_SECONDS_MAX = 24 * 3600.0
@@ -46,7 +48,7 @@ _EARLY_ENDS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken invariant: its name, the job, task or attempt it is about, and what was seen."""
+    """One broken invariant: its name, the job, task, attempt or worker, and what was seen."""
 
     invariant: str
     subject: str
@@ -97,6 +99,11 @@ def _passes() -> list[tuple[Statement, dict[str, Any]]]:
         (_JOBS["compare_counts_with_tasks"], {}),
         (_JOBS["check_children"], {}),
         (_JOBS["check_outbox"], {}),
+        (_CLUSTER["check_capacity"], {"unstarted_max": UNSTARTED_MAX}),
+        (_CLUSTER["check_placed_leases"], {}),
+        (_CLUSTER["check_ports"], {}),
+        (_CLUSTER["check_accounts"], {}),
+        (_CLUSTER["check_gangs"], {}),
     ]
 
 
@@ -110,8 +117,8 @@ def _stream(tx: Transaction, statement: Statement, values: dict[str, Any]) -> As
     return tx.stream(statement, rows_ahead=ROWS_AHEAD_MAX, seconds_max=PASS_SECONDS_MAX, **values)
 
 
-def _subject(*numbers: int | None) -> str:
-    return ".".join(str(number) for number in numbers if number is not None)
+def _subject(*parts: int | str | None) -> str:
+    return ".".join(str(part) for part in parts if part is not None)
 
 
 def _check_job_state(row: Any) -> Finding | None:

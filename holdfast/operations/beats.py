@@ -89,6 +89,12 @@ async def list_stops(ledger: Ledger) -> set[tuple[str, TaskId, int, bool]]:
     return {(row[0], TaskId(row[1], row[2]), row[3], row[4]) for row in rows}
 
 
+async def list_unfinished_losses(ledger: Ledger) -> list[tuple[str, str]]:
+    """List workers that are lost and whose attempts nobody has ended yet, with the cause."""
+    rows = await ledger.database.fetch(_CLUSTER["list_unfinished_losses"])
+    return [(row[0], row[1]) for row in rows]
+
+
 async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list[Prepared]:
     """Read what to tell workers; those that were lost meanwhile are left out. Raises Deposed."""
     async with ledger.database.transaction() as tx:
@@ -99,10 +105,12 @@ async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list
         peers = await _find_peers(tx, rows, specs)
     wanted: dict[str, list[Wanted]] = defaultdict(list)
     answered_at = {row["worker_id"]: row["answered_at"] for row in workers}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row["job_id"], row["task_index"])):
         stored_at = answered_at[row["worker_id"]]
         job_peers = peers.get(row["job_id"], [])
-        wanted[row["worker_id"]].append(_wanted(row, stored_at, specs[row["job_id"]], job_peers))
+        wanted[row["worker_id"]].append(
+            _wanted(row, stored_at, specs[row["job_id"]], peers=job_peers)
+        )
     return [
         Prepared(
             row["worker_id"],
@@ -118,11 +126,11 @@ async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list
 
 async def store_answers(ledger: Ledger, term: Term, heard: Sequence[Heard]) -> list[bool]:
     """Renew what workers have named and note their answers; False for one that is lost."""
-    return await ledger.write(_store_answers, term, heard)
+    return await ledger.write(_store_answers, term, heard=heard)
 
 
 async def _store_answers(
-    _: Ledger, tx: Transaction, term: Term, heard: Sequence[Heard]
+    _: Ledger, tx: Transaction, term: Term, *, heard: Sequence[Heard]
 ) -> list[bool]:
     await hold_term(tx, term)
     rows = await tx.fetch(
@@ -155,12 +163,12 @@ async def count_failures(
 
     What it ran is still to be ended: see `lose_worker`. Raises Deposed.
     """
-    judged = await ledger.write(_count_failures, term, failures)
+    judged = await ledger.write(_count_failures, term, failures=failures)
     return [judged.get(failure.worker_id, ALREADY_LOST) for failure in failures]
 
 
 async def _count_failures(
-    _: Ledger, tx: Transaction, term: Term, failures: Sequence[Failure]
+    _: Ledger, tx: Transaction, term: Term, *, failures: Sequence[Failure]
 ) -> dict[str, Judgement]:
     await hold_term(tx, term)
     ordered = sorted(failures)
@@ -230,7 +238,7 @@ def _peer(address: str, stored: StoredSpec, ports: dict[str, int]) -> str:
     return f"{host}:{ports[resources.ports[0]]}"
 
 
-def _wanted(row: Any, stored_at: datetime | None, job: StoredSpec, peers: list[str]) -> Wanted:
+def _wanted(row: Any, stored_at: datetime | None, job: StoredSpec, *, peers: list[str]) -> Wanted:
     cancel_by = row["cancel_deadline_at"]
     return Wanted(
         Fence(TaskId(row["job_id"], row["task_index"]), row["attempt"], row["lease_token"]),

@@ -1,6 +1,7 @@
 """Take a worker's word that an attempt has ended, once, from whoever holds the lease."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, Refused
@@ -12,6 +13,7 @@ from holdfast.operations.endings import apply_endings, lock_leases, lock_tasks
 from holdfast.operations.gangs import Notice, decide_endings, widen
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.notes import Note, add_notes, check_note
+from holdfast.operations.outages import read_outage
 from holdfast.operations.release import release
 from holdfast.operations.report import Fence, check_fence, fence_columns, start
 from holdfast.operations.settle import Moves, settle
@@ -145,6 +147,7 @@ async def _end(
     tasks = await lock_tasks(tx, touched)
     leases = await lock_leases(tx, touched)
     specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
+    is_free = await _read_outage(tx, items)
     notices: dict[TaskId, Notice] = {}
     confirmed: list[TaskId] = []
     for item in items:
@@ -156,7 +159,9 @@ async def _end(
             confirmed.append(item.fence.task_id)
         else:
             notices[item.fence.task_id] = Notice(
-                _outcome(item, lease), actor=lease.worker_id, reported=True
+                _outcome(item, lease, is_free=is_free(lease.expires_at)),
+                actor=lease.worker_id,
+                reported=True,
             )
     endings = decide_endings(specs, tasks, leases, notices=notices)
     await apply_endings(tx, moves, endings)
@@ -188,12 +193,19 @@ async def _recall(tx: Transaction, items: list[Completion]) -> dict[Fence, Answe
     }
 
 
-def _outcome(item: Completion, lease: LockedLease) -> Outcome:
+async def _read_outage(tx: Transaction, items: list[Completion]) -> Callable[[datetime], bool]:
+    """Find out about an outage, if one of the reports may be the consequence of it."""
+    if any(item.status == "worker_failed" for item in items):
+        return await read_outage(tx)
+    return lambda _: False
+
+
+def _outcome(item: Completion, lease: LockedLease, *, is_free: bool) -> Outcome:
     match item.status:
         case "handed_back":
             return WorkerFailed("handed back", free=True)
         case "worker_failed":
-            return WorkerFailed(item.error or "the worker could not run it")
+            return WorkerFailed(item.error or "the worker could not run it", free=is_free)
         case "killed":
             if lease.cancel is None:
                 return WorkerFailed("killed by its worker without being asked")

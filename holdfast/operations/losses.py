@@ -5,6 +5,7 @@ from holdfast.model.outcomes import WorkerFailed
 from holdfast.operations.endings import apply_endings, lock_leases, lock_tasks
 from holdfast.operations.gangs import Notice, decide_endings, widen
 from holdfast.operations.ledger import Ledger
+from holdfast.operations.outages import read_outage
 from holdfast.operations.release import release
 from holdfast.operations.settle import Moves, settle
 from holdfast.store.database import Transaction
@@ -55,6 +56,7 @@ async def _end_some(
     leases = await lock_leases(tx, touched)
     specs = await ledger.specs.load(tx, {task_id.job_id for task_id in touched})
     moves = Moves()
+    is_free = await read_outage(tx)
     notices: dict[TaskId, Notice] = {}
     gone: list[TaskId] = []
     for task_id, lease in leases.items():
@@ -63,7 +65,9 @@ async def _end_some(
         if lease.ending:
             gone.append(task_id)
         else:
-            loss = WorkerFailed(cause, acknowledged=lease.acknowledged)
+            loss = WorkerFailed(
+                cause, free=is_free(lease.expires_at), acknowledged=lease.acknowledged
+            )
             notices[task_id] = Notice(loss, released=is_gone)
     endings = decide_endings(specs, tasks, leases, notices=notices)
     await apply_endings(tx, moves, endings)

@@ -1,9 +1,10 @@
 """Place tasks on workers: read what there is, let the rules plan, and commit what still holds."""
 
+import asyncio
 import json
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import msgspec
 
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
+from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec
 from holdfast.model.states import TaskState
 from holdfast.operations.endings import id_columns
@@ -20,14 +22,16 @@ from holdfast.operations.settle import Moves, settle
 from holdfast.rules.health import judge
 from holdfast.rules.placement import Line, Placement, Shape, WorkerView, plan, shape_of
 from holdfast.rules.ports import PORT_MIN, PORTS_PER_HOST, choose_ports
-from holdfast.store.database import Transaction
+from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.statements import load_statements
 
+log = logging.getLogger("holdfast.place")
 _CLUSTER = load_statements("cluster")
 _JOBS = load_statements("jobs")
 LINE_TASKS_MAX = 256
 PLACEMENTS_MAX = 1000
 STALE_MAX = 10_000
+LOOKS_MAX = 10
 _decode_capacity = msgspec.json.Decoder(Capacity).decode
 
 
@@ -65,6 +69,13 @@ class _Chosen(NamedTuple):
     eligible_at: Any
 
 
+class _Committed(NamedTuple):
+    """What a transaction has placed, and the ports it has given out on each host."""
+
+    placed: list[Placed]
+    ports: dict[str, set[int]]
+
+
 class Scheduler:
     """Keeps what never changes of the jobs it has met, so that a pass reads counts alone."""
 
@@ -72,9 +83,24 @@ class Scheduler:
         self._ledger = ledger
         self._wants: dict[int, Wants] = {}
         self._last_ports: dict[str, int] = {}
+        self._stale: set[int] = set()
 
     async def run(self, term: Term) -> list[Placed]:
-        """Make one pass; returns what was placed. Raises Deposed."""
+        """Make one pass; returns what was placed. Raises Deposed.
+
+        Where tasks that were cancelled stood in the way, they are cleared away, and it looks again.
+        """
+        placed: list[Placed] = []
+        for _ in range(LOOKS_MAX):
+            self._stale = set()
+            placed += await self._look(term)
+            if not self._stale:
+                break
+            await self._ledger.write(_drop_stale, sorted(self._stale))
+        return placed
+
+    async def _look(self, term: Term) -> list[Placed]:
+        """Look at everything once, plan, and commit."""
         async with self._ledger.database.transaction() as tx:
             await hold_term(tx, term)
             if await tx.fetch_one(_CLUSTER["find_line"]) is None:
@@ -82,8 +108,9 @@ class Scheduler:
             snapshot = await self.read(tx)
         if snapshot.ended_jobs:
             await self._ledger.write(_drop_ended, snapshot.ended_jobs)
-        planned = plan(
-            snapshot.workers, snapshot.lines, snapshot.now, placements_max=PLACEMENTS_MAX
+        # In a thread: with very many shapes this takes a while, and workers wait to be called.
+        planned = await asyncio.to_thread(
+            plan, snapshot.workers, snapshot.lines, snapshot.now, placements_max=PLACEMENTS_MAX
         )
         gangs = {line.job_id for line in snapshot.lines if line.gang is not None}
         placed: list[Placed] = []
@@ -93,15 +120,35 @@ class Scheduler:
         for placements in [single, *together]:
             if placements:
                 gang = placements[0].job_id if placements is not single else None
-                with suppress(_GangIncomplete):
-                    placed += await self._ledger.write(
-                        self._commit, term, placements, snapshot=snapshot, gang=gang
-                    )
+                placed += await self._try_commit(term, placements, snapshot=snapshot, gang=gang)
         return placed
+
+    async def _try_commit(
+        self,
+        term: Term,
+        placements: Sequence[Placement],
+        *,
+        snapshot: Snapshot,
+        gang: int | None,
+    ) -> list[Placed]:
+        """Commit a part of a plan; what cannot be had now is left for the next pass."""
+        try:
+            committed = await self._ledger.write(
+                self._commit, term, placements=placements, snapshot=snapshot, gang=gang
+            )
+        except (_GangIncomplete, LockTimeout) as error:
+            log.info("not placed in this pass: %s", error)
+            return []
+        for host, ports in committed.ports.items():
+            snapshot.ports_used[host] |= ports
+            self._last_ports[host] = max(ports)
+        return committed.placed
 
     async def read(self, tx: Transaction, job_id: int | None = None) -> Snapshot:
         """Read what there is to place, of all jobs or of one, and where."""
         now = (await tx.now()).timestamp()
+        # Before the leases: a worker that registers meanwhile brings adopted ones along.
+        fleet = await tx.fetch(_CLUSTER["read_fleet"])
         most = {"tasks_max": LINE_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
         if job_id is None:
             rows = await tx.fetch(_CLUSTER["list_lines"], **most)
@@ -113,7 +160,7 @@ class Scheduler:
         ports: dict[str, set[int]] = defaultdict(set)
         for host, port in await tx.fetch(_CLUSTER["list_ports"]):
             ports[host].add(port)
-        workers = self._see_workers(await tx.fetch(_CLUSTER["read_fleet"]), booked, ports)
+        workers = self._see_workers(fleet, booked, ports)
         ended = sorted({row["job_id"] for row in rows if not row["is_live"]})
         return Snapshot(workers, [self._line(row) for row in live], now, ended, ports)
 
@@ -123,7 +170,7 @@ class Scheduler:
         missing = sorted(job_ids - self._wants.keys())
         if missing:
             for row in await tx.fetch(_JOBS["load_specs"], job_ids=missing):
-                spec = msgspec.json.decode(row["spec"], type=JobSpec)
+                spec = read_tolerantly(row["spec"], JobSpec)
                 ports = tuple(spec.resources.ports) if spec.resources else ()
                 self._wants[row["job_id"]] = Wants(
                     shape_of(spec), spec.coscheduling is not None, ports
@@ -178,11 +225,11 @@ class Scheduler:
         ledger: Ledger,
         tx: Transaction,
         term: Term,
-        placements: Sequence[Placement],
         *,
+        placements: Sequence[Placement],
         snapshot: Snapshot,
         gang: int | None,
-    ) -> list[Placed]:
+    ) -> _Committed:
         """Give tasks to workers, as far as what the plan was made of still holds."""
         await hold_term(tx, term)
         rows = await tx.fetch(
@@ -194,29 +241,20 @@ class Scheduler:
         for placement in placements:
             wanted[placement.job_id, placement.avoid] += placement.count
         if gang is not None and wanted[gang, None] != _gang_size(snapshot, gang):
-            return []
-        chosen = await _take(tx, placements, wanted)
+            return _Committed([], {})
+        chosen = await self._take(tx, placements, wanted)
         if gang is not None and len(chosen) != wanted[gang, None]:
             raise _GangIncomplete(gang)
-        hosts = {worker.worker_id: worker.host for worker in snapshot.workers}
-        return await self._assign(ledger, tx, chosen, hosts=hosts, ports=snapshot.ports_used)
+        given, ports = self._give_ports(chosen, snapshot)
+        return _Committed(await self._assign(ledger, tx, chosen, given=given), ports)
 
     async def _assign(
-        self,
-        ledger: Ledger,
-        tx: Transaction,
-        chosen: list[_Chosen],
-        *,
-        hosts: dict[str, str],
-        ports: dict[str, set[int]],
+        self, ledger: Ledger, tx: Transaction, chosen: list[_Chosen], *, given: list[dict[str, int]]
     ) -> list[Placed]:
         if not chosen:
             return []
         specs = await ledger.specs.load(tx, {item.task_id.job_id for item in chosen})
         policies = [specs[item.task_id.job_id].policy for item in chosen]
-        given = [
-            self._choose_ports(item.task_id.job_id, hosts[item.worker_id], ports) for item in chosen
-        ]
         leased = await tx.fetch(
             _CLUSTER["place_tasks"],
             **id_columns([item.task_id for item in chosen]),
@@ -241,32 +279,51 @@ class Scheduler:
         ]
         return [Placed(item.task_id, item.worker_id) for item in chosen]
 
-    def _choose_ports(self, job_id: int, host: str, used: dict[str, set[int]]) -> dict[str, int]:
-        last = self._last_ports.get(host, PORT_MIN - 1)
-        chosen = choose_ports(self._wants[job_id].ports, used[host], last)
-        self._last_ports[host] = max(chosen.values(), default=last)
-        return chosen
+    def _give_ports(
+        self, chosen: list[_Chosen], snapshot: Snapshot
+    ) -> tuple[list[dict[str, int]], dict[str, set[int]]]:
+        """Choose ports for attempts; the transaction may still come to nothing."""
+        hosts = {worker.worker_id: worker.host for worker in snapshot.workers}
+        given: list[dict[str, int]] = []
+        taken: dict[str, set[int]] = defaultdict(set)
+        for item in chosen:
+            names, host = self._wants[item.task_id.job_id].ports, hosts[item.worker_id]
+            last = max(taken[host], default=self._last_ports.get(host, PORT_MIN - 1))
+            given.append(choose_ports(names, snapshot.ports_used[host] | taken[host], last))
+            taken[host] |= set(given[-1].values())
+        return given, {host: ports for host, ports in taken.items() if ports}
+
+    async def _take(
+        self,
+        tx: Transaction,
+        placements: Sequence[Placement],
+        wanted: Counter[tuple[int, str | None]],
+    ) -> list[_Chosen]:
+        """Take ready tasks for placements; fewer than planned, if some have gone meanwhile."""
+        keys = sorted(wanted, key=lambda key: (key[0], key[1] or ""))
+        rows = await tx.fetch(
+            _CLUSTER["take_ready_of_jobs"],
+            job_ids=[job_id for job_id, _ in keys],
+            avoids=[avoid for _, avoid in keys],
+            counts=[wanted[key] for key in keys],
+        )
+        fresh: dict[tuple[int, str | None], list[Any]] = defaultdict(list)
+        for row in rows:
+            if row["state"] == TaskState.PENDING and row["job_is_live"]:
+                fresh[row["job_id"], row["avoid"]].append(row)
+            else:
+                self._stale.add(row["job_id"])
+        return _share_out(placements, fresh)
 
 
 class _GangIncomplete(Exception):
     """A member was taken or cancelled after the plan was made: the gang waits for the next pass."""
 
 
-async def _take(
-    tx: Transaction, placements: Sequence[Placement], wanted: Counter[tuple[int, str | None]]
+def _share_out(
+    placements: Sequence[Placement], fresh: dict[tuple[int, str | None], list[Any]]
 ) -> list[_Chosen]:
-    """Take ready tasks for placements; fewer than planned, if some have gone meanwhile."""
-    keys = sorted(wanted, key=lambda key: (key[0], key[1] or ""))
-    rows = await tx.fetch(
-        _CLUSTER["take_ready_of_jobs"],
-        job_ids=[job_id for job_id, _ in keys],
-        avoids=[avoid for _, avoid in keys],
-        counts=[wanted[key] for key in keys],
-    )
-    fresh: dict[tuple[int, str | None], list[Any]] = defaultdict(list)
-    for row in rows:
-        if row["state"] == TaskState.PENDING and row["job_is_live"]:
-            fresh[row["job_id"], row["avoid"]].append(row)
+    """Give ready tasks to the workers that the plan has chosen."""
     chosen: list[_Chosen] = []
     for placement in placements:
         line = fresh[placement.job_id, placement.avoid]
@@ -299,6 +356,11 @@ async def _note_ports(tx: Transaction, chosen: list[_Chosen], given: list[dict[s
 async def _drop_ended(_: Ledger, tx: Transaction, job_ids: list[int]) -> None:
     """Clear the line of tasks whose jobs have ended or were cancelled."""
     await tx.fetch(_CLUSTER["drop_ready_of_ended_jobs"], job_ids=job_ids, batch_max=STALE_MAX)
+
+
+async def _drop_stale(_: Ledger, tx: Transaction, job_ids: list[int]) -> None:
+    """Clear the line of tasks that were cancelled one by one."""
+    await tx.fetch(_CLUSTER["drop_stale_ready"], job_ids=job_ids, batch_max=STALE_MAX)
 
 
 def _why_not(row: Any) -> str | None:

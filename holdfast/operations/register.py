@@ -1,6 +1,7 @@
 """Register a worker's incarnation, and take over from the one it replaces."""
 
 import hmac
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -192,6 +193,8 @@ def _check_placing(placing: Placing) -> None:
             raise Invalid("attributes", "has an empty name; give it one")
         check_text("attributes", name, 256)
         check_text(f"attributes.{name}", str(value), 1024)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Invalid(f"attributes.{name}", f"is {value}; use a number that can be compared")
 
 
 async def leave(ledger: Ledger, worker_id: str, secret: str) -> int:

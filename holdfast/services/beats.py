@@ -28,6 +28,7 @@ from holdfast.operations.beats import (
     count_failures,
     keep_usage,
     list_called,
+    list_unfinished_losses,
     prepare,
     store_answers,
 )
@@ -51,6 +52,8 @@ log = logging.getLogger("holdfast.beats")
 TICK_SECONDS = 5.0
 REFRESH_SECONDS = 1.0
 PREPARE_MAX = 200
+CALLS_MAX = 4096
+PAUSE_SECONDS = 0.02
 LAG_SECONDS = 0.5
 LATE_SECONDS = 1.0
 LOSE_TRIES_MAX = 10
@@ -83,6 +86,11 @@ class _Worker:
         self.is_rung = False
         self.has_answered = False
         self.acknowledged: list[AttemptName] = []
+
+    @property
+    def due_at(self) -> float:
+        """When it is to be called: soon if it was rung for, but not without any pause."""
+        return min(self.next_at, self.called_at + PAUSE_SECONDS) if self.is_rung else self.next_at
 
 
 class Beats:
@@ -138,7 +146,7 @@ class Beats:
         """Call workers until cancelled. Raises Deposed when another server leads."""
         watching = asyncio.create_task(self._watch_lag())
         timeout = aiohttp.ClientTimeout(total=self._call_seconds_max)
-        connector = aiohttp.TCPConnector(limit=0)
+        connector = aiohttp.TCPConnector(limit=CALLS_MAX)
         try:
             async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
                 try:
@@ -174,6 +182,8 @@ class Beats:
         self._workers = {
             worker_id: self._workers.get(worker_id) or _Worker(worker_id) for worker_id in listed
         }
+        for worker_id, cause in await list_unfinished_losses(self._ledger):
+            await lose_worker(self._ledger, worker_id, cause)
         self._refresh_at = self._loop.time() + REFRESH_SECONDS
 
     def _due(self) -> list[_Worker]:
@@ -181,14 +191,14 @@ class Beats:
         due = [
             worker
             for worker in self._workers.values()
-            if (worker.is_rung or worker.next_at <= now) and worker.worker_id not in self._calling
+            if worker.due_at <= now and worker.worker_id not in self._calling
         ]
         return sorted(due, key=lambda worker: worker.next_at)[:PREPARE_MAX]
 
     def _patience(self) -> float:
         """Say how long nothing will be due."""
         ahead = [
-            self._loop.time() if worker.is_rung else worker.next_at
+            worker.due_at
             for worker in self._workers.values()
             if worker.worker_id not in self._calling
         ]
@@ -223,13 +233,14 @@ class Beats:
         """Call one worker, and store what its answer means."""
         began_at, number = self._loop.time(), next(self._numbers)
         try:
-            body = write_request(prepared, self._term.epoch, number, worker.acknowledged)
+            epoch, acknowledged = self._term.epoch, worker.acknowledged
+            body = write_request(prepared, epoch, number, acknowledged=acknowledged)
             text = await send(session, prepared, body)
-            answer = read_answer(text, worker.worker_id, self._term.epoch, number)
+            answer = read_answer(text, worker.worker_id, epoch=epoch, number=number)
             meaning = interpret(prepared, answer)
         except CallFailed as failure:
             self._on_beat(self._loop.time() - began_at, failed=True)
-            await self._fail(worker, str(failure))
+            await self._fail(worker, failure)
             return
         try:
             await self._store(worker, number, meaning)
@@ -237,8 +248,8 @@ class Beats:
             log.warning("the answer of %s will be asked for again: %s", worker.worker_id, error)
             return
         self._on_beat(self._loop.time() - began_at, failed=False)
-        if worker.acknowledged:
-            worker.is_rung = True
+        if set(worker.acknowledged) - set(acknowledged):
+            worker.is_rung = True  # or it would keep what is stored until the next tick
 
     async def _store(self, worker: _Worker, number: int, meaning: Meaning) -> None:
         """Record what an answer means, and after that, that it was heard."""
@@ -262,16 +273,24 @@ class Beats:
             for told, end in zip(meaning.completions, ends, strict=True)
             if isinstance(end, Refused) and not isinstance(end, LeaseConflict)
         ]
-        _log_errors(worker, await self._writers.complete(unfit))
+        told_again = await self._writers.complete(unfit)
+        _log_errors(worker, told_again)
+        instead = {item.fence: end for item, end in zip(unfit, told_again, strict=True)}
         # A refusal is as final as a record; what could not be stored is told again.
         return [
             AttemptName(entry.task_id, entry.attempt)
-            for entry, end in zip(meaning.told, ends, strict=False)
-            if isinstance(end, Completed | Refused)
+            for entry, told, end in zip(meaning.told, meaning.completions, ends, strict=False)
+            if isinstance(instead.get(told.fence, end), Completed | Refused)
         ]
 
-    async def _fail(self, worker: _Worker, reason: str) -> None:
-        """Count a failed heartbeat, once a tick, unless it was this server that was late."""
+    async def _fail(self, worker: _Worker, failure: CallFailed) -> None:
+        """Count a failed heartbeat, once a tick, unless it was this server's own fault."""
+        reason = str(failure)
+        if failure.is_ours:
+            log.warning(
+                "%s is not blamed, this server lacks something: %s", worker.worker_id, reason
+            )
+            return
         if self._was_late_since(worker.called_at):
             log.warning("%s is not blamed, this server was late: %s", worker.worker_id, reason)
             return

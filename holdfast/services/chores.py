@@ -39,12 +39,12 @@ async def run_in_background(chores: Sequence[Chore]) -> AsyncIterator[None]:
 
 async def _repeat(chore: Chore, stopping: asyncio.Event) -> None:
     while not stopping.is_set():
-        if await _take_turn(chore) < chore.full:
+        if await take_turn(chore) < chore.full:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), chore.every)
 
 
-async def _take_turn(chore: Chore) -> int:
+async def take_turn(chore: Chore) -> int:
     """Run a chore once; what goes wrong ends this turn, and not the loop."""
     try:
         return await chore.run()

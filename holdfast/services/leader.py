@@ -13,6 +13,7 @@ from holdfast.operations.leadership import Deposed, Term, lead, resign
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.place import PLACEMENTS_MAX, Scheduler
 from holdfast.services.beats import TICK_SECONDS, Beats, OnBeat, ignore_beat
+from holdfast.services.chores import Chore, take_turn
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.writers import Writers
 
@@ -109,31 +110,32 @@ class Leader:
     async def _place(self, term: Term, beats: Beats) -> None:
         """Make a pass whenever something can have changed, and each second."""
         scheduler = Scheduler(self._ledger)
+
+        async def place() -> int:
+            placed = await scheduler.run(term)
+            beats.ring({item.worker_id for item in placed})
+            return len(placed)
+
+        # What goes wrong here ends this pass: workers are called on, and their leases live.
         with self._doorbells.listen([PLACED]) as listener:
             while True:
-                placed = []
-                try:
-                    placed = await scheduler.run(term)
-                except Deposed:
-                    raise
-                except Unavailable as error:
-                    log.warning("tasks will be placed later: %s", error)
-                beats.ring({item.worker_id for item in placed})
-                if len(placed) < PLACEMENTS_MAX:
+                if await take_turn(Chore("place", PASS_SECONDS, place)) < PLACEMENTS_MAX:
                     await listener.wait(PASS_SECONDS)
                     await asyncio.sleep(PAUSE_SECONDS)
 
     async def _watch_stops(self, beats: Beats) -> None:
         """Have workers called at once that have something to stop, whichever server was asked."""
         known: set[tuple[str, TaskId, int, bool]] = set()
+
+        async def look() -> int:
+            nonlocal known
+            stops = await list_stops(self._ledger)
+            beats.ring({worker_id for worker_id, *_ in stops - known})
+            known = stops
+            return len(stops)
+
         while True:
-            try:
-                stops = await list_stops(self._ledger)
-            except Unavailable as error:
-                log.warning("what should stop will be told later: %s", error)
-            else:
-                beats.ring({worker_id for worker_id, *_ in stops - known})
-                known = stops
+            await take_turn(Chore("tell placed work what should stop", STOPS_SECONDS, look))
             await asyncio.sleep(STOPS_SECONDS)
 
     def _look_again(self) -> None:

@@ -1,5 +1,6 @@
 """One call to one worker: written from the ledger, sent, and its answer read with suspicion."""
 
+import errno
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import msgspec
 from holdfast.errors import HoldfastError, Invalid
 from holdfast.model.ids import parse_task_id
 from holdfast.model.resources import Resources
+from holdfast.model.shapes import read_tolerantly
 from holdfast.model.states import OPEN_STATES, TaskState, parse_state
 from holdfast.operations.beats import Prepared, Usage, Wanted
 from holdfast.operations.complete import Completion
@@ -34,12 +36,18 @@ from holdfast.wire.requests import TaskCompletion
 CALL_SECONDS_MAX = 10.0
 ANSWER_BYTES_MAX = 32 << 20
 ACCOUNT_BYTES_MAX = 16 << 10
+ENTRIES_MAX = 10_000
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(WorkerHeartbeatAnswer).decode
+# What this host lacks, it lacks for every worker: no answer is to be blamed for it.
+OUR_FAULTS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
 
 
 class CallFailed(HoldfastError):
-    """A worker did not answer, or not as one that can be relied on."""
+    """A worker did not answer, or not as one that can be relied on; or `is_ours`, the fault."""
+
+    def __init__(self, problem: str, *, is_ours: bool = False) -> None:
+        super().__init__(problem)
+        self.is_ours = is_ours
 
 
 class Meaning(NamedTuple):
@@ -53,7 +61,7 @@ class Meaning(NamedTuple):
 
 
 def write_request(
-    prepared: Prepared, epoch: int, number: int, acknowledged: Sequence[AttemptName]
+    prepared: Prepared, epoch: int, number: int, *, acknowledged: Sequence[AttemptName]
 ) -> bytes:
     """Write down everything that is wanted of a worker."""
     answered_epoch, answered_number = prepared.answered or (None, None)
@@ -66,7 +74,9 @@ def write_request(
             answered_number=answered_number,
             tasks_to_run=[_to_run(wanted) for wanted in prepared.wanted if not wanted.ending],
             tasks_to_kill=[
-                TaskToKill(str(wanted.fence.task_id), *wanted.fence[1:])
+                TaskToKill(
+                    str(wanted.fence.task_id), *wanted.fence[1:], _ms(wanted.lease_remaining)
+                )
                 for wanted in prepared.wanted
                 if wanted.ending
             ],
@@ -97,19 +107,22 @@ async def send(session: aiohttp.ClientSession, prepared: Prepared, body: bytes) 
     except TimeoutError as error:
         raise CallFailed(f"no answer within {session.timeout.total:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise CallFailed(f"{type(error).__name__}: {error}") from error
+        is_ours = isinstance(error, OSError) and error.errno in OUR_FAULTS
+        raise CallFailed(f"{type(error).__name__}: {error}", is_ours=is_ours) from error
 
 
-def read_answer(text: bytes, worker_id: str, epoch: int, number: int) -> WorkerHeartbeatAnswer:
+def read_answer(text: bytes, worker_id: str, *, epoch: int, number: int) -> WorkerHeartbeatAnswer:
     """Read an answer; it must be that of this incarnation to this call. Raises CallFailed."""
     try:
-        answer = _decode(text)
+        answer = read_tolerantly(text, WorkerHeartbeatAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CallFailed(f"its answer cannot be read: {error}") from error
     if (answer.worker_id, answer.epoch, answer.number) != (worker_id, epoch, number):
         raise CallFailed(
             f"its answer is that of {answer.worker_id} to call {answer.epoch}.{answer.number}"
         )
+    if len(answer.running_tasks) + len(answer.completed_tasks) > ENTRIES_MAX:
+        raise CallFailed(f"its answer names more than {ENTRIES_MAX} attempts")
     return answer
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from holdfast.errors import Invalid, Unavailable
 from holdfast.store.statements import Statement, load_statements
 
 LOCK_TIMEOUT_MS = 250
+IDLE_TIMEOUT_MS = 10_000  # whoever froze in mid-transaction must not hold its locks for ever
 ROLLBACK_SECONDS_MAX = 5
 PLAN_SECONDS_MAX = 30
 _CLOCK = load_statements("clock")
@@ -22,6 +23,7 @@ _CLOCK = load_statements("clock")
 # shares connections between transactions.
 _BEGIN = f"""begin;
 set local lock_timeout = {LOCK_TIMEOUT_MS};
+set local idle_in_transaction_session_timeout = {IDLE_TIMEOUT_MS};
 set local plan_cache_mode = force_generic_plan;
 set local enable_seqscan = off;
 set local enable_hashjoin = off;
@@ -189,6 +191,7 @@ async def _translated() -> AsyncIterator[None]:
         asyncpg.CannotConnectNowError,
         asyncpg.AdminShutdownError,
         asyncpg.CrashShutdownError,
+        asyncpg.IdleInTransactionSessionTimeoutError,
         asyncpg.InterfaceError,
         asyncpg.InternalClientError,
         asyncpg.InsufficientResourcesError,  # too many connections, no memory, no disk
@@ -209,7 +212,8 @@ async def _roll_back(connection: Any) -> None:
         asyncpg.InternalClientError,
         TimeoutError,
     ):
-        connection.terminate()
+        with suppress(asyncpg.InterfaceError):  # it broke by itself, and the pool has dropped it
+            connection.terminate()
 
 
 async def _keep_session(_: Any) -> None:

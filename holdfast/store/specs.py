@@ -4,15 +4,13 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
+from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec, Policy
 from holdfast.rules.submission import policy_of
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
 _JOBS = load_statements("jobs")
-_decode = msgspec.json.Decoder(JobSpec).decode
 
 
 class StoredSpec(NamedTuple):
@@ -43,7 +41,7 @@ class SpecCache:
         if missing:
             rows = await tx.fetch(_JOBS["load_specs"], job_ids=missing)
             for job_id, text, correlation_id, trace_id, name, num_tasks in rows:
-                spec = _decode(text)
+                spec = read_tolerantly(text, JobSpec)
                 found[job_id] = StoredSpec(
                     spec, policy_of(spec), name, num_tasks, correlation_id, trace_id, {}
                 )

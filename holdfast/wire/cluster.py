@@ -50,11 +50,15 @@ class TaskToRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TaskToKill(msgspec.Struct, frozen=True):
-    """An attempt that has ended in the ledger, and whose process must go."""
+    """An attempt that has ended in the ledger, and whose process must go.
+
+    What is left of its lease is there for its grace.
+    """
 
     task_id: str
     attempt: int
     lease_token: UUID
+    lease_ms: int | None = None
 
 
 class WorkerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from holdfast.model.shapes import as_invalid
+from holdfast.model.shapes import as_invalid, read_tolerantly
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,3 +62,16 @@ def test_the_name_of_a_field_is_not_taken_for_a_path() -> None:
     with pytest.raises(msgspec.ValidationError) as complaint:
         msgspec.json.decode(content, type=Outer)
     assert as_invalid(complaint.value, "body").field != ""
+
+
+def test_what_a_newer_version_has_written_is_read_without_what_we_do_not_know() -> None:
+    text = b"""{"name": "n", "inner": {"number": 1, "new": [1]}, "later": null,
+                "many": [{"number": 2}, {"number": 3, "x": 1, "y": 2}], "labels": {"x": "kept"}}"""
+    expected = Outer("n", Inner(1), [Inner(2), Inner(3)], {"x": "kept"})
+    assert read_tolerantly(text, Outer) == expected
+
+
+@pytest.mark.parametrize("text", ['{"name": 1, "new": 1}', "{}", "[]", '{"name": "n", "inner": 1}'])
+def test_what_is_wrong_otherwise_is_still_refused(text: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        read_tolerantly(text, Outer)

@@ -1,27 +1,21 @@
 """The audit names every kind of damage, planted past the schema's guards."""
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from uuid import uuid4
 
-import asyncpg
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.model.ids import TaskId
-from holdfast.operations.audit import audit
 from holdfast.operations.dead_letters import replay
 from holdfast.operations.ledger import Ledger
-from holdfast.store.database import Database, Transaction
+from holdfast.store.database import Database
 from tests.clock import Clock
-from tests.conftest import TEMPLATE, run_sql
+from tests.operations.damage import Damage, a_scene, find_planted, reported
+from tests.operations.test_audit_cluster import DAMAGES as PLACED
 from tests.world import World
 
-PAST_THE_GUARDS = "set local session_replication_role = replica; set local search_path = holdfast"
 DOCS = Path(__file__).parents[2] / "docs" / "audit.md"
 
 
@@ -50,15 +44,6 @@ async def play_scene(world: World) -> None:
     await world.start(await world.claim_by_id(TaskId(5, 0)))
     await world.run_chores()
     await world.cancel_job(5, "soft")
-
-
-class Damage(NamedTuple):
-    """What is planted, what must be reported of it, and what follows from the same damage."""
-
-    invariant: str
-    subject: str
-    sql: str
-    also: tuple[tuple[str, str], ...] = ()
 
 
 def event(job_id: int, task_index: int, seq: int) -> str:
@@ -244,40 +229,15 @@ JOBS = [
 DAMAGES = STREAMS + ATTEMPTS + LINES + JOBS
 
 
-class Rehearsal(Database):
-    """A database as one transaction sees it that has planted damage, and will take it back."""
-
-    def __init__(self, url: str, connection: Any) -> None:
-        super().__init__(url)
-        self._connection = connection
-
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Transaction]:
-        """Read what the planting transaction reads."""
-        yield Transaction(self._connection)
-
-
 @pytest.fixture(scope="module")
 def scene_url(postgres: EmbeddedPostgres) -> Iterator[str]:
     """A database in which the scene has been played."""
-    admin = postgres.url("postgres")
-    name = f"scene_{uuid4().hex}"
-    asyncio.run(run_sql(admin, f"create database {name} template {TEMPLATE}"))
-    asyncio.run(_play(postgres.url(name)))
-    yield postgres.url(name)
-    asyncio.run(run_sql(admin, f"drop database {name} with (force)"))
+    with a_scene(postgres, _play) as url:
+        yield url
 
 
-async def _play(url: str) -> None:
-    async with Database(url) as database, Clock(url) as clock:
-        await play_scene(World(Ledger(database), clock))
-
-
-async def reported(database: Database) -> set[tuple[str, str]]:
-    """Audit a database; each finding must have something to say."""
-    findings = [finding async for finding in audit(database)]
-    assert all(finding.detail for finding in findings)
-    return {(finding.invariant, finding.subject) for finding in findings}
+async def _play(ledger: Ledger, clock: Clock) -> None:
+    await play_scene(World(ledger, clock))
 
 
 async def test_the_scene_itself_is_sound(scene_url: str) -> None:
@@ -287,15 +247,10 @@ async def test_the_scene_itself_is_sound(scene_url: str) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: f"{damage[0]}-{damage[1]}")
 async def test_planted_damage_is_named(scene_url: str, damage: Damage) -> None:
-    connection = await asyncpg.connect(scene_url)
-    try:
-        await connection.execute(f"begin; {PAST_THE_GUARDS}; {damage.sql}")
-        found = await reported(Rehearsal(scene_url, connection))
-    finally:
-        await connection.close()
+    found = await find_planted(scene_url, damage)
     assert found == {(damage.invariant, damage.subject), *damage.also}
 
 
 def test_the_docs_explain_every_invariant() -> None:
     explained = re.findall(r"^\| `(\w+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(explained) == sorted({damage.invariant for damage in DAMAGES})
+    assert sorted(explained) == sorted({damage.invariant for damage in [*DAMAGES, *PLACED]})

@@ -1,4 +1,4 @@
-"""What becomes of the leases of a worker that is gone: ended at once, released when it is proven."""
+"""The leases of a worker that is gone: ended at once, released when that is proven."""
 
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
@@ -125,9 +125,9 @@ async def test_a_worker_with_many_attempts_loses_them_all(
 ) -> None:
     count = BATCH_MAX + 7
     job_id = await cluster.submit(inputs=list(range(count)), queue="q")
-    claims = []
-    while len(claims) < count:
-        claims += await cluster.claim(500, worker="w1")
+    claimed = 0
+    while claimed < count:
+        claimed += len(await cluster.claim(500, worker="w1"))
     assert await lose_worker(cluster.ledger, "w1", "silent") == count
     assert set(await cluster.states(job_id)) == {PENDING}
     assert await bury_worker(cluster.ledger, "w1") == count

@@ -1,12 +1,30 @@
 """Incarnations: one id per start, and a successor on the same host takes over at once."""
 
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
 import pytest
 
-from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound
+from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, Refused
+from holdfast.model.ids import TaskId
+from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.register import Registration, drain, register
-from tests.world import World
+from holdfast.operations.register import (
+    Placing,
+    Registered,
+    Registration,
+    drain,
+    leave,
+    register,
+)
+from holdfast.operations.report import Fence
+from holdfast.store.database import Database
+from tests.audits import assert_audit_is_silent
+from tests.placed_world import PlacedWorld
+from tests.stand_in import StandIn
+from tests.world import World, fence_of
 
 OLD = Registration("w1", "worker", "host")
 NEW = Registration("w2", "worker", "host", ("q",), replaces="w1")
@@ -166,3 +184,205 @@ async def test_who_is_not_there_or_gone_cannot_drain(ledger: Ledger, world: Worl
             await drain(ledger, worker_id, actor=actor)
         assert refused.value.field == field
     assert await world.dump() == before
+
+
+# Workers that are called.
+
+CAPACITY = Capacity(cpu=8.0)
+GOOD = Placing("http://10.0.0.7:7000", "s" * 16, CAPACITY, {"zone": "a", "gpu_gb": 80})
+
+
+def called(worker_id: str = "w1", placing: Placing = GOOD, **fields: Any) -> Registration:
+    """Describe a worker that is to be called."""
+    return Registration(worker_id, "worker", "host", placing=placing, **fields)
+
+
+async def test_what_a_called_worker_says_of_itself_is_kept(ledger: Ledger, world: World) -> None:
+    await register(ledger, called())
+    [row] = await world.clock.fetch(
+        "select address, secret, capacity::text, attributes::text, consecutive_failures, "
+        "answered_at from holdfast.workers"
+    )
+    assert tuple(row) == (
+        "http://10.0.0.7:7000", "s" * 16, '{"cpu": 8.0}', '{"zone": "a", "gpu_gb": 80}', 0, None,
+    )  # fmt: skip
+
+
+async def test_a_worker_that_repeats_itself_is_known_by_its_secret(
+    ledger: Ledger, world: World
+) -> None:
+    await register(ledger, called())
+    await register(ledger, Registration("w2", "worker", "host"))
+    before = await world.dump()
+    await register(ledger, called())
+    assert await world.dump() == before
+    strangers = [
+        called(placing=replace(GOOD, secret="t" * 16)),
+        Registration("w1", "worker", "host"),
+        called("w2"),
+    ]
+    for stranger in strangers:
+        with pytest.raises(Invalid) as refused:
+            await register(ledger, stranger)
+        assert refused.value.field == "worker_id"
+    assert await world.dump() == before
+
+
+BAD: list[tuple[str, Placing]] = [
+    ("address", replace(GOOD, address="10.0.0.7:7000")),
+    ("address", replace(GOOD, address="ftp://10.0.0.7:7000")),
+    ("address", replace(GOOD, address="http://10.0.0.7")),
+    ("address", replace(GOOD, address="http://:7000")),
+    ("address", replace(GOOD, address="http://h:7000/path")),
+    ("address", replace(GOOD, address="http://h:7000\n")),
+    ("address", replace(GOOD, address="http://user@h:7000")),
+    ("address", replace(GOOD, address="http://" + "h" * 300 + ":1")),
+    ("secret", replace(GOOD, secret="short")),
+    ("secret", replace(GOOD, secret="s" * 257)),
+    ("secret", replace(GOOD, secret="s" * 16 + "\x00")),
+    ("capacity.cpu", replace(GOOD, capacity=Capacity(cpu=-1.0))),
+    ("capacity.cpu", replace(GOOD, capacity=Capacity(cpu=float("nan")))),
+    ("capacity.cpu", replace(GOOD, capacity=Capacity(cpu=float("inf")))),
+    ("capacity.memory", replace(GOOD, capacity=Capacity(memory=-1))),
+    ("capacity.disk", replace(GOOD, capacity=Capacity(disk=1 << 62))),
+    ("capacity.gpu", replace(GOOD, capacity=Capacity(gpu=-1))),
+    ("attributes", replace(GOOD, attributes={"": 1})),
+    ("attributes", replace(GOOD, attributes={"a\x00": 1})),
+    ("attributes.a", replace(GOOD, attributes={"a": "x" * 1025})),
+    ("attributes.a", replace(GOOD, attributes={"a": "\x00"})),
+    ("attributes.a", replace(GOOD, attributes={"a": float("nan")})),
+    ("attributes", replace(GOOD, attributes={f"a{n}": n for n in range(101)})),
+]
+
+
+@pytest.mark.parametrize(("field", "placing"), BAD)
+async def test_a_worker_that_cannot_be_called_names_its_field(
+    ledger: Ledger, world: World, field: str, placing: Placing
+) -> None:
+    with pytest.raises(Refused) as refused:
+        await register(ledger, called(placing=placing))
+    assert getattr(refused.value, "field", None) == field
+    assert await world.count("workers") == 0
+
+
+@pytest.mark.parametrize("address", ["http://[::1]:7000", "https://gpu-1.rack_2.example:443"])
+async def test_addresses_have_many_forms(ledger: Ledger, address: str) -> None:
+    await register(ledger, called(placing=replace(GOOD, address=address)))
+
+
+async def test_adopts_goes_with_replaces_and_an_address(ledger: Ledger, world: World) -> None:
+    fence = Fence(TaskId(1, 0), 0, uuid4())
+    for field, registration in (
+        ("adopts", called("w2", adopts=(fence,))),
+        ("adopts", Registration("w2", "worker", "host", replaces="w1", adopts=(fence,))),
+        ("attempt", called("w2", replaces="w1", adopts=(fence._replace(attempt=-1),))),
+    ):
+        with pytest.raises(Invalid) as refused:
+            await register(ledger, registration)
+        assert refused.value.field == field
+    assert await world.count("workers") == 0
+
+
+async def test_live_attempts_are_adopted_and_ending_ones_only_bound(
+    cluster: PlacedWorld, database: Database
+) -> None:
+    await cluster.add("w1", host="h")
+    live, ending, left = [(await cluster.placed(await cluster.submit()))[0] for _ in range(3)]
+    await cluster.cancel_job(ending.job_id)
+    fences = {task_id: await cluster.fence(task_id) for task_id in (live, ending)}
+    stranger = fences[live]._replace(lease_token=uuid4())
+    adopts = (*fences.values(), stranger)
+    registered = await cluster.register(StandIn("w2"), replaces="w1", adopts=adopts, host="h")
+    assert registered == Registered(1, (fences[live],)), "what was not presented has ended"
+    for task_id in (live, ending):
+        lease = await cluster.lease(task_id)
+        assert lease is not None
+        assert lease["worker_id"] == "w2"
+    assert await cluster.lease(left) is None
+    assert (await cluster.task(left)).state == TaskState.PENDING
+    assert (await cluster.task(live)).state == TaskState.RUNNING
+    await assert_audit_is_silent(database)
+
+    again = await cluster.register(cluster.workers["w2"], replaces="w1", adopts=adopts, host="h")
+    assert again.adopted == registered.adopted, "the first answer may have been lost"
+    await cluster.beat("w2")
+    [kill] = cluster.workers["w2"].last_call.tasks_to_kill
+    assert kill.task_id == str(ending)
+    assert await cluster.lease(ending) is None, "it is not there: its process is gone"
+    await assert_audit_is_silent(database)
+
+
+async def test_nobody_adopts_from_a_worker_it_does_not_replace(
+    cluster: PlacedWorld, database: Database
+) -> None:
+    await cluster.add("w1", host="h")
+    task_id, _ = await cluster.placed(await cluster.submit())
+    await cluster.add("w2", host="h")
+    fence = await cluster.fence(task_id)
+    registered = await cluster.register(StandIn("w3"), replaces="w2", adopts=(fence,), host="h")
+    assert registered.adopted == ()
+    lease = await cluster.lease(task_id)
+    assert lease is not None
+    assert lease["worker_id"] == "w1"
+    with pytest.raises(Invalid) as refused:
+        await cluster.register(StandIn("w4"), replaces="w1", adopts=(fence,), host="elsewhere")
+    assert refused.value.field == "replaces"
+    await assert_audit_is_silent(database)
+
+
+async def test_claimed_work_cannot_be_adopted(cluster: PlacedWorld) -> None:
+    await cluster.add("w1", host="h")
+    await cluster.submit(queue="q")
+    [mine] = await cluster.claim(worker="w1")
+    registered = await cluster.register(
+        StandIn("w2"), replaces="w1", adopts=(fence_of(mine),), host="h"
+    )
+    assert registered == Registered(1, ())
+
+
+async def test_a_dead_worker_starts_anew_and_tells_of_what_had_ended(
+    cluster: PlacedWorld, database: Database
+) -> None:
+    await cluster.add("w1", host="h")
+    task_id, worker = await cluster.placed(await cluster.submit())
+    fence = await cluster.fence(task_id)
+    await cluster.die(worker)
+    with pytest.raises(IllegalMove):
+        await cluster.register(worker, host="h")
+    registered = await cluster.register(StandIn("w2"), replaces="w1", adopts=(fence,), host="h")
+    assert registered == Registered(0, ()), "what it ran has ended"
+    await cluster.beat("w2")
+    assert await cluster.lease(task_id) is None
+    assert await cluster.place() == {task_id: "w2"}
+    await assert_audit_is_silent(database)
+
+
+async def test_who_leaves_gives_everything_back_at_once(
+    cluster: PlacedWorld, database: Database
+) -> None:
+    await cluster.add("w1")
+    running, worker = await cluster.placed(await cluster.submit())
+    ending, _ = await cluster.placed(await cluster.submit())
+    await cluster.cancel_job(ending.job_id)
+    assert await leave(cluster.ledger, "w1", worker.secret) == 2
+    assert await cluster.count("leases") == 0
+    assert (await cluster.task(running)).state == TaskState.PENDING
+    assert (await cluster.worker("w1"))["lost_cause"] == "left"
+    await cluster.beat()
+    assert len(worker.calls) == 5, "nobody calls it any more"
+    assert await leave(cluster.ledger, "w1", worker.secret) == 0
+    await assert_audit_is_silent(database)
+
+
+async def test_only_the_worker_itself_can_leave(cluster: PlacedWorld) -> None:
+    await cluster.add("w1")
+    await register(cluster.ledger, Registration("claimer", "c", "host"))
+    await cluster.placed(await cluster.submit())
+    before = await cluster.dump()
+    with pytest.raises(Invalid) as refused:
+        await leave(cluster.ledger, "w1", "s" * 16)
+    assert refused.value.field == "secret"
+    for nobody in ("nobody", "claimer"):
+        with pytest.raises(NotFound):
+            await leave(cluster.ledger, nobody, "")
+    assert await cluster.dump() == before

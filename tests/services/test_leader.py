@@ -157,9 +157,9 @@ async def test_a_term_that_broke_off_goes_on_with_higher_numbers(
     leader = Leader(ledger, fleet.writers, Doorbells(), tick=TICK)
     await eventually(lambda: stood(leader))
     await worker.be_called(3)
-    await world.clock.fetch("alter table holdfast.ready rename to hidden")
+    await world.clock.fetch("alter table holdfast.workers rename to hidden")
     await eventually(lambda: not leader.is_leading)
-    await world.clock.fetch("alter table holdfast.hidden rename to ready")
+    await world.clock.fetch("alter table holdfast.hidden rename to workers")
     await eventually(lambda: stood(leader))
     await worker.be_called(3)
     await leader.close()
@@ -170,16 +170,29 @@ async def test_a_term_that_broke_off_goes_on_with_higher_numbers(
     assert (record.message, record.exc_info is not None) == ("the last term broke off", True)
 
 
+async def test_a_pass_that_goes_wrong_does_not_keep_workers_from_being_called(
+    fleet: Fleet, ledger: Ledger, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = await fleet.add("w1")
+    leader = Leader(ledger, fleet.writers, Doorbells(), tick=TICK)
+    await eventually(lambda: stood(leader))
+    await world.clock.fetch("alter table holdfast.ready rename to hidden")
+    await eventually(lambda: "place failed" in caplog.text)
+    await worker.be_called(5)
+    assert leader.is_leading
+    await leader.close()
+
+
 async def test_a_leader_closes_after_its_term_broke_off(
     fleet: Fleet, ledger: Ledger, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     leader = Leader(ledger, fleet.writers, Doorbells(), tick=TICK)
     await eventually(lambda: stood(leader))
-    await world.clock.fetch("alter table holdfast.ready rename to hidden")
+    await world.clock.fetch("alter table holdfast.workers rename to hidden")
     await eventually(lambda: not leader.is_leading)
     await leader.close()
     assert "the last term broke off" in caplog.text
-    await world.clock.fetch("alter table holdfast.hidden rename to ready")
+    await world.clock.fetch("alter table holdfast.hidden rename to workers")
     other = Leader(ledger, fleet.writers, Doorbells(), tick=TICK)
     await eventually(lambda: stood(other))
     await other.close()

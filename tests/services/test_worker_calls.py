@@ -79,7 +79,7 @@ def over(status: Any, fence: Fence = FENCE, **fields: Any) -> TaskCompletion:
 async def told(cluster: PlacedWorld, worker_id: str = "w1") -> WorkerHeartbeatRequest:
     """Read what a worker would be told this moment."""
     [prepared] = await prepare(cluster.ledger, await cluster.term(), [worker_id])
-    body = write_request(prepared, 4, 9, [AttemptName("5.0", 2)])
+    body = write_request(prepared, 4, 9, acknowledged=[AttemptName("5.0", 2)])
     return msgspec.json.decode(body, type=WorkerHeartbeatRequest)
 
 
@@ -188,14 +188,16 @@ SILENT: dict[str, tuple[Mood, str]] = {
 async def test_a_call_that_is_not_answered_says_why(fleet: Fleet, mood: Mood, reason: str) -> None:
     worker = await fleet.add("w1", mood)
     prepared = prepared_for(address=worker.address, secret=worker.secret)
-    body = write_request(prepared, 1, 3, [])
+    body = write_request(prepared, 1, 3, acknowledged=[])
     seconds = 0.5 if mood is hang else 60
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session:
         with pytest.raises(CallFailed, match=reason):
             await send(session, prepared, body)
     worker.mood = well
     async with aiohttp.ClientSession() as session:
-        assert read_answer(await send(session, prepared, body), "w1", 1, 3) == an_answer()
+        assert (
+            read_answer(await send(session, prepared, body), "w1", epoch=1, number=3) == an_answer()
+        )
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "http://:x"])
@@ -219,12 +221,12 @@ async def test_nobody_at_an_address_is_a_failed_call(address: str) -> None:
 )  # fmt: skip
 def test_an_answer_that_is_not_the_one_asked_for_is_refused(text: bytes) -> None:
     with pytest.raises(CallFailed):
-        read_answer(text, "w1", 1, 3)
+        read_answer(text, "w1", epoch=1, number=3)
 
 
 def test_fields_of_a_newer_worker_are_left_alone() -> None:
     text = b'{"worker_id": "w1", "epoch": 1, "number": 3, "mood": "fine"}'
-    assert read_answer(text, "w1", 1, 3) == an_answer()
+    assert read_answer(text, "w1", epoch=1, number=3) == an_answer()
 
 
 @pytest.mark.parametrize(

@@ -32,20 +32,31 @@ select worker_id, address, secret, answered_epoch, answered_number, answered_at,
 
 -- name: read_wanted
 -- All that a worker should know of; what an attempt needs to start goes along until the worker has named it.
+-- From worker to worker, and in no order: for one, a planner would walk through the leases of all workers.
 select leases.worker_id, leases.job_id, leases.task_index, leases.attempt, leases.lease_token,
        leases.expires_at, leases.ending, leases.acknowledged, leases.ports::text, leases.cancel_deadline_at,
        tasks.state,
        case when not leases.acknowledged and not leases.ending then tasks.input end as input,
        holdfast.now() as now
   from unnest($worker_ids::text[]) as mine(worker_id)
-  join holdfast.leases on leases.worker_id = mine.worker_id and leases.placed
-  join holdfast.tasks on tasks.job_id = leases.job_id and tasks.task_index = leases.task_index
- order by leases.job_id, leases.task_index;
+ cross join lateral (
+       select * from holdfast.leases where leases.worker_id = mine.worker_id and leases.placed offset 0) as leases
+  join holdfast.tasks on tasks.job_id = leases.job_id and tasks.task_index = leases.task_index;
 
 -- name: list_placed_stops
-select worker_id, job_id, task_index, attempt, ending
-  from holdfast.leases
- where (ending or cancel_requested_at is not null) and placed;
+-- Few have been asked to stop, of many that are placed: the index of the few is read.
+with asked as materialized (
+    select worker_id, job_id, task_index, attempt, ending, placed from holdfast.leases
+     where ending or cancel_requested_at is not null
+)
+select worker_id, job_id, task_index, attempt, ending from asked where placed;
+
+-- name: list_unfinished_losses
+-- A leader that died between the two steps of a loss has left the second to the next one.
+select distinct workers.worker_id, coalesce(workers.lost_cause, 'lost') as cause
+  from holdfast.leases join holdfast.workers using (worker_id)
+ where leases.placed and not leases.ending and workers.lost_at is not null
+ order by workers.worker_id;
 
 -- name: read_gangs
 -- Where the members of gangs are.
@@ -171,6 +182,15 @@ delete from holdfast.ready where ctid = any (array(
      limit $batch_max
        for update of ready skip locked));
 
+-- name: drop_stale_ready
+delete from holdfast.ready where ctid = any (array(
+    select ready.ctid from unnest($job_ids::bigint[]) as mine(job_id)
+      join holdfast.ready on ready.queue = '' and ready.job_id = mine.job_id
+      join holdfast.tasks on tasks.job_id = ready.job_id and tasks.task_index = ready.task_index
+     where tasks.state <> 1
+     limit $batch_max
+       for update of ready skip locked));
+
 -- name: hold_open_workers
 -- Of the workers a plan has chosen, those that may still be given something.
 select worker_id from holdfast.workers
@@ -230,7 +250,7 @@ returning job_id, task_index, attempt, expires_at;
 -- name: adopt_leases
 -- The processes of these attempts live on under another incarnation of their worker. What is ending goes
 -- along, so that the one who has the process is told to end it.
-update holdfast.leases set worker_id = $worker_id
+update holdfast.leases set worker_id = $worker_id, acknowledged = true
   from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
          as mine(job_id, task_index, attempt, lease_token)
  where leases.job_id = mine.job_id and leases.task_index = mine.task_index

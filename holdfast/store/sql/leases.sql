@@ -100,6 +100,9 @@ returning leases.job_id, leases.task_index;
 select last_pass_at, outage_from, outage_until, holdfast.now() as now
   from holdfast.reaper for update skip locked;
 
+-- name: read_reaper
+select last_pass_at, outage_from, outage_until, holdfast.now() as now from holdfast.reaper;
+
 -- name: record_reaper_pass
 update holdfast.reaper
    set last_pass_at = $last_pass_at, outage_from = $outage_from, outage_until = $outage_until;
