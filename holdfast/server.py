@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ipaddress
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,7 @@ from holdfast.services.runtime import Options, Runtime, open_runtime
 
 GRACE_SECONDS = 20
 BACKLOG = 1024
+FILES_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,14 @@ async def serve(options: Options, address: Address) -> AsyncIterator[RunningServ
                 await serving
     finally:
         listening.close()
+
+
+def allow_many_files() -> None:
+    """Raise this process's limit of open files: a leader holds a connection to every worker."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def run_until_signalled() -> int:

@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -139,10 +141,10 @@ async def test_a_client_that_hangs_up_takes_nothing(database_url: str, world: Wo
     async with serve(Options(database_url), ANYWHERE) as server:
         async with aiohttp.ClientSession() as session:
             poll = asyncio.create_task(post(session, f"{server.url}/internal/task-claim", POLL))
-            await eventually(lambda: server.runtime.doorbells.names("queue"))
+            await eventually(lambda: "q" in server.runtime.doorbells.names("queue"))
             poll.cancel()
             await asyncio.wait([poll])
-        await eventually(lambda: not server.runtime.doorbells.names("queue"))
+        await eventually(lambda: "q" not in server.runtime.doorbells.names("queue"))
         job_id = await world.submit()
         async with aiohttp.ClientSession() as session:
             quick = {**POLL, "wait_ms": 0}
@@ -211,3 +213,15 @@ async def test_the_first_signal_ends_the_wait_and_a_second_is_borne(number: sign
         loop = asyncio.get_running_loop()
         removed = [loop.remove_signal_handler(n) for n in (signal.SIGINT, signal.SIGTERM)]
         assert removed == [True, True]
+
+
+def test_a_server_may_open_as_many_files_as_it_is_allowed() -> None:
+    script = (
+        "import resource as r; hard = r.getrlimit(r.RLIMIT_NOFILE)[1]; "
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, hard)); "
+        "from holdfast.server import FILES_MAX, allow_many_files; allow_many_files(); "
+        "soft = r.getrlimit(r.RLIMIT_NOFILE)[0]; "
+        "assert soft == (FILES_MAX if hard == r.RLIM_INFINITY else min(hard, FILES_MAX)), soft; "
+        "allow_many_files(); assert r.getrlimit(r.RLIMIT_NOFILE)[0] == soft"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

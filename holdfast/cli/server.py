@@ -129,10 +129,17 @@ def _default_objects() -> str | None:
 async def _serve(
     url: str, place: tuple[str, int], settings: ServerSettings, *, migrate: bool
 ) -> int:
-    from holdfast.server import Address, check_loopback, run_until_signalled, serve
+    from holdfast.server import (
+        Address,
+        allow_many_files,
+        check_loopback,
+        run_until_signalled,
+        serve,
+    )
     from holdfast.store.migrate import check_schema
     from holdfast.store.migrate import migrate as bring_up
 
+    allow_many_files()
     check_loopback(place[0])
     if migrate:
         await bring_up(url)
