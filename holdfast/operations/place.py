@@ -151,7 +151,7 @@ class Scheduler:
         fleet = await tx.fetch(_CLUSTER["read_fleet"])
         most = {"tasks_max": LINE_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
         if job_id is None:
-            rows = await tx.fetch(_CLUSTER["list_lines"], **most)
+            rows = await tx.fetch(_CLUSTER["list_placed_lines"], **most)
         else:
             rows = await tx.fetch(_CLUSTER["list_lines_of_job"], job_id=job_id, **most)
         live = [row for row in rows if row["is_live"]]

@@ -22,6 +22,7 @@ import msgspec
 from holdfast.client.transport import Transport
 from holdfast.errors import IllegalMove, Invalid, NotFound, Refused, Unavailable
 from holdfast.model.resources import AttributeValue, Capacity
+from holdfast.model.shapes import read_tolerantly
 from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.cluster import (
     PlacedJob,
@@ -34,6 +35,7 @@ from holdfast.worker.builder import Builder
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import HANDED_BACK, KILLED
 from holdfast.worker.orders import Orders
+from holdfast.worker.placed_answers import write_answer
 from holdfast.worker.placed_attempt import Brief, PlacedAttempt
 from holdfast.worker.placed_calls import PlacedCalls
 from holdfast.worker.placed_runner import PlacedRunner
@@ -49,7 +51,6 @@ PAUSE_SECONDS_MAX = 5.0
 STOP_SECONDS_MAX = 20.0
 TELL_SECONDS_MAX = 3.0
 EXIT_BROKEN = 70
-_decode_job = msgspec.json.Decoder(PlacedJob).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,27 +140,22 @@ class PlacedWorker:
         for name in request.acknowledged:
             self._forget((name.task_id, name.attempt))
         wanted = {(task.task_id, task.attempt) for task in request.tasks_to_run}
-        ended = {(task.task_id, task.attempt) for task in request.tasks_to_kill}
+        ended = {
+            (task.task_id, task.attempt): self._orders.expires_at(request, task.lease_ms)
+            for task in request.tasks_to_kill
+        }
         for task in request.tasks_to_run:
             self._want(task, self._orders.expires_at(request, task.lease_ms))
         for key, attempt in self._attempts.items():
             if key in ended:
+                # Its lease lives on as long as its grace.
+                attempt.renew(ended[key] or attempt.expires_at)
                 attempt.end()
             elif key not in wanted:  # nobody waits for it, and its lease may be another's by now
                 attempt.ask_to_stop("hard")
-        self._gone &= wanted | ended
-        return self._answer(request)
-
-    def _answer(self, request: WorkerHeartbeatRequest) -> WorkerHeartbeatAnswer:
-        attempts = self._attempts.values()
+        self._gone &= wanted | ended.keys()
         self._orders.note_answer(boot_clock())
-        return WorkerHeartbeatAnswer(
-            worker_id=request.worker_id,
-            epoch=request.epoch,
-            number=request.number,
-            running_tasks=[attempt.report() for attempt in attempts if not attempt.is_over],
-            completed_tasks=[attempt.complete() for attempt in attempts if attempt.is_over],
-        )
+        return write_answer(request, self._attempts.values())
 
     def _want(self, task: TaskToRun, expires_at: float | None) -> None:
         key = (task.task_id, task.attempt)
@@ -178,7 +174,7 @@ class PlacedWorker:
     def _take(self, task: TaskToRun, expires_at: float) -> None:
         """Begin an attempt that is new here, unless there is no point in it."""
         try:
-            job = _decode_job(task.job)
+            job = read_tolerantly(bytes(task.job), PlacedJob)
         except msgspec.DecodeError as error:  # then its lease runs out, and the others run on
             log.error("task %s cannot be understood here: %s", task.task_id, error)
             return
@@ -343,6 +339,9 @@ class PlacedWorker:
             log.error("%d attempts do not end: left to their shims", len(self._running))
             return
         await self._tell_ends()
+        if self._attempts:
+            log.error("%d ends were not heard: left to the next worker here", len(self._attempts))
+            return
         await self._calls.leave(self.worker_id, self._secret)
 
     async def _stop_all(self, mode: Literal["hard", "handed_back"]) -> None:
@@ -361,9 +360,9 @@ class PlacedWorker:
                     self._forgotten.clear()
                     await self._forgotten.wait()
         ended = [attempt for attempt in self._attempts.values() if attempt.is_over]
-        completions = [attempt.complete() for attempt in ended]
-        if ended and await self._calls.complete(self.worker_id, completions):
-            for attempt in ended:
+        heard = await self._calls.complete(self.worker_id, [a.complete() for a in ended])
+        for attempt, is_heard in zip(ended, heard, strict=True):
+            if is_heard:
                 self._forget(attempt.key)
 
     @asynccontextmanager

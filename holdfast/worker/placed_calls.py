@@ -55,10 +55,27 @@ class PlacedCalls:
         """Say that nothing more is taken here."""
         return await self._call(f"/api/workers/{worker_id}:drain", Changed)
 
-    async def complete(self, worker_id: str, completions: Sequence[TaskCompletion]) -> bool:
-        """Say how attempts ended, without waiting to be called."""
+    async def complete(self, worker_id: str, completions: Sequence[TaskCompletion]) -> list[bool]:
+        """Say how attempts ended, without waiting to be called; returns which ends were heard."""
+        if not completions:
+            return []
         body = TaskCompleteRequest(worker_id, list(completions))
-        return await self._call("/internal/task-complete", TaskCompleteAnswer, body=body)
+        try:
+            answer = await self._transport.call(
+                "POST",
+                "/internal/task-complete",
+                TaskCompleteAnswer,
+                body=body,
+                seconds_max=CALL_SECONDS_MAX,
+            )
+        except (Unavailable, Refused) as error:
+            log.info("the server was not told how attempts ended: %s", error)
+            return [False] * len(completions)
+        # A lease that is gone is an answer as well: nobody waits for this end any more.
+        return [
+            result.error is None or result.error.code == "lease_conflict"
+            for result in answer.results
+        ]
 
     async def leave(self, worker_id: str, secret: str) -> bool:
         """Say that this incarnation is gone with all that it ran."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import psutil
@@ -165,6 +166,9 @@ class Cluster:
     def _is_ready(self) -> bool:
         try:
             self._call("GET", "/readyz")
+        except HTTPError as error:
+            error.close()
+            return False
         except OSError:
             return False
         return True

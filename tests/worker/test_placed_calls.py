@@ -3,15 +3,22 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from uuid import uuid4
 
 import pytest
 
 from holdfast.client.transport import Transport
 from holdfast.errors import Refused, Unavailable
-from holdfast.wire.requests import WorkerRegisterRequest
+from holdfast.wire.requests import TaskCompletion, WorkerRegisterRequest
 from holdfast.worker.placed_calls import PlacedCalls
 from tests.client.peer import Peer, Say, listening
 from tests.waiting import eventually
+
+END = TaskCompletion("7.0", 0, uuid4(), "succeeded")
+# Recorded; of no interest any more; and not stored this time.
+ANSWERS = b"""{"results": [{"task_id": "7.0", "accepted": true},
+    {"task_id": "7.0", "error": {"code": "lease_conflict", "message": "gone"}},
+    {"task_id": "7.0", "error": {"code": "unavailable", "message": "later"}}]}"""
 
 
 @pytest.fixture
@@ -30,8 +37,9 @@ async def calls(peer: Peer) -> AsyncIterator[PlacedCalls]:
 
 async def test_what_the_server_has_heard_is_known(calls: PlacedCalls, peer: Peer) -> None:
     assert await calls.drain("w")
-    peer.script = [Say(200, b'{"results": []}')]
-    assert await calls.complete("w", [])
+    peer.script = [Say(200, ANSWERS)]
+    assert await calls.complete("w", [END] * 3) == [True, True, False]
+    assert await calls.complete("w", []) == []
     peer.script = [Say(200, b"{}")]
     assert await calls.leave("w", "secret")
     assert [heard.path for heard in peer.heard] == [
@@ -49,7 +57,7 @@ async def test_what_the_server_has_heard_is_known(calls: PlacedCalls, peer: Peer
 async def test_what_was_not_heard_is_no_fault(calls: PlacedCalls, peer: Peer, said: Say) -> None:
     peer.script = [said]
     assert not await calls.drain("w")
-    assert not await calls.complete("w", [])
+    assert await calls.complete("w", [END]) == [False]
     assert not await calls.leave("w", "secret")
 
 

@@ -175,7 +175,7 @@ async def test_a_worker_that_nobody_calls_stops_its_tasks_and_starts_anew(
     database_url: str, tmp_path: Path, database: Any
 ) -> None:
     async with open_placed(database_url, tmp_path, tick=60.0) as placed:
-        employed = placed.employ(silence_seconds=2.0)
+        employed = placed.employ(silence_seconds=3.0)
         task_id = await begin(placed, tmp_path)
         silent = employed.worker.worker_id
         process = await_process(tmp_path / "task")

@@ -246,9 +246,9 @@ async def test_a_run_that_takes_too_long_is_ended(placed: PlacedWorkplace, tmp_p
     placed.employ()
     # It hears of its end first, and has its grace.
     entrypoint = sleeper(tmp_path, f"trap 'touch {tmp_path}/heard; exit 3' TERM")
-    task_id = await placed.place(entrypoint, timeout=0.5, max_retries_failure=3)
+    task_id = await placed.place(entrypoint, timeout=1.5, max_retries_failure=3)
     state, _, error = await placed.outcome(task_id)
-    assert (state, error) == ("KILLED", "ran longer than its timeout of 0.5 s")
+    assert (state, error) == ("KILLED", "ran longer than its timeout of 1.5 s")
     assert (tmp_path / "heard").exists()
     assert await placed.state(task_id) == "KILLED"
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))

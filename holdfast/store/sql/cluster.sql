@@ -135,7 +135,7 @@ select workers.host, port.value::int as port
 -- name: find_line
 select 1 from holdfast.ready where queue = '' limit 1;
 
--- name: list_lines
+-- name: list_placed_lines
 -- From job to job by the index, and of each job no more rows than one pass could place.
 with recursive heads as (
     (select ready.job_id from holdfast.ready where ready.queue = '' order by ready.job_id limit 1)
