@@ -3,6 +3,7 @@
 import base64
 import importlib
 import inspect
+import signal
 import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -41,6 +42,14 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     error_class: str | None = None
     stage: Stage | None = None
     result: str | None = None
+
+
+def name_signal(number: int) -> str:
+    """Name a signal that has ended a process."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 KILLED = Outcome("killed", error="stopped when asked to")

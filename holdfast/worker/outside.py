@@ -15,7 +15,7 @@ from holdfast.worker.briefing import list_variables, write_call
 from holdfast.worker.child import OUTCOME_FILE
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.command import CannotStart, ProcessEnded, RunningProcess
-from holdfast.worker.function import HANDED_BACK, Outcome
+from holdfast.worker.function import HANDED_BACK, Outcome, name_signal
 from holdfast.worker.guard import Guard, GuardLost
 from holdfast.worker.inside import identify, wait_out
 from holdfast.worker.shipping import Shipper
@@ -129,7 +129,7 @@ def _outcome(
     if ended == ProcessEnded():
         return Outcome("worker_failed", error="the exit status of its process was lost")
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
-    text = f"exit code {code}" if ended.signal is None else f"ended by {_name(ended.signal)}"
+    text = f"exit code {code}" if ended.signal is None else f"ended by {name_signal(ended.signal)}"
     if attempt.stop is not None and not (code == 0 and attempt.stop == "soft"):
         return Outcome("killed", code, text)
     if code == 0 and attempt.job.entrypoint.function is None and not attempt.job.entrypoint.pickle:
@@ -137,10 +137,3 @@ def _outcome(
     if code == 0:
         text = "the process ended without an outcome of its function"
     return Outcome("failed", code, text, "TransientError", "exec")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

@@ -1,7 +1,6 @@
 """One placed attempt: built, run under a shim of its own, and its end told until it is heard."""
 
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,13 @@ from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import TaskCompletion
 from holdfast.worker.child import OUTCOME_FILE
 from holdfast.worker.clock import boot_clock
-from holdfast.worker.function import ERROR_LENGTH_MAX, HANDED_BACK, Outcome, storable
+from holdfast.worker.function import (
+    ERROR_LENGTH_MAX,
+    HANDED_BACK,
+    Outcome,
+    name_signal,
+    storable,
+)
 from holdfast.worker.shims import Shim, ShimExit
 
 # Soft, timeout: told, has its grace. Hard: must go. Handed back: must go, for others to run.
@@ -174,7 +179,7 @@ def read_outcome(attempt: PlacedAttempt, ended: ShimExit) -> Outcome:
     if is_function and told.exists():
         return _read_told(told)
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
-    text = f"exit code {code}" if ended.signal is None else f"ended by {_name(ended.signal)}"
+    text = f"exit code {code}" if ended.signal is None else f"ended by {name_signal(ended.signal)}"
     match ended.reason:
         case "lease":
             return Outcome("worker_failed", error="its lease ran out, so it was killed")
@@ -205,10 +210,3 @@ def _read_told(path: Path) -> Outcome:
         return outcome
     problem = f"its function left an outcome that is not its to say: {outcome.status}"
     return Outcome("failed", None, problem, "PermanentError", "output")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

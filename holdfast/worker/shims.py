@@ -26,6 +26,7 @@ from holdfast.worker.guard import plain_environment
 START_SECONDS_MAX = 30.0
 LOOK_SECONDS = 1.0  # the backstop of a wait that is woken by the shim's end
 LET_GO_SECONDS = 0.005  # between a shim's end of file and the end of its lock
+KILL_SECONDS_MAX = 30.0
 OVERDUE_SECONDS = 2.0  # a shim that has not kept its deadline by then is stuck
 LOG_BYTES_MAX = 2000
 OUTPUT_BYTES_MIN = 4096
@@ -135,7 +136,8 @@ class Shim:
         self._tell(f"soft {grace:.6f}")
 
     def hard(self) -> None:
-        """Have the command killed at once."""
+        """Have the command killed at once; a shim that is stuck is swept away after a while."""
+        self._overdue_at = min(self._overdue_at, boot_clock() + KILL_SECONDS_MAX)
         self._tell("hard")
 
     async def wait(self) -> ShimExit:

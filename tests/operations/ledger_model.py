@@ -107,6 +107,8 @@ class LedgerModel(ModelState):
             task.move(TaskState.RUNNING)
         task.told[fence] = status == "succeeded"
         outcome = outcome_of(status, error_class, stage, self.cancel_of(task))
+        if status == "worker_failed":
+            outcome = WorkerFailed(status, free=self.is_lost_to_an_outage(lease))
         self.end(task, outcome, released=True)
         self.settle(self.job_of(task))
         return True
@@ -140,12 +142,17 @@ class LedgerModel(ModelState):
         self.settle(self.job_of(task))
         return True
 
+    def is_lost_to_an_outage(self, lease: ModelLease) -> bool:
+        """Tell whether a lease ran out while nobody was there to renew it, reaper or not."""
+        watch = next_watch(self.watch, self.now)
+        return lease.expires_at <= self.now and is_free(watch, lease.expires_at)
+
     def replace(self, worker: str) -> None:
         """Take over from an incarnation that is gone."""
         self.lost.add(worker)
         self.end_many(
             [
-                (task, WorkerFailed("replaced"), True)
+                (task, WorkerFailed("replaced", free=self.is_lost_to_an_outage(task.lease)), True)
                 for task in self.tasks()
                 if task.lease is not None and task.lease.worker == worker
             ]
