@@ -18,12 +18,12 @@ from holdfast.operations.register import Placing, Registration, leave, register
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Fence, Report
 from holdfast.services.doorbell import Bell
+from holdfast.services.job_descriptions import describe_job
 from holdfast.services.stops import Stop
 from holdfast.store.specs import StoredSpec
 from holdfast.wire.answers import (
     AttemptName,
     CancelNotice,
-    ClaimedJob,
     ClaimedTask,
     ErrorAnswer,
     HeartbeatAnswer,
@@ -196,24 +196,7 @@ def _claimed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
     """Write down what a worker needs of a job, once per job and process."""
     text = stored.told.get("job")
     if text is None:
-        spec, policy = stored.spec, stored.policy
-        text = stored.told["job"] = _encode(
-            ClaimedJob(
-                str(job_id),
-                stored.name,
-                policy.type,
-                spec.entrypoint,
-                stored.num_tasks,
-                policy.lease,
-                policy.grace,
-                stored.correlation_id,
-                policy.queue,
-                policy.timeout,
-                spec.environment,
-                stored.trace_id,
-                spec.replicas is None,
-            )
-        )
+        text = stored.told["job"] = _encode(describe_job(job_id, stored))
     return msgspec.Raw(text)
 
 

@@ -17,6 +17,7 @@ from holdfast.operations.beats import Prepared, Usage, Wanted
 from holdfast.operations.complete import Completion
 from holdfast.operations.report import Fence, Report
 from holdfast.rules.lifecycle import is_ahead
+from holdfast.services.job_descriptions import describe_job
 from holdfast.store.specs import StoredSpec
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import (
@@ -184,22 +185,10 @@ def _placed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
     """Write down what a worker needs of a job, once per job and process."""
     text = stored.told.get("placed")
     if text is None:
-        spec, policy = stored.spec, stored.policy
+        spec = stored.spec
         text = stored.told["placed"] = _encode(
             PlacedJob(
-                str(job_id),
-                stored.name,
-                policy.type,
-                spec.entrypoint,
-                stored.num_tasks,
-                policy.lease,
-                policy.grace,
-                stored.correlation_id,
-                None,
-                policy.timeout,
-                spec.environment,
-                stored.trace_id,
-                spec.replicas is None,
+                *msgspec.structs.astuple(describe_job(job_id, stored)),
                 resources=spec.resources or Resources(),
                 bundle=spec.bundle,
                 requirements=spec.requirements,

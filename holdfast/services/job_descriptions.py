@@ -1,0 +1,24 @@
+"""What workers are told of a job, claimed or placed."""
+
+from holdfast.store.specs import StoredSpec
+from holdfast.wire.answers import ClaimedJob
+
+
+def describe_job(job_id: int, stored: StoredSpec) -> ClaimedJob:
+    """Take from a job's spec what a worker needs to run its tasks."""
+    spec, policy = stored.spec, stored.policy
+    return ClaimedJob(
+        str(job_id),
+        stored.name,
+        policy.type,
+        spec.entrypoint,
+        stored.num_tasks,
+        policy.lease,
+        policy.grace,
+        stored.correlation_id,
+        policy.queue,
+        policy.timeout,
+        spec.environment,
+        stored.trace_id,
+        spec.replicas is None,
+    )
