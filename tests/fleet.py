@@ -20,6 +20,7 @@ from holdfast.services.writers import Writers
 from holdfast.wire.cluster import HEARTBEAT_PATH, SECRET_HEADER, WorkerHeartbeatRequest
 from tests.stand_in import StandIn
 from tests.waiting import eventually
+from tests.world import World
 
 HOUR = 3600.0
 
@@ -199,3 +200,32 @@ class Fleet:
     async def place(self) -> dict[TaskId, str]:
         """Make one pass of the scheduler."""
         return dict(await Scheduler(self.ledger).run(await self.term()))
+
+
+async def failures(world: World, worker: Called) -> int:
+    """Read how many heartbeats of a worker have failed in a row."""
+    query = "select consecutive_failures from holdfast.workers where worker_id = $1"
+    [row] = await world.clock.fetch(query, worker.worker_id)
+    return int(row[0])
+
+
+async def is_dead(world: World, worker: Called) -> bool:
+    """Tell whether a worker counts as lost."""
+    query = "select lost_at from holdfast.workers where worker_id = $1"
+    [row] = await world.clock.fetch(query, worker.worker_id)
+    return row[0] is not None
+
+
+async def answered(world: World, worker: Called) -> bool:
+    """Tell whether an answer of a worker is stored."""
+    query = "select answered_at from holdfast.workers where worker_id = $1"
+    [row] = await world.clock.fetch(query, worker.worker_id)
+    return row[0] is not None
+
+
+async def a_task_on(fleet: Fleet, world: World, worker: Called) -> TaskId:
+    """Have a task placed on a worker that has answered, and started there."""
+    await eventually(lambda: answered(world, worker))
+    task_id = TaskId(await world.submit(queue=None, backoff={"base": 0.0}), 0)
+    assert await fleet.place() == {task_id: worker.worker_id}
+    return task_id

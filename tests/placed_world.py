@@ -148,6 +148,7 @@ class PlacedWorld(World):
         """Let time pass tick by tick: workers are called, chores run."""
         while seconds > 0:
             step = min(seconds, 5.0)
+            await self.watch()  # what the test itself takes is no outage
             await self.clock.advance(step)
             await self.beat()
             await self.run_chores()

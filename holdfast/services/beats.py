@@ -36,6 +36,7 @@ from holdfast.operations.complete import Completed, Completion
 from holdfast.operations.leadership import Deposed, Term
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.losses import lose_worker
+from holdfast.services.chores import Chore, take_turn
 from holdfast.services.worker_calls import (
     CALL_SECONDS_MAX,
     CallFailed,
@@ -56,7 +57,7 @@ CALLS_MAX = 4096
 PAUSE_SECONDS = 0.02
 LAG_SECONDS = 0.5
 LATE_SECONDS = 1.0
-LOSE_TRIES_MAX = 10
+LOSSES_SECONDS = 2.0
 
 
 class OnBeat(Protocol):
@@ -144,7 +145,10 @@ class Beats:
 
     async def run(self) -> None:
         """Call workers until cancelled. Raises Deposed when another server leads."""
-        watching = asyncio.create_task(self._watch_lag())
+        beside = [
+            asyncio.create_task(self._watch_lag()),
+            asyncio.create_task(self._finish_losses()),
+        ]
         timeout = aiohttp.ClientTimeout(total=self._call_seconds_max)
         connector = aiohttp.TCPConnector(limit=CALLS_MAX)
         try:
@@ -153,9 +157,10 @@ class Beats:
                     while True:
                         await self._beat(session)
                 finally:
-                    await _end_all([watching, *self._calling.values()])
+                    await _end_all([*beside, *self._calling.values()])
         finally:
-            watching.cancel()
+            for task in beside:
+                task.cancel()
 
     async def _beat(self, session: aiohttp.ClientSession) -> None:
         """Begin every call that is due, and sleep until the next one is."""
@@ -182,8 +187,6 @@ class Beats:
         self._workers = {
             worker_id: self._workers.get(worker_id) or _Worker(worker_id) for worker_id in listed
         }
-        for worker_id, cause in await list_unfinished_losses(self._ledger):
-            await lose_worker(self._ledger, worker_id, cause)
         self._refresh_at = self._loop.time() + REFRESH_SECONDS
 
     def _due(self) -> list[_Worker]:
@@ -306,17 +309,30 @@ class Beats:
             await self._lose(worker.worker_id, judged.cause)
 
     async def _lose(self, worker_id: str, cause: str) -> None:
-        """End what a dead worker ran; what cannot be ended now ends with its lease."""
+        """End what a dead worker ran."""
         log.error("worker %s is dead: %s", worker_id, cause)
         self._workers.pop(worker_id, None)
-        for _ in range(LOSE_TRIES_MAX):
-            try:
-                await lose_worker(self._ledger, worker_id, cause)
-            except Unavailable as error:
-                log.warning("what %s ran is not ended yet: %s", worker_id, error)
-                await asyncio.sleep(REFRESH_SECONDS)
-            else:
-                return
+        await self._end_attempts(worker_id, cause)
+
+    async def _end_attempts(self, worker_id: str, cause: str) -> None:
+        end = partial(lose_worker, self._ledger, worker_id, cause)
+        await take_turn(Chore(f"end what {worker_id} ran", LOSSES_SECONDS, end))
+
+    async def _finish_losses(self) -> None:
+        """End what workers ran that are lost, where that was not possible or a leader died first.
+
+        Beside the calls: a row that somebody holds must not keep workers from being called.
+        """
+
+        async def finish() -> int:
+            lost = await list_unfinished_losses(self._ledger)
+            for worker_id, cause in lost:
+                await self._end_attempts(worker_id, cause)
+            return len(lost)
+
+        while True:
+            await take_turn(Chore("finish losses", LOSSES_SECONDS, finish))
+            await asyncio.sleep(LOSSES_SECONDS)
 
     def _was_late_since(self, instant: float) -> bool:
         """Tell whether this process has been late since then, or is so this moment."""

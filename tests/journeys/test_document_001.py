@@ -207,11 +207,11 @@ async def test_a_run_that_takes_too_long_is_killed_and_never_retried(
     cluster: PlacedWorld, database: Database
 ) -> None:
     await cluster.add("w1")
-    job_id = await cluster.submit(timeout=20.0, max_retries_failure=5)
+    job_id = await cluster.submit(timeout=40.0, max_retries_failure=5)
     task_id, worker = await cluster.placed(job_id)
     await cluster.pass_time(15)
     assert (await cluster.task(task_id)).state == RUNNING
-    await cluster.pass_time(10)
+    await cluster.pass_time(30)
     task = await cluster.task(task_id)
     assert (task.state, task.finished, task.failure_count) == (KILLED, True, 0)
     await cluster.beat()

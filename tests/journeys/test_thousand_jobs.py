@@ -95,6 +95,7 @@ async def let_workers_work(world: World, fates: dict[int, Fate]) -> None:
         await start(world.ledger, [c for c, action in actions if action not in NEVER_START])
         await cancel(world.ledger, actions, fates)
         await end(world.ledger, actions)
+        await world.watch()  # on a slow machine all this takes long, which is no outage
         await world.pass_time(40)
 
 

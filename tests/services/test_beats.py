@@ -8,53 +8,37 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.leadership import Deposed, resign
 from holdfast.services.beats import LAG_SECONDS, LATE_SECONDS
 from holdfast.store.database import Database
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 from tests.audits import assert_audit_is_silent
-from tests.fleet import Called, Fleet, Mood, hang, hang_up, lie, refuse, well
+from tests.fleet import (
+    Called,
+    Fleet,
+    Mood,
+    a_task_on,
+    answered,
+    failures,
+    hang,
+    hang_up,
+    is_dead,
+    lie,
+    refuse,
+    well,
+)
 from tests.waiting import eventually
 from tests.world import World
 
 TICK = 0.05
 PENDING, RUNNING, SUCCEEDED = TaskState.PENDING, TaskState.RUNNING, TaskState.SUCCEEDED
+FAILED = TaskState.FAILED
 
 
 def be_late() -> None:
     """Block this process for longer than its lateness goes unnoticed."""
     time.sleep(LAG_SECONDS + LATE_SECONDS + 0.2)
-
-
-async def failures(world: World, worker: Called) -> int:
-    """Read how many heartbeats of a worker have failed in a row."""
-    query = "select consecutive_failures from holdfast.workers where worker_id = $1"
-    [row] = await world.clock.fetch(query, worker.worker_id)
-    return int(row[0])
-
-
-async def is_dead(world: World, worker: Called) -> bool:
-    """Tell whether a worker counts as lost."""
-    query = "select lost_at from holdfast.workers where worker_id = $1"
-    [row] = await world.clock.fetch(query, worker.worker_id)
-    return row[0] is not None
-
-
-async def answered(world: World, worker: Called) -> bool:
-    """Tell whether an answer of a worker is stored."""
-    query = "select answered_at from holdfast.workers where worker_id = $1"
-    [row] = await world.clock.fetch(query, worker.worker_id)
-    return row[0] is not None
-
-
-async def a_task_on(fleet: Fleet, world: World, worker: Called) -> TaskId:
-    """Have a task placed on a worker that has answered, and started there."""
-    await eventually(lambda: answered(world, worker))
-    task_id = TaskId(await world.submit(queue=None, backoff={"base": 0.0}), 0)
-    assert await fleet.place() == {task_id: worker.worker_id}
-    return task_id
 
 
 async def test_every_worker_is_called_tick_after_tick(fleet: Fleet) -> None:
@@ -236,65 +220,17 @@ async def test_nobody_is_blamed_while_this_server_was_late(
 async def test_nobody_is_blamed_for_what_is_found_when_a_late_server_wakes(
     fleet: Fleet, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def hang_up_and_be_late(
-        worker: Called, request: web.Request, call: WorkerHeartbeatRequest
-    ) -> Any:
-        answer = await hang_up(worker, request, call)
-        await asyncio.sleep(0)
+    async def refuse_and_be_late(_: Called, request: web.Request, __: Any) -> web.StreamResponse:
+        answer = web.StreamResponse(status=500)
+        await answer.prepare(request)
+        await answer.write_eof(b"no")
         be_late()
         return answer
 
-    worker = await fleet.add("w1", hang_up_and_be_late)
+    worker = await fleet.add("w1", refuse_and_be_late)
     async with fleet.beating():
         await eventually(lambda: "this server was late" in caplog.text)
     assert await failures(world, worker) == 0
-
-
-async def test_what_a_failed_call_carried_is_sent_again(fleet: Fleet, world: World) -> None:
-    worker = await fleet.add("w1")
-    async with fleet.beating() as beats:
-        task_id = await a_task_on(fleet, world, worker)
-        worker.mood = hang_up
-        beats.ring(["w1"])
-        await eventually(lambda: failures(world, worker))
-        worker.mood = well
-        beats.ring(["w1"])
-        await eventually(worker.running)
-    [sent] = worker.last_call.tasks_to_run
-    assert (sent.task_id, sent.attempt) == (str(task_id), 0)
-    assert bytes(sent.job) != b"null"
-
-
-async def test_an_end_is_repeated_until_it_is_acknowledged(
-    fleet: Fleet, world: World, database: Database
-) -> None:
-    worker = await fleet.add("w1")
-    async with fleet.beating() as beats:
-        task_id = await a_task_on(fleet, world, worker)
-        beats.ring(["w1"])
-        await eventually(worker.running)
-        worker.succeed(task_id, 42)
-
-        async def lose_the_answer(
-            worker: Called, request: web.Request, call: WorkerHeartbeatRequest
-        ) -> Any:
-            worker.obey(call)
-            return await hang_up(worker, request, call)
-
-        worker.mood = lose_the_answer
-        beats.ring(["w1"])
-        await eventually(lambda: failures(world, worker))
-        assert (await world.task(task_id)).state != SUCCEEDED
-        worker.mood = well
-        beats.ring(["w1"])
-        await eventually(lambda: not worker.held)
-        assert (await world.task(task_id)).state == SUCCEEDED
-        [name] = worker.last_call.acknowledged
-        assert (name.task_id, name.attempt) == (str(task_id), 0)
-        beats.ring(["w1"])
-        await worker.be_called()
-    assert worker.last_call.acknowledged == [], "once heard, it is not told again"
-    await assert_audit_is_silent(database)
 
 
 @pytest.mark.parametrize("steps", range(5))
@@ -336,42 +272,3 @@ async def test_a_heartbeat_that_cannot_be_prepared_is_prepared_again(
             await connection.execute("select from holdfast.leadership for update")
             await eventually(lambda: "will be called again" in caplog.text)
         await worker.be_called(2)
-
-
-async def test_lies_about_attempts_change_nothing(
-    fleet: Fleet, world: World, database: Database
-) -> None:
-    liar, honest = await fleet.add("liar"), await fleet.add("honest", cpu=0.0)
-    async with fleet.beating() as beats:
-        mine = await a_task_on(fleet, world, liar)
-        beats.ring(["liar"])
-        await eventually(liar.running)
-        token = str(liar.held[str(mine), 0].token)
-        others = await world.submit(queue=None)
-        running = [
-            {"task_id": str(mine), "attempt": 0, "lease_token": token, "state": "RUNNING"},
-            {"task_id": str(mine), "attempt": 0, "lease_token": str(uuid4()), "state": "RUNNING"},
-            {"task_id": str(mine), "attempt": 7, "lease_token": token, "state": "RUNNING"},
-            {"task_id": f"{others}.0", "attempt": 0, "lease_token": token, "state": "RUNNING"},
-            {"task_id": "999999.0", "attempt": 0, "lease_token": token, "state": "BUILDING"},
-        ]
-        bogus = [
-            {"task_id": f"{others}.0", "attempt": 0, "lease_token": token, "status": "succeeded"},
-            {"task_id": "999999.0", "attempt": 0, "lease_token": token, "status": "failed"},
-        ]
-        liar.mood = lie(running_tasks=running, completed_tasks=bogus)
-        beats.ring(["liar"])
-        await liar.be_called(2)
-        assert {name.task_id for name in liar.last_call.acknowledged} == {
-            f"{others}.0", "999999.0",
-        }, "a refusal is as final as a record"  # fmt: skip
-        liar.mood = lie(running_tasks=[running[0] | {"state": "ASSIGNED"}])
-        beats.ring(["liar"])
-        await liar.be_called()
-        beats.ring(["liar"])
-        await liar.be_called()
-    assert (await world.task(mine)).state == RUNNING
-    assert (await world.task(TaskId(others, 0))).state == PENDING
-    assert await failures(world, liar) == 0
-    assert honest.received
-    await assert_audit_is_silent(database)

@@ -118,7 +118,8 @@ JUNK = some.one_of(
     some.sampled_from([{"x" * 257: "a"}, {"a": "x" * 65_537}, {"a": None}, {"base": 1}]),
     VALUES,
 )
-PLACES = [(field,) for field in JobSpec.__struct_fields__] + [
+SERVER_ONLY = ("resources", "constraints", "coscheduling", "bundle", "requirements")
+PLACES = [(field,) for field in JobSpec.__struct_fields__ if field not in SERVER_ONLY] + [
     ("colour",),
     *[("entrypoint", part) for part in (*Entrypoint.__struct_fields__, "colour")],
     *[("backoff", part) for part in (*Backoff.__struct_fields__, "colour")],
@@ -187,6 +188,13 @@ async def test_both_ways_refuse_a_misplaced_value_by_the_same_field(
     if isinstance(replicas, int) and 10_000 < replicas <= 10_000_000:
         return
     await two_ways.compare(put(fields, place, junk), inputs)
+
+
+@pytest.mark.parametrize("field", SERVER_ONLY)
+async def test_what_placed_work_asks_of_its_workers_is_not_taken_by_sql(
+    two_ways: TwoWays, field: str
+) -> None:
+    assert await two_ways.by_sql({**SPEC, field: None}) == field
 
 
 def nested(levels: int) -> Any:

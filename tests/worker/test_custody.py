@@ -3,13 +3,13 @@
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from holdfast.worker import custody
 from holdfast.worker.clock import boot_clock
-from holdfast.worker.shims import ShimOrder
 from tests.waiting import eventually
 
 from .living import FAMILY, await_family, lives, start_sleeper
@@ -248,20 +248,20 @@ async def test_polite_signals_and_nonsense_do_not_end_a_shim(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("order", "reason"),
+    ("argv", "changes", "reason"),
     [
-        (an_order("no-such-program"), "cannot run 'no-such-program': No such file"),
-        (an_order("/etc/passwd"), "cannot run '/etc/passwd': Permission denied"),
-        (an_order(), "the command is empty"),
-        (an_order("echo", "a\0b"), "cannot run 'echo': embedded null byte"),
-        (an_order("echo", environment={"A=B": "c"}), "cannot run 'echo': illegal environment"),
-        (an_order("echo", cwd="/nowhere"), "cannot enter the folder '/nowhere': No such file"),
+        (["no-such-program"], {}, "cannot run 'no-such-program': No such file"),
+        (["/etc/passwd"], {}, "cannot run '/etc/passwd': Permission denied"),
+        ([], {}, "the command is empty"),
+        (["echo", "a\0b"], {}, "cannot run 'echo': embedded null byte"),
+        (["echo"], {"environment": {"A=B": "c"}}, "cannot run 'echo': illegal environment"),
+        (["echo"], {"cwd": "/nowhere"}, "cannot enter the folder '/nowhere': No such file"),
     ],
 )
 async def test_a_command_that_cannot_start_says_why(
-    tmp_path: Path, order: ShimOrder, reason: str
+    tmp_path: Path, argv: list[str], changes: dict[str, Any], reason: str
 ) -> None:
-    async with running(tmp_path, order) as shim:
+    async with running(tmp_path, an_order(*argv, **changes)) as shim:
         ended = await shim.wait()
         assert not shim.has_started()
     assert ended.reason == "cannot_start"

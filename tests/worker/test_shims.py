@@ -289,9 +289,10 @@ async def test_a_wait_that_was_cancelled_can_be_taken_up_again(tmp_path: Path) -
 async def test_no_zombie_and_no_descriptor_is_left_of_a_shim(tmp_path: Path) -> None:
     await run(tmp_path / "first", a_script("exit 0"))  # threads of the pool are there to stay
     before = len(os.listdir("/proc/self/fd"))
+    children = {child.pid for child in psutil.Process().children()}  # left by other tests
     await run(tmp_path / "second", a_script("exit 0"))
     assert len(os.listdir("/proc/self/fd")) == before
-    assert psutil.Process().children() == []
+    assert {child.pid for child in psutil.Process().children()} <= children
 
 
 async def test_a_shim_knows_none_of_the_workers_descriptors_nor_its_task(

@@ -110,6 +110,9 @@ end $$;
 
 create function holdfast.check_shape(spec jsonb) returns void language plpgsql as $$
 begin
+    perform holdfast.refuse_field(field, 'is not taken by SQL; submit the job through the server')
+       from unnest(array['resources', 'constraints', 'coscheduling', 'bundle', 'requirements']) as field
+      where jsonb_typeof(spec) = 'object' and spec ? field;
     perform holdfast.check_fields('', spec, '{
         "entrypoint": "object", "name": "string?", "type": "string?", "owner": "string?", "replicas": "integer?",
         "queue": "string?", "environment": "object", "labels": "object", "max_attempts": "integer?",
