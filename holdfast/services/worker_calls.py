@@ -15,6 +15,7 @@ from holdfast.model.shapes import read_tolerantly
 from holdfast.model.states import OPEN_STATES, TaskState, parse_state
 from holdfast.operations.beats import Prepared, Usage, Wanted
 from holdfast.operations.complete import Completion
+from holdfast.operations.notes import Note
 from holdfast.operations.report import Fence, Report
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.services.job_descriptions import describe_job
@@ -217,7 +218,8 @@ def _completion(fence: Fence, entry: TaskCompletion) -> Completion:
         entry.error_class,
         entry.stage,
         None if entry.result is msgspec.UNSET else bytes(entry.result).decode(),
-        start_reported=entry.start_reported,
+        tuple(Note(event.kind, bytes(event.payload).decode()) for event in entry.events),
+        entry.start_reported,
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.model.resources import Resources
 from holdfast.wire.answers import AttemptName, ClaimedJob
 from holdfast.wire.raw import absent_is_null
-from holdfast.wire.requests import AttemptNumber, Progress, TaskCompletion, TaskIdText
+from holdfast.wire.requests import AttemptNumber, TaskCompletion, TaskIdText
 
 HEARTBEAT_PATH = "/holdfast.v1.WorkerService/Heartbeat"
 SECRET_HEADER = "Holdfast-Worker-Secret"
@@ -84,7 +84,6 @@ class RunningTask(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: AttemptNumber
     lease_token: UUID
     state: str
-    progress: Progress | None = None
 
 
 class WorkerHeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):

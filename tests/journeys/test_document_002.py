@@ -1,10 +1,17 @@
 """The heartbeat of document 002: each of its issues, and the end state it asks for."""
 
+import asyncio
 import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from holdfast.model.ids import TaskId
+from holdfast.model.resources import Capacity
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.ledger import Ledger
@@ -12,6 +19,8 @@ from holdfast.operations.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.services.runtime import Options, open_runtime
 from holdfast.store.database import Database
+from holdfast.worker.placed import PlacedOptions, PlacedWorker
+from holdfast.worker.slots import take_slot
 from tests.audits import assert_audit_is_silent
 from tests.fleet import Fleet, hang
 from tests.placed_world import PlacedWorld
@@ -255,3 +264,56 @@ async def test_no_exception_is_swallowed(
             await cluster.clock.fetch("alter table holdfast.hidden rename to attempt_usage")
             await eventually(lambda: not worker.held)
     assert (await cluster.task(task_id)).state == SUCCEEDED
+
+
+class SlowServer:
+    """A server that takes its time to answer the first registration, and calls nobody."""
+
+    def __init__(self) -> None:
+        self.registered: list[float] = []
+        self.answered_at = 0.0
+        self.may_answer = asyncio.Event()
+
+    async def register(self, request: web.Request) -> web.Response:
+        """Register a worker, the first one when told to."""
+        body = await request.json()
+        self.registered.append(time.monotonic())
+        await self.may_answer.wait()
+        self.answered_at = self.answered_at or time.monotonic()
+        answer = {"worker_id": body["worker_id"], "taken_over": 0, "adopted": []}
+        return web.json_response(answer)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[str]:
+        """Listen for the time of a block; yields the address."""
+        app = web.Application()
+        app.router.add_post("/internal/worker-register", self.register)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+
+async def test_the_clock_of_silence_starts_with_serving(tmp_path: Path) -> None:
+    """A registration that takes longer than the timeout uses none of it up."""
+    server, timeout = SlowServer(), 1.0
+    async with server.open() as url:
+        options = PlacedOptions(
+            url, tmp_path / "work", Capacity(cpu=1.0), name="w", silence_seconds=timeout
+        )
+        slot = take_slot(tmp_path / "slots")
+        worker = PlacedWorker(options, slot)
+        running = asyncio.create_task(worker.run())
+        try:
+            [began_at] = await eventually(lambda: server.registered)
+            await eventually(lambda: time.monotonic() > began_at + timeout)
+            server.may_answer.set()
+            await eventually(lambda: len(server.registered) == 2)
+            assert server.registered[1] - server.answered_at >= timeout
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            slot.close()

@@ -10,6 +10,7 @@ import pytest
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
+from holdfast.operations.leadership import lead
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence
 from holdfast.rules.submission import parse_spec
@@ -205,6 +206,7 @@ async def test_closing_twice_or_without_ever_leading_is_harmless(
     await leader.close()
     await eventually(lambda: stood(leader))
     await leader.close()
+    assert await lead(ledger, "the next one") is not None, "nobody waits for the term to run out"
     await leader.close()
     assert not leader.is_leading
 

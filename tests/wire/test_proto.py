@@ -39,7 +39,6 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "TaskToKill": cluster.TaskToKill,
     "WorkerHeartbeatAnswer": cluster.WorkerHeartbeatAnswer,
     "RunningTask": cluster.RunningTask,
-    "Progress": requests.Progress,
     "CompletedTaskEntry": requests.TaskCompletion,
     "UserEvent": requests.UserEvent,
 }

@@ -111,8 +111,7 @@ end $$;
 create function holdfast.check_shape(spec jsonb) returns void language plpgsql as $$
 begin
     perform holdfast.refuse_field(field, 'is not taken by SQL; submit the job through the server')
-       from unnest(array['resources', 'constraints', 'coscheduling', 'bundle', 'requirements']) as field
-      where jsonb_typeof(spec) = 'object' and spec ? field;
+       from unnest('{resources,constraints,coscheduling,bundle,requirements}'::text[]) as field where spec ? field;
     perform holdfast.check_fields('', spec, '{
         "entrypoint": "object", "name": "string?", "type": "string?", "owner": "string?", "replicas": "integer?",
         "queue": "string?", "environment": "object", "labels": "object", "max_attempts": "integer?",
@@ -132,10 +131,9 @@ begin
     perform holdfast.refuse_field(field, 'holds something else than strings; write each value as a string')
        from unnest(array['labels', 'environment']) as field, jsonb_each(spec -> field)
       where jsonb_typeof(value) <> 'string';
-    perform holdfast.refuse_field('on_exhausted', 'is unknown; use fail or dead_letter')
-      where spec ->> 'on_exhausted' not in ('fail', 'dead_letter');
-    perform holdfast.refuse_field('on_timeout', 'is unknown; use kill or fail')
-      where spec ->> 'on_timeout' not in ('kill', 'fail');
+    perform holdfast.refuse_field(field, format('is unknown; use %s or %s', one, other))
+       from (values ('on_exhausted', 'fail', 'dead_letter'), ('on_timeout', 'kill', 'fail')) as known(field, one, other)
+      where spec ->> field not in (one, other);
 end $$;
 
 create function holdfast.check_entrypoint(entrypoint jsonb) returns void language plpgsql as $$
