@@ -209,8 +209,12 @@ def test_third(holdfast_system):
 
 @pytest.mark.parametrize(
     "way",
-    ['pytest_plugins = ["holdfast.testing"]', "from holdfast.testing import holdfast_system"],
-    ids=["plugin", "import"],
+    [
+        pytest.param('pytest_plugins = ["holdfast.testing"]', id="plugin"),
+        pytest.param(
+            "from holdfast.testing import holdfast_system", id="import", marks=pytest.mark.nightly
+        ),
+    ],
 )
 def test_a_suite_of_a_user_runs_and_leaves_nothing(tmp_path: Path, way: str) -> None:
     suite, scratch = tmp_path / "suite", tmp_path / "scratch"

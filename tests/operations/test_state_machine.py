@@ -318,7 +318,7 @@ class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
 
 
 BOUNDED = settings(
-    max_examples=20,
+    max_examples=15,
     stateful_step_count=70,
     deadline=None,
     print_blob=True,

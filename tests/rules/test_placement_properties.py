@@ -29,7 +29,7 @@ def book(places: list[naive.Place], line: Line, found: Plan) -> None:
                 place.book(line.shape)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(FLEETS, LINES, some.integers(1, 8))
 def test_a_plan_is_that_of_a_plain_search_task_by_task(
     fleet: list[WorkerView], waiting: list[Line], unstarted_max: int
@@ -40,7 +40,7 @@ def test_a_plan_is_that_of_a_plain_search_task_by_task(
     assert found.waiting == expected.waiting
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(FLEETS, LINES, some.one_of(some.none(), some.integers(0, 20)))
 def test_no_plan_breaks_a_limit_or_a_constraint(
     fleet: list[WorkerView], waiting: list[Line], placements_max: int | None
@@ -52,7 +52,7 @@ def test_no_plan_breaks_a_limit_or_a_constraint(
     assert all(each.count > 0 for each in found.placements)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(FLEETS, LINES, some.one_of(some.none(), some.integers(0, 20)))
 def test_every_task_is_placed_or_waits_and_gangs_are_whole(
     fleet: list[WorkerView], waiting: list[Line], placements_max: int | None
@@ -71,7 +71,7 @@ def test_every_task_is_placed_or_waits_and_gangs_are_whole(
             assert rack[1] is not None
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(FLEETS, LINES, some.randoms(use_true_random=False))
 def test_the_order_in_which_things_are_told_changes_nothing(
     fleet: list[WorkerView], waiting: list[Line], chance: random.Random
@@ -82,7 +82,7 @@ def test_the_order_in_which_things_are_told_changes_nothing(
     assert plan(fleet, waiting, NOW) == found
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(FLEETS, lines(waits=False))
 def test_nobody_gets_what_one_before_him_could_have_used(
     fleet: list[WorkerView], waiting: list[Line]
@@ -95,7 +95,7 @@ def test_nobody_gets_what_one_before_him_could_have_used(
             assert not any(place.fits(line.shape) for place in places)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(FLEETS, LINES)
 def test_a_worker_that_failed_a_task_is_the_last_to_get_it_again(
     fleet: list[WorkerView], waiting: list[Line]

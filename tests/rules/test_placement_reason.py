@@ -196,7 +196,7 @@ def numbers_of(details: dict[str, Any]) -> Counter[tuple[str, str]]:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(workers(), lines(), some.integers(2, 8))
 def test_every_task_that_waits_has_a_true_reason(
     fleet: list[WorkerView], waiting: list[Line], unstarted_max: int
