@@ -161,8 +161,14 @@ def test_a_job_that_does_not_end_is_named(holdfast_system: System) -> None:
         holdfast_system.wait_all(timeout=0.1)
 
 
+def list_threads() -> set[threading.Thread]:
+    """List the threads of this process, once the worker around has started all of its own."""
+    wait_for(lambda: any(thread.name == "holdfast-keeper" for thread in threading.enumerate()))
+    return set(threading.enumerate())
+
+
 def test_nothing_is_left_of_a_block(system: System) -> None:
-    children, threads = set(psutil.Process().children()), set(threading.enumerate())
+    threads, children = list_threads(), set(psutil.Process().children())
     with running(queues=["q"]) as other:
         app.hang.submit()
         app.sum_by_children.submit([1])
@@ -174,7 +180,7 @@ def test_nothing_is_left_of_a_block(system: System) -> None:
 
 
 def test_a_block_that_fails_leaves_nothing_either(system: System) -> None:
-    threads = set(threading.enumerate())
+    threads = list_threads()
     with pytest.raises(ZeroDivisionError), running(queues=["q"]) as other:
         other.client.job(1 // 0)
     wait_for(lambda: set(threading.enumerate()) <= threads)
