@@ -40,6 +40,8 @@ LEASE_HEADER = b"holdfast-lease"
 
 async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
     """Take in a job: 201, or 200 when its idempotency key was seen before."""
+    if call.body.local_name is not None:
+        raise Invalid("local_name", "goes with graphs only; submit them to /api/jobs:batch")
     submission = _submission(call.body, await _parent_of(call))
     submitted = await call.runtime.submit(submission)
     answer = SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
@@ -165,9 +167,9 @@ async def _parent_of(call: Call[Any, Nothing]) -> int | None:
 def _submission(asked: JobRequest, parent_job_id: int | None) -> Submission:
     spec = JobSpec(**{name: getattr(asked, name) for name in JobSpec.__struct_fields__})
     if asked.inputs is None:
-        return Submission(spec, parent_job_id=parent_job_id)
+        return Submission(spec, parent_job_id=parent_job_id, local_name=asked.local_name)
     texts = (decode_text(text, f"inputs[{i}]") for i, text in enumerate(asked.inputs))
-    return Submission(spec, tuple(texts), parent_job_id)
+    return Submission(spec, tuple(texts), parent_job_id, local_name=asked.local_name)
 
 
 async def _find_letters(call: Call[ReplayRequest, Nothing]) -> list[TaskId]:

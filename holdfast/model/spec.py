@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.model.order import Dependency, Output, ResultPlace
 from holdfast.model.resources import Constraint, Coscheduling, Resources
 
 OnExhausted = Literal["fail", "dead_letter"]
@@ -28,6 +29,8 @@ class Limits(msgspec.Struct, frozen=True):
     lease_seconds_max: float = 120.0
     retries_max: int = 10_000
     gang_tasks_max: int = 1024
+    dependencies_max: int = 100_000
+    graph_jobs_max: int = 10_000
 
 
 class Entrypoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -39,6 +42,8 @@ class Entrypoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     pickle: str | None = None
+    # Results of other jobs that stand among the arguments.
+    results: list[ResultPlace] = []
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,18 +87,27 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     # The content hash of a workspace that was uploaded before, and what its Python code needs.
     bundle: str | None = None
     requirements: list[str] = []
+    # Jobs to wait for: an id, a local name within a graph, or either with a condition.
+    depends_on: list[str | Dependency] = []
+    # Undoes what the job did, should it end unsuccessfully after it had started.
+    compensation: Entrypoint | None = None
+    outputs: list[Output] = []
+    verbose_events: bool | None = None
 
 
 class Submission(msgspec.Struct, frozen=True):
     """A spec, and the inputs if there is one task per input: each a JSON text of its own.
 
-    `parent_job_id` and `replay_of` are links that the server sets, never the user's spec.
+    The links to other jobs are set by the server, never by the user's spec; `local_name` is what
+    other jobs of the same graph call this one.
     """
 
     spec: JobSpec
     inputs: tuple[str, ...] | None = None
     parent_job_id: int | None = None
     replay_of: int | None = None
+    local_name: str | None = None
+    compensates_job_id: int | None = None
 
     @property
     def num_tasks(self) -> int:
@@ -117,6 +131,8 @@ class Policy(msgspec.Struct, frozen=True):
     grace: float
     type: str
     coscheduling: Coscheduling | None = None
+    # Of a compensation: whatever ends it for good makes a dead letter of its own kind.
+    is_compensation: bool = False
 
     @property
     def placed(self) -> bool:

@@ -9,9 +9,11 @@ import msgspec
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
 from holdfast.model.ids import TaskId, check_job_id, check_task_id
+from holdfast.model.order import Dependency
 from holdfast.model.outcomes import STAGES, Killed, ReasonCode
-from holdfast.model.spec import Submission
+from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.states import OPEN_STATES, TaskState
+from holdfast.operations.arrivals import Submitted, admit, store_arrivals
 from holdfast.operations.endings import (
     Burial,
     Ending,
@@ -23,7 +25,6 @@ from holdfast.operations.endings import (
 )
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
-from holdfast.operations.submit import Submitted, admit, store_arrivals
 from holdfast.rules.retry import Counters, dead_letter_by_policy
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
@@ -136,6 +137,7 @@ async def replay(
                         specs[job_id].spec,
                         idempotency_key=None,
                         not_before=None,
+                        depends_on=_needed(specs[job_id].spec),
                         correlation_id=specs[job_id].correlation_id,
                     ),
                     None
@@ -151,6 +153,11 @@ async def replay(
     if dry_run:
         return [replayed for replayed, _ in plan]
     return await _store_replays(ledger, plan, actor)
+
+
+def _needed(spec: JobSpec) -> list[str | Dependency]:
+    """Keep of what a job waited for that of which it has the results; the rest is long over."""
+    return [*sorted({result.job for result in spec.entrypoint.results}, key=int)]
 
 
 async def _store_replays(

@@ -4,9 +4,14 @@ Each step is a transaction of its own that takes one outbox row; a row lives unt
 so that a crash in between loses nothing.
 """
 
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import JobState
 from holdfast.operations.cancel import flag_job, stop_tasks
+from holdfast.operations.dependencies import release_dependents
 from holdfast.operations.endings import id_columns
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
@@ -21,13 +26,15 @@ _READY = load_statements("ready")
 SWEEP_TASKS_MAX = 1000
 FEED_TASKS_MAX = 5000
 CHILDREN_MAX = 100
+NOT_YET = -1  # what a step answers when it has to wait for something else
+PUT_OFF = timedelta(seconds=0.5)
 
 
 async def follow_up(ledger: Ledger, rows_max: int = 100) -> int:
     """Take one step of each piece of work that waits; returns how many steps were taken."""
+    steps = await ledger.write(release_dependents)
     async with ledger.database.transaction() as tx:
         rows = await tx.fetch(_JOBS["list_outbox"], batch_max=rows_max)
-    steps = 0
     for row in rows:
         steps += await ledger.write(_step, row[0])
     return steps
@@ -49,10 +56,13 @@ async def _step(ledger: Ledger, tx: Transaction, row_id: int) -> int:
     if row is None:
         return 0
     _, kind, job_id, next_index = row
-    step = {"sweep": _sweep, "feed": _feed, "job_ended": _end_children}[kind]
+    step = _STEPS[kind]
     following = await step(ledger, tx, job_id, next_index=next_index)
     if following is None:
         await tx.fetch(_JOBS["delete_outbox"], id=row_id)
+    elif following == NOT_YET:
+        await tx.fetch(_JOBS["put_off_outbox"], id=row_id, delay=PUT_OFF)
+        return 0
     else:
         await tx.fetch(_JOBS["advance_outbox"], id=row_id, next_index=following)
     return 1
@@ -91,9 +101,11 @@ async def _feed(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> 
     flags = await tx.fetch_one(_JOBS["read_job_flags"], job_ids=[job_id])
     if not rows or flags is None or flags["finished"] or flags["cancel_mode"]:
         return None
-    await tx.fetch(_READY["feed_ready"], **id_columns([(row[0], row[1]) for row in rows]))
+    ready = await tx.fetch(_READY["feed_ready"], **id_columns([(row[0], row[1]) for row in rows]))
+    for _, task_index, queue in ready:
+        tx.news.add_ready(queue, TaskId(job_id, task_index))
     following: int = rows[-1][1] + 1
-    return following
+    return following if len(rows) == FEED_TASKS_MAX else None
 
 
 async def _end_children(
@@ -112,3 +124,10 @@ async def _end_children(
         await flag_job(ledger, tx, child[0], mode=mode, actor="server", reason=reason)
     full = len(children) == CHILDREN_MAX
     return next_index + 1 if full else None
+
+
+_STEPS: dict[str, Callable[..., Awaitable[int | None]]] = {
+    "sweep": _sweep,
+    "feed": _feed,
+    "job_ended": _end_children,
+}

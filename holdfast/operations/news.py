@@ -17,6 +17,7 @@ class News:
     waits: list[tuple[int, float]] = field(default_factory=list)
     runs: list[tuple[int, float]] = field(default_factory=list)
     expired: int = 0
+    has_follow_ups: bool = False
 
     def add_ready(self, queue: str, task_id: TaskId) -> None:
         """Note a task that can be claimed from a queue now; the queue of placed work is empty."""

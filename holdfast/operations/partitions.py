@@ -9,6 +9,7 @@ from holdfast.store.statements import load_statements
 _EVENTS = load_statements("events")
 _ATTEMPTS = load_statements("attempts")
 _CLUSTER = load_statements("cluster")
+_ORDER = load_statements("order")
 DROP_LOCK_TIMEOUT_MS = 20
 
 
@@ -66,4 +67,6 @@ async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:
         await tx.fetch(_ATTEMPTS["delete_logs_of_partition"], **bounds)
         await tx.fetch(_CLUSTER["delete_usage_of_partition"], **bounds)
         await tx.fetch(_ATTEMPTS["delete_checkpoints_of_partition"], **bounds)
+        await tx.fetch(_ORDER["delete_dependencies_of_partition"], **bounds)
+        await tx.fetch(_ORDER["delete_undos_of_partition"], **bounds)
     return 1

@@ -136,7 +136,7 @@ async def settle(tx: Transaction, moves: Moves) -> list[tuple[int, JobState]]:
 
 
 async def _finish(tx: Transaction, ended: list[tuple[int, JobState, int]]) -> None:
-    await tx.fetch(
+    rows = await tx.fetch(
         _JOBS["finish_jobs"],
         job_ids=[job_id for job_id, _, _ in ended],
         states=[int(state) for _, state, _ in ended],
@@ -144,9 +144,15 @@ async def _finish(tx: Transaction, ended: list[tuple[int, JobState, int]]) -> No
     )
     # What follows downward happens in transactions of its own.
     follow_ups = [("sweep", job_id) for job_id, _, live in ended if live]
-    follow_ups += [
-        ("job_ended", job_id) for job_id, state, _ in ended if state != JobState.SUCCEEDED
-    ]
+    unsuccessful = {job_id for job_id, state, _ in ended if state != JobState.SUCCEEDED}
+    follow_ups += [("job_ended", job_id) for job_id in sorted(unsuccessful)]
+    for job_id, may_be_undone, is_compensation, is_awaited in rows:
+        if may_be_undone and job_id in unsuccessful:
+            follow_ups.append(("undo", job_id))
+        if is_compensation:
+            follow_ups.append(("undone", job_id))
+        if is_awaited:
+            follow_ups.append(("release", job_id))
     await add_follow_ups(tx, follow_ups)
 
 
@@ -155,6 +161,8 @@ async def add_follow_ups(
 ) -> None:
     """Leave work for later transactions."""
     if follow_ups:
+        if tx.news is not None:
+            tx.news.has_follow_ups = True
         await tx.fetch(
             _JOBS["insert_outbox"],
             kinds=[kind for kind, _ in follow_ups],

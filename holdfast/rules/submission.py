@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Entrypoint, JobSpec, Limits, Policy, Submission
+from holdfast.rules.order import check_order
 from holdfast.rules.placing import check_placing, complete_resources
 
 _DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
@@ -20,6 +21,7 @@ _HALF_SURROGATE = "contains half of a surrogate pair; send valid Unicode"
 PRIORITY_MAX = 1_000_000
 NESTING_MAX = 100
 NAME_LENGTH_MAX = 256
+_POLICY_FIELDS = tuple(name for name in Policy.__struct_fields__ if name != "is_compensation")
 
 
 def parse_spec(fields: Mapping[str, Any]) -> JobSpec:
@@ -51,6 +53,7 @@ def complete_submission(submission: Submission, limits: Limits) -> Submission:
     _check_numbers(spec, limits)
     _check_inputs(submission, limits)
     check_placing(submission, limits)
+    check_order(submission, limits)
     placed = spec.queue is None
     name = spec.name or _entrypoint_name(spec.entrypoint)[: limits.text_length_max]
     failures = spec.max_retries_failure
@@ -81,11 +84,10 @@ def complete_submission(submission: Submission, limits: Limits) -> Submission:
     return msgspec.structs.replace(submission, spec=complete)
 
 
-def policy_of(spec: JobSpec) -> Policy:
+def policy_of(spec: JobSpec, *, is_compensation: bool = False) -> Policy:
     """Take from a complete spec what decides a task's fate."""
-    return msgspec.convert(
-        {field: getattr(spec, field) for field in Policy.__struct_fields__}, Policy
-    )
+    fields = {name: getattr(spec, name) for name in _POLICY_FIELDS}
+    return msgspec.convert(fields | {"is_compensation": is_compensation}, Policy)
 
 
 def check_text(field: str, text: str, length_max: int) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.errors import Unavailable
 
@@ -17,31 +17,42 @@ log = logging.getLogger("holdfast.chores")
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """`run` returns how much it did; as long as it finds `full` or more, it goes on at once."""
+    """`run` returns how much it did; as long as it finds `full` or more, it goes on at once.
+
+    Setting `wake` gives it a turn before its time.
+    """
 
     name: str
     every: float
     run: Callable[[], Awaitable[int]]
     full: int = 1
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @asynccontextmanager
 async def run_in_background(chores: Sequence[Chore]) -> AsyncIterator[None]:
     """Run chores for the time of a block; the one that is being done is finished first."""
-    stopping = asyncio.Event()
-    loops = [asyncio.create_task(_repeat(chore, stopping), name=chore.name) for chore in chores]
+    is_stopping = False
+
+    def keep_on() -> bool:
+        return not is_stopping
+
+    loops = [asyncio.create_task(_repeat(chore, keep_on), name=chore.name) for chore in chores]
     try:
         yield
     finally:
-        stopping.set()
+        is_stopping = True
+        for chore in chores:
+            chore.wake.set()
         await asyncio.gather(*loops)
 
 
-async def _repeat(chore: Chore, stopping: asyncio.Event) -> None:
-    while not stopping.is_set():
-        if await take_turn(chore) < chore.full:
+async def _repeat(chore: Chore, keep_on: Callable[[], bool]) -> None:
+    while keep_on():
+        chore.wake.clear()
+        if await take_turn(chore) < chore.full and keep_on():
             with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), chore.every)
+                await asyncio.wait_for(chore.wake.wait(), chore.every)
 
 
 async def take_turn(chore: Chore) -> int:

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from holdfast.operations import follow_up, partitions, prune, reap, requeue
+from holdfast.operations import partitions, prune, reap, requeue
+from holdfast.operations.dependencies import find_forgotten
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.prune import Retention
 from holdfast.services.chores import Chore
@@ -13,6 +14,7 @@ from holdfast.store.statements import load_statements
 
 _READY = load_statements("ready")
 _JOBS = load_statements("jobs")
+WALK_MAX = 1000
 
 
 def list_chores(
@@ -23,7 +25,7 @@ def list_chores(
         Chore("reap leases", 1.0, partial(reap.reap, ledger), full=reap.BATCH_MAX),
         Chore("requeue due", 0.25, partial(requeue.requeue_due, ledger), full=requeue.BATCH_MAX),
         Chore("give up scheduling", 1.0, partial(requeue.give_up_scheduling, ledger)),
-        Chore("follow up", 0.25, partial(follow_up.follow_up, ledger)),
+        Chore("look for forgotten dependents", 30.0, Forgotten(ledger).look),
         Chore("ring for ready tasks", 1.0, _look(ledger, doorbells)),
         Chore("ring for ended jobs", 0.5, _watch(ledger, doorbells)),
         Chore("tell what should stop", 0.5, stops.look),
@@ -31,6 +33,20 @@ def list_chores(
         Chore("add partitions", 5.0, partial(partitions.keep_partitions_ahead, ledger)),
         Chore("prune", 60.0, partial(prune.prune, ledger, retention)),
     ]
+
+
+class Forgotten:
+    """Walks through what jobs wait for, a stretch a turn."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._after = 0
+
+    async def look(self) -> int:
+        """Look through the next stretch; goes on at once until it has seen all."""
+        following = await find_forgotten(self._ledger, self._after, batch_max=WALK_MAX)
+        self._after = following or 0
+        return following is not None
 
 
 def _look(ledger: Ledger, doorbells: Doorbells) -> Callable[[], Awaitable[int]]:

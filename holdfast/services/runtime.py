@@ -5,14 +5,16 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
+from holdfast.operations.arrivals import CHUNK_TASKS_MAX, Submitted
+from holdfast.operations.follow_up import follow_up
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.news import News
 from holdfast.operations.prune import Retention
-from holdfast.operations.submit import CHUNK_TASKS_MAX, Submitted
 from holdfast.services.beats import TICK_SECONDS
 from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.doorbell import Bell, Doorbells
@@ -77,6 +79,7 @@ class Runtime:
             ledger, self.writers, self.doorbells, tick=tick, on_beat=self.metrics.count_beat
         )
         self.is_stopping = False
+        self._follow_up_wanted = asyncio.Event()
         ledger.tell = self.hear
 
     async def submit(self, submission: Submission) -> Submitted:
@@ -113,6 +116,8 @@ class Runtime:
             self.wake_ups.announce(queue, task_ids)
         for job_id in news.ended_jobs:
             self.doorbells.ring(Bell("job", str(job_id)), worth=1_000_000)
+        if news.has_follow_ups:
+            self._follow_up_wanted.set()
         self.metrics.count(news)
 
     async def scrape(self) -> bytes:
@@ -133,6 +138,7 @@ class Runtime:
         """List what is to be done in the background."""
         return [
             Chore("lead", CANDIDATE_SECONDS, self.leader.stand),
+            Chore("follow up", 0.25, partial(follow_up, self.ledger), wake=self._follow_up_wanted),
             *list_chores(self.ledger, self.doorbells, self.stops, retention=options.retention),
             *(
                 Chore("publish again", 5.0, Republisher(self.ledger, transport).run)

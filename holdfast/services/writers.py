@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 from holdfast.model.spec import Submission
-from holdfast.operations import claim, complete, renew, report, submit
+from holdfast.operations import arrivals, claim, complete, renew, report, submit
+from holdfast.operations.arrivals import CHUNK_TASKS_MAX, Submitted
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.claim import Claim, ClaimRequest
 from holdfast.operations.complete import Completion
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence, Report
-from holdfast.operations.submit import CHUNK_TASKS_MAX, Submitted, submit_one
+from holdfast.operations.submit import submit_one
 
 Reported = report.Answer | Exception
 Renewed = renew.Answer | Exception
@@ -36,7 +37,7 @@ class Writers:
         ) -> Batcher[Any, Any]:
             return Batcher(partial(operation, ledger), slots=slots)
 
-        self._submissions: Batcher[Submission, submit.Answer] = gather(submit.submit)
+        self._submissions: Batcher[Submission, arrivals.Answer] = gather(submit.submit)
         self._large = asyncio.Semaphore(1)
         self._ledger = ledger
         self._claims: Batcher[ClaimRequest, claim.Answer] = gather(claim.claim)

@@ -40,10 +40,11 @@ class SpecCache:
         found = {job_id: self._specs[job_id] for job_id in wanted if job_id in self._specs}
         if missing:
             rows = await tx.fetch(_JOBS["load_specs"], job_ids=missing)
-            for job_id, text, correlation_id, trace_id, name, num_tasks in rows:
+            for job_id, text, correlation_id, trace_id, name, num_tasks, undoes in rows:
                 spec = read_tolerantly(text, JobSpec)
+                policy = policy_of(spec, is_compensation=undoes)
                 found[job_id] = StoredSpec(
-                    spec, policy_of(spec), name, num_tasks, correlation_id, trace_id, {}
+                    spec, policy, name, num_tasks, correlation_id, trace_id, {}
                 )
             self._keep({job_id: found[job_id] for job_id in missing if job_id in found})
         return found

@@ -58,6 +58,10 @@ class JobRow(NamedTuple):
     worker_failed: int
     unschedulable: int
     dead_lettered: int
+    graph_id: int | None
+    compensates_job_id: int | None
+    unmet: int
+    released_at: datetime | None
     spec: str | None
 
 

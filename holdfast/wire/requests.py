@@ -208,13 +208,17 @@ class CheckpointLoadRequest(Request, frozen=True):
 
 
 class JobRequest(JobSpec, frozen=True, kw_only=True):
-    """A job spec, with one task per input where `inputs` are given."""
+    """A job spec, with one task per input where `inputs` are given.
+
+    `local_name` is what other jobs of the same batch call it in their `depends_on`.
+    """
 
     inputs: list[msgspec.Raw] | None = None
+    local_name: Annotated[str, _described(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")] | None = None
 
 
 class JobBatchRequest(Request, frozen=True):
-    """Jobs that are taken in all together or not at all."""
+    """Jobs that are taken in all together or not at all; with local names they are a graph."""
 
     specs: list[JobRequest]
 

@@ -102,6 +102,13 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     finished_at_ms: int | None = None
     parent_job_id: str | None = None
     replay_of: str | None = None
+    # The jobs of one graph were submitted in one call; it is named after the first of them.
+    graph_id: str | None = None
+    # The job that this one undoes.
+    compensates_job_id: str | None = None
+    # How many of the jobs in its `depends_on` it still waits for.
+    unmet_dependencies: int = 0
+    released_at_ms: int | None = None
     correlation_id: str
     trace_id: str | None = None
     idempotency_key: str | None = None

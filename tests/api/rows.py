@@ -29,6 +29,7 @@ def a_job(**fields: Any) -> JobRow:
         "submitted_at": NOW,
         "state": TaskState.PENDING,
         "num_tasks": 3,
+        "unmet": 0,
         **dict.fromkeys(COUNTS, 0),
     }
     return JobRow(**usual | fields)

@@ -9,10 +9,11 @@ from holdfast.errors import IllegalMove, Invalid, KeyReused, NotFound, TooLarge
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
+from holdfast.operations.arrivals import Submitted
 from holdfast.operations.cancel import cancel_job
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.submit import Submitted, submit, submit_batch, submit_one
+from holdfast.operations.submit import submit, submit_batch, submit_one
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.store.database import Database
 from tests.world import World

@@ -9,10 +9,10 @@ from holdfast.errors import Invalid, Stopping, Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
+from holdfast.operations.arrivals import CHUNK_TASKS_MAX
 from holdfast.operations.claim import ClaimRequest
 from holdfast.operations.complete import Completion
 from holdfast.operations.ledger import Ledger
-from holdfast.operations.submit import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.runtime import Options, Runtime, open_runtime

@@ -9,12 +9,12 @@ import pytest
 from holdfast.errors import Invalid, LeaseConflict, Stopping
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
+from holdfast.operations.arrivals import CHUNK_TASKS_MAX
 from holdfast.operations.claim import ClaimRequest
 from holdfast.operations.complete import Completed, Completion
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Fence, Recorded, Report
-from holdfast.operations.submit import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.services.writers import WRITES_AT_ONCE, Writers
 from tests.conftest import run_sql

@@ -306,7 +306,7 @@ select case when dead_letters.job_id is null then 'dead_letter_missing'
 -- A row of a task that runs or has finished is no damage: the claim that meets it drops it.
 with lines as materialized (
     select job_id, coalesce(queue, '') as queue, -priority as urgency, submitted_at is null as hidden,
-           spec ? 'scheduling_timeout' as timed
+           spec ? 'scheduling_timeout' as timed, released_at
       from holdfast.jobs
 ),
 checked as (
@@ -315,7 +315,7 @@ checked as (
            lines.hidden as hidden_job_in_line,
            tasks.state = 1 and (
                (ready.queue, ready.urgency, ready.eligible_at, ready.unschedulable_at is not null)
-               is distinct from (lines.queue, lines.urgency, tasks.eligible_at, lines.timed)
+               is distinct from (lines.queue, lines.urgency, greatest(tasks.eligible_at, lines.released_at), lines.timed)
                or ready.avoid is not null and (lines.queue <> '' or tasks.attempt = 0))
                as ready_row_differs,
            tasks.state = 1 and leases.job_id is not null as ready_row_beside_a_lease
@@ -353,9 +353,9 @@ select case when tasks.job_id is null then 'waiting_row_without_task'
 -- name: check_lines
 -- The tasks of a job too large to be lined up at once stand in line as far as its feed has come.
 with pending as (
-    select job_id, task_index, finished_at is null and cancel_mode is null as claimable
+    select job_id, task_index, finished_at is null and cancel_mode is null and unmet = 0 as claimable
       from (select job_id, task_index from holdfast.tasks where state = 1) as tasks
-      join (select job_id, finished_at, cancel_mode from holdfast.jobs
+      join (select job_id, finished_at, cancel_mode, unmet from holdfast.jobs
              where submitted_at is not null) as jobs using (job_id)
 ),
 queued as (

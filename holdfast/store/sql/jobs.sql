@@ -6,20 +6,21 @@ select nextval('holdfast.job_ids'), holdfast.now() from generate_series(1, $coun
 insert into holdfast.jobs (
     job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of, correlation_id,
     trace_id, idempotency_key, spec_digest, created_at, submitted_at, fan_out, max_task_failures,
-    num_tasks, pending, seq, event_type, event_at, event_actor)
+    num_tasks, pending, graph_id, compensates_job_id, unmet, seq, event_type, event_at, event_actor)
 select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, parent_job_id, replay_of,
        correlation_id, trace_id, idempotency_key, spec_digest, clock.now, case when shown then clock.now end,
-       fan_out, max_task_failures, num_tasks, num_tasks, shown::int,
+       fan_out, max_task_failures, num_tasks, num_tasks, graph_id, compensates_job_id, unmet, shown::int,
        case when shown then 'submitted'::holdfast.event_type end, case when shown then clock.now end,
        case when shown then owner end
   from unnest($job_ids::bigint[], $names::text[], $types::text[], $owners::text[], $queues::text[],
               $priorities::int[], $specs::text[], $labels::text[], $parent_job_ids::bigint[],
               $replay_of::bigint[], $correlation_ids::text[], $trace_ids::text[],
               $idempotency_keys::text[], $spec_digests::bytea[], $shown::boolean[],
-              $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[])
+              $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[], $graph_ids::bigint[],
+              $compensates_job_ids::bigint[], $unmet::int[])
          as new(job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of,
                 correlation_id, trace_id, idempotency_key, spec_digest, shown, fan_out,
-                max_task_failures, num_tasks),
+                max_task_failures, num_tasks, graph_id, compensates_job_id, unmet),
        (select $now::timestamptz as now) as clock
 on conflict (owner, idempotency_key) where idempotency_key is not null do nothing
 returning job_id;
@@ -32,7 +33,7 @@ select owner, idempotency_key, job_id, spec_digest, submitted_at is not null as 
 
 -- name: show_job
 update holdfast.jobs
-   set submitted_at = $now::timestamptz, seq = 1, event_type = 'submitted',
+   set submitted_at = $now::timestamptz, unmet = $unmet, seq = 1, event_type = 'submitted',
        event_at = $now::timestamptz, event_actor = owner
  where job_id = $job_id and submitted_at is null
 returning job_id;
@@ -49,7 +50,8 @@ select job_id from holdfast.jobs where job_id = $job_id and submitted_at is null
 delete from holdfast.jobs where job_id = $job_id;
 
 -- name: load_specs
-select job_id, spec::text, correlation_id, trace_id, name, num_tasks
+select job_id, spec::text, correlation_id, trace_id, name, num_tasks,
+       compensates_job_id is not null as is_compensation
   from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id);
 
 -- name: count_moves
@@ -106,7 +108,12 @@ update holdfast.jobs
   from unnest($job_ids::bigint[], $states::smallint[], $event_types::text[])
          as ended(job_id, state, event_type),
        clock
- where jobs.job_id = ended.job_id;
+ where jobs.job_id = ended.job_id
+-- What follows from it, for others: those that wait for it, its undoing, what it has undone.
+returning jobs.job_id, jobs.graph_id is not null or jobs.spec ? 'compensation' as may_be_undone,
+          jobs.compensates_job_id is not null as is_compensation,
+          exists (select from holdfast.dependencies
+                   where depends_on = jobs.job_id and settled_at is null) as is_awaited;
 
 -- name: lock_job
 select job_id, state, cancel_mode, cancel_reason, num_tasks, queue, finished_at is not null as finished
@@ -117,9 +124,10 @@ select job_id, cancel_mode, finished_at is not null as finished, cancel_reason, 
   from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id)
  where submitted_at is not null;
 
--- name: hold_parents
--- A parent that ends now would miss the child that is just being born.
-select job_id, state, finished_at is not null or cancel_mode is not null as ended
+-- name: hold_jobs
+-- One that ends now would miss the child, or the dependent, that is just being born.
+select job_id, state, finished_at is not null as ended,
+       finished_at is not null or cancel_mode is not null as is_over
   from holdfast.jobs
  where job_id = any ($job_ids::bigint[]) and submitted_at is not null
  order by job_id for share;
@@ -156,11 +164,15 @@ select kind, job_id, next_index, holdfast.now()
          as new(kind, job_id, next_index);
 
 -- name: list_outbox
-select id from holdfast.outbox order by id limit $batch_max;
+select id from holdfast.outbox
+ where due_at <= holdfast.now() and kind <> 'release' order by id limit $batch_max;
 
 -- name: lock_outbox
 -- Skipped when another server is at it.
 select id, kind, job_id, next_index from holdfast.outbox where id = $id for update skip locked;
+
+-- name: put_off_outbox
+update holdfast.outbox set due_at = holdfast.now() + $delay::interval where id = $id;
 
 -- name: advance_outbox
 update holdfast.outbox set next_index = $next_index where id = $id;

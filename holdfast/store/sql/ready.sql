@@ -54,7 +54,7 @@ with picked as materialized (
       join holdfast.jobs using (job_id)
       join holdfast.ready
         on ready.queue = jobs.queue and ready.urgency = -jobs.priority
-       and ready.eligible_at = tasks.eligible_at
+       and ready.eligible_at = greatest(tasks.eligible_at, jobs.released_at)
        and ready.job_id = tasks.job_id and ready.task_index = tasks.task_index
      where not exists (select from holdfast.queues where queues.queue = jobs.queue)
        for update of ready skip locked
@@ -88,7 +88,7 @@ select mine.job_id, mine.task_index,
   left join holdfast.queues on queues.queue = jobs.queue
   left join holdfast.ready
     on ready.queue = jobs.queue and ready.urgency = -jobs.priority
-   and ready.eligible_at = tasks.eligible_at
+   and ready.eligible_at = greatest(tasks.eligible_at, jobs.released_at)
    and ready.job_id = mine.job_id and ready.task_index = mine.task_index;
 
 -- name: insert_ready
@@ -129,7 +129,7 @@ due as (
     returning waiting.job_id, waiting.task_index
 )
 insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at, avoid)
-select coalesce(jobs.queue, ''), -jobs.priority, tasks.eligible_at, job_id, task_index,
+select coalesce(jobs.queue, ''), -jobs.priority, greatest(tasks.eligible_at, jobs.released_at), job_id, task_index,
        clock.now + (jobs.spec ->> 'scheduling_timeout')::float * interval '1 second',
        -- A placed retry keeps away from the worker of the attempt before, where it can.
        case when jobs.queue is null and tasks.attempt > 0 and not jobs.spec ? 'coscheduling' then (
@@ -164,7 +164,7 @@ with picked as materialized (
       join holdfast.jobs using (job_id)
       join holdfast.ready
         on ready.queue = coalesce(jobs.queue, '') and ready.urgency = -jobs.priority
-       and ready.eligible_at = tasks.eligible_at
+       and ready.eligible_at = greatest(tasks.eligible_at, jobs.released_at)
        and ready.job_id = tasks.job_id and ready.task_index = tasks.task_index
      where ready.unschedulable_at <= holdfast.now()
        for update of ready skip locked
@@ -173,7 +173,8 @@ delete from holdfast.ready where ctid = any (array(select place from picked))
 returning job_id, task_index;
 
 -- name: feed_ready
--- The next stretch of a large job that was shown before all of its tasks stood in line.
+-- The next stretch of a job that was shown before all of its tasks stood in line: a large one, or one that
+-- waited for others. Those are eligible from the moment of their release on.
 with clock as materialized (select holdfast.now() as now),
 stretch as materialized (
     select tasks.job_id, tasks.task_index, tasks.eligible_at
@@ -186,10 +187,11 @@ later as (
     select job_id, task_index, eligible_at from stretch, clock where eligible_at > clock.now
 )
 insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)
-select coalesce(jobs.queue, ''), -jobs.priority, stretch.eligible_at, job_id, stretch.task_index,
-       clock.now + (jobs.spec ->> 'scheduling_timeout')::float * interval '1 second'
+select coalesce(jobs.queue, ''), -jobs.priority, greatest(stretch.eligible_at, jobs.released_at), job_id,
+       stretch.task_index, clock.now + (jobs.spec ->> 'scheduling_timeout')::float * interval '1 second'
   from stretch join holdfast.jobs using (job_id), clock
- where stretch.eligible_at <= clock.now;
+ where stretch.eligible_at <= clock.now
+returning job_id, task_index, queue;
 
 -- name: pause_queue
 insert into holdfast.queues (queue, paused_at, paused_by) values ($queue, holdfast.now(), $actor)

@@ -61,7 +61,8 @@ select newest.job_id
 select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
        trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
        cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,
-       killed, worker_failed, unschedulable, dead_lettered, null as spec
+       killed, worker_failed, unschedulable, dead_lettered, graph_id, compensates_job_id, unmet, released_at,
+       null as spec
   from unnest($job_ids::bigint[]) as walked(id)
  cross join lateral (select * from holdfast.jobs where job_id = walked.id limit 1) as job
  where submitted_at is not null
@@ -78,7 +79,8 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
 select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
        trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
        cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,
-       killed, worker_failed, unschedulable, dead_lettered, spec::text
+       killed, worker_failed, unschedulable, dead_lettered, graph_id, compensates_job_id, unmet, released_at,
+       spec::text
   from holdfast.jobs where job_id = $job_id and submitted_at is not null;
 
 -- name: walk_tasks
@@ -96,8 +98,11 @@ select task_index from holdfast.dead_letters
 -- name: read_tasks
 with page as materialized (
     select task.job_id, task.task_index, task.state, task.attempt, task.failure_count,
-           task.preemption_count, task.eligible_at, task.submitted_at, task.started_at,
-           task.finished_at, task.cause
+           task.preemption_count,
+           -- Of a job that waited for others: from its release on.
+           greatest(task.eligible_at, (select released_at from holdfast.jobs where jobs.job_id = $job_id))
+               as eligible_at,
+           task.submitted_at, task.started_at, task.finished_at, task.cause
       from unnest($task_indexes::int[]) as walked(task_index)
      cross join lateral (
            select * from holdfast.tasks

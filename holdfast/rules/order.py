@@ -1,0 +1,145 @@
+"""Jobs that wait for jobs: what a submission may name, and the order in which a graph is stored."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Invalid, TooLarge
+from holdfast.model.ids import parse_job_id
+from holdfast.model.order import Dependency, ResultPlace
+from holdfast.model.spec import Entrypoint, JobSpec, Limits, Submission
+
+_LOCAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NAMES_TOLD_MAX = 10
+PATH_LENGTH_MAX = 100
+
+
+def dependencies_of(spec: JobSpec) -> list[Dependency]:
+    """List what a job waits for, in one form."""
+    return [Dependency(given) if isinstance(given, str) else given for given in spec.depends_on]
+
+
+def check_order(submission: Submission, limits: Limits) -> None:
+    """Refuse dependencies, and places for results, that cannot be meant."""
+    spec = submission.spec
+    if len(spec.depends_on) > limits.dependencies_max:
+        raise TooLarge("depends_on", len(spec.depends_on), limits.dependencies_max, unit="jobs")
+    if submission.local_name is not None and not _LOCAL_NAME.fullmatch(submission.local_name):
+        raise Invalid("local_name", "is not a name; use letters, digits and _.-, a letter first")
+    seen: set[str] = set()
+    for place, dependency in enumerate(dependencies_of(spec)):
+        field = f"depends_on[{place}]"
+        if not _LOCAL_NAME.fullmatch(dependency.job):
+            parse_job_id(dependency.job, field)
+        if dependency.job in seen:
+            raise Invalid(field, f"names {dependency.job} again; name each job once")
+        seen.add(dependency.job)
+    waited_for = {d.job for d in dependencies_of(spec) if d.condition == "succeeded"}
+    for place, result in enumerate(spec.entrypoint.results):
+        _check_result(f"entrypoint.results[{place}]", result, spec, waited_for=waited_for)
+
+
+def _check_result(field: str, result: ResultPlace, spec: JobSpec, *, waited_for: set[str]) -> None:
+    if spec.entrypoint.function is None and spec.entrypoint.pickle is None:
+        raise Invalid(field, "goes with a function only; a command has no arguments of that kind")
+    if result.job not in waited_for:
+        raise Invalid(field, f"needs job {result.job} to have succeeded; add it to depends_on")
+    path = result.path
+    if not 2 <= len(path) <= PATH_LENGTH_MAX or path[0] not in ("args", "kwargs"):
+        raise Invalid(field, 'has no path to an argument; write it like ["args", 0]')
+    if spec.entrypoint.pickle is not None:
+        return  # only who unpickles it can look there
+    inner: Any = {"args": spec.entrypoint.args, "kwargs": spec.entrypoint.kwargs}
+    for step in path:
+        known = range(len(inner)) if isinstance(inner, list) else inner
+        is_inside = isinstance(inner, list | dict) and not isinstance(step, bool)
+        if not is_inside or step not in known:
+            raise Invalid(field, f"leads nowhere: there is no {path!r} among the arguments")
+        inner = inner[step]
+
+
+def sort_graph(submissions: Sequence[Submission]) -> list[int]:
+    """Give the places of jobs in an order in which each comes after those it waits for.
+
+    Raises Invalid for a name that two jobs have or that none has, and for a cycle.
+    """
+    places: dict[str, int] = {}
+    for place, submission in enumerate(submissions):
+        name = submission.local_name
+        if name is not None and places.setdefault(name, place) != place:
+            raise Invalid(f"specs[{place}].local_name", f"{name!r} is taken; choose another")
+    before: dict[int, set[int]] = {place: set() for place in range(len(submissions))}
+    for place, submission in enumerate(submissions):
+        for number, dependency in enumerate(dependencies_of(submission.spec)):
+            if not is_local(dependency.job):
+                continue
+            if dependency.job not in places:
+                field = f"specs[{place}].depends_on[{number}]"
+                known = ", ".join(sorted(places)[:_NAMES_TOLD_MAX]) or "none"
+                raise Invalid(field, f"no job here is called {dependency.job!r}; there are {known}")
+            before[place].add(places[dependency.job])
+    return _sort(before, submissions)
+
+
+def _sort(before: dict[int, set[int]], submissions: Sequence[Submission]) -> list[int]:
+    """Sort by what comes before, and otherwise as given; raises Invalid for a cycle."""
+    after: dict[int, list[int]] = {place: [] for place in before}
+    for place, earlier in before.items():
+        for other in earlier:
+            after[other].append(place)
+    missing = {place: len(earlier) for place, earlier in before.items()}
+    ordered = [place for place, count in missing.items() if not count]
+    for place in ordered:  # grows while it is read
+        for follower in after[place]:
+            missing[follower] -= 1
+            if not missing[follower]:
+                ordered.append(follower)
+    if len(ordered) < len(before):
+        place = next(place for place, count in missing.items() if count)
+        cycle = _find_cycle(place, before, missing)
+        names = " -> ".join(str(submissions[place].local_name) for place in cycle)
+        raise Invalid(f"specs[{cycle[0]}].depends_on", f"is part of a cycle: {names}; break it")
+    return ordered
+
+
+def _find_cycle(start: int, before: dict[int, set[int]], missing: dict[int, int]) -> list[int]:
+    """Walk back among jobs that wait for each other until one comes up again."""
+    walked = [start]
+    while True:
+        following = next(place for place in before[walked[-1]] if missing[place])
+        if following in walked:
+            return [*walked[walked.index(following) :], following]
+        walked.append(following)
+
+
+def is_local(job: str) -> bool:
+    """Tell a local name from a job's id."""
+    return not job.isdigit()
+
+
+def refuse_local_names(spec: JobSpec) -> None:
+    """Refuse names that mean something only in a graph that is submitted in one call."""
+    for place, dependency in enumerate(dependencies_of(spec)):
+        if is_local(dependency.job):
+            problem = f"{dependency.job!r} is not a job id; names go with graphs, see jobs:batch"
+            raise Invalid(f"depends_on[{place}]", problem)
+
+
+def resolve(submission: Submission, job_ids: Mapping[str, int]) -> Submission:
+    """Put ids in the place of local names."""
+    spec = submission.spec
+
+    def find(job: str) -> str:
+        return str(job_ids[job]) if is_local(job) else job
+
+    depends_on = [Dependency(find(d.job), d.condition) for d in dependencies_of(spec)]
+    results = [ResultPlace(r.path, find(r.job)) for r in spec.entrypoint.results]
+    entrypoint: Entrypoint = msgspec.structs.replace(spec.entrypoint, results=results)
+    named = msgspec.structs.replace(
+        spec,
+        entrypoint=entrypoint,
+        depends_on=[d.job if d.condition == "succeeded" else d for d in depends_on],
+    )
+    return msgspec.structs.replace(submission, spec=named)

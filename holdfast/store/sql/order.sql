@@ -1,0 +1,69 @@
+-- name: insert_dependencies
+insert into holdfast.dependencies (job_id, depends_on, condition, holds, settled_at)
+select job_id, depends_on, condition, holds, case when holds is not null then holdfast.now() end
+  from unnest($job_ids::bigint[], $depends_on::bigint[], $conditions::text[], $holds::boolean[])
+         as new(job_id, depends_on, condition, holds);
+
+-- name: take_releases
+-- Skipped where another server is at it.
+select id, job_id from holdfast.outbox
+ where kind = 'release' order by id limit $batch_max for update skip locked;
+
+-- name: delete_releases
+delete from holdfast.outbox where id = any ($ids::bigint[]);
+
+-- name: settle_dependencies
+with clock as materialized (select holdfast.now() as now),
+open as materialized (
+    select dependencies.job_id, dependencies.depends_on, ended.state
+      from unnest($ended_job_ids::bigint[]) as mine(depends_on)
+      join holdfast.jobs as ended on ended.job_id = mine.depends_on and ended.finished_at is not null
+      join holdfast.dependencies using (depends_on)
+     where dependencies.settled_at is null
+     order by dependencies.job_id, dependencies.depends_on
+     limit $batch_max
+       for update of dependencies
+)
+update holdfast.dependencies
+   set settled_at = clock.now,
+       holds = dependencies.condition = 'ended' or (dependencies.condition = 'succeeded') = (open.state = 4)
+  from open, clock
+ where dependencies.job_id = open.job_id and dependencies.depends_on = open.depends_on
+returning dependencies.job_id, dependencies.depends_on, dependencies.condition, open.state, dependencies.holds;
+
+-- name: lock_dependents
+select job_id, finished_at is null and cancel_mode is null as is_live
+  from holdfast.jobs
+ where job_id = any ($job_ids::bigint[])
+ order by job_id for update;
+
+-- name: count_met
+with clock as materialized (select holdfast.now() as now)
+update holdfast.jobs
+   set unmet = jobs.unmet - counted.met,
+       released_at = case when jobs.unmet = counted.met then clock.now end
+  from unnest($job_ids::bigint[], $met::int[]) as counted(job_id, met), clock
+ where jobs.job_id = counted.job_id
+returning jobs.job_id, jobs.unmet;
+
+-- name: walk_open_dependencies
+-- From one job that is waited for to the next, by the index of what is open.
+with recursive walk(depends_on, turn) as (
+    (select depends_on, 1 from holdfast.dependencies
+      where settled_at is null and depends_on > $after::bigint order by depends_on limit 1)
+    union all
+    select (select depends_on from holdfast.dependencies
+             where settled_at is null and depends_on > walk.depends_on order by depends_on limit 1), turn + 1
+      from walk where walk.depends_on is not null and turn < $batch_max::int
+)
+select walk.depends_on,
+       jobs.finished_at is not null and not exists (
+           select from holdfast.outbox where outbox.kind = 'release' and outbox.job_id = walk.depends_on)
+  from walk join holdfast.jobs on jobs.job_id = walk.depends_on
+ order by walk.depends_on;
+
+-- name: delete_dependencies_of_partition
+delete from holdfast.dependencies where job_id >= $first_job_id and job_id < $end_job_id;
+
+-- name: delete_undos_of_partition
+delete from holdfast.undos where job_id >= $first_job_id and job_id < $end_job_id;
