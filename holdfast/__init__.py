@@ -7,8 +7,10 @@ if TYPE_CHECKING:
     from holdfast import fenced
     from holdfast.client.client import Client
     from holdfast.client.context import Context
+    from holdfast.client.graph import Graph, graph
     from holdfast.client.job import Job
-    from holdfast.client.task import TaskFunction, task
+    from holdfast.client.task import Dependency, TaskFunction, task
+    from holdfast.client.undo import Undo
     from holdfast.errors import (
         DependencyUnavailable,
         HoldfastError,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from holdfast.errors import LeaseConflict as LeaseConflictError
+    from holdfast.model.order import Output
     from holdfast.model.resources import Constraint, Coscheduling, Resources
     from holdfast.model.spec import Backoff
 
@@ -35,9 +38,14 @@ _HOMES = {
     "Constraint": "holdfast.model.resources",
     "Context": "holdfast.client.context",
     "Coscheduling": "holdfast.model.resources",
+    "Dependency": "holdfast.client.task",
+    "Graph": "holdfast.client.graph",
     "Job": "holdfast.client.job",
+    "Output": "holdfast.model.order",
     "Resources": "holdfast.model.resources",
     "TaskFunction": "holdfast.client.task",
+    "Undo": "holdfast.client.undo",
+    "graph": "holdfast.client.graph",
     "task": "holdfast.client.task",
 }
 _MODULES = {"fenced": "holdfast.fenced", "testing": "holdfast.testing"}
@@ -48,7 +56,9 @@ __all__ = [
     "Constraint",
     "Context",
     "Coscheduling",
+    "Dependency",
     "DependencyUnavailable",
+    "Graph",
     "HoldfastError",
     "IllegalMove",
     "Invalid",
@@ -56,6 +66,7 @@ __all__ = [
     "KeyReused",
     "LeaseConflictError",
     "NotFound",
+    "Output",
     "PermanentError",
     "Refused",
     "Resources",
@@ -64,8 +75,10 @@ __all__ = [
     "TooLarge",
     "TransientError",
     "Unavailable",
+    "Undo",
     "ValidationError",
     "fenced",
+    "graph",
     "task",
     "testing",
 ]

@@ -76,14 +76,16 @@ class NotFound(Refused):
 class KeyReused(Refused):
     """An idempotency key came back with a different request."""
 
-    def __init__(self, key: str, job_id: int) -> None:
-        super().__init__(
-            f"idempotency_key: {key!r} was used for job {job_id} with a different spec; "
-            "use a new key, or submit the same spec"
-        )
+    def __init__(self, key: str, job_id: int | None = None, *, request: str = "submit") -> None:
+        if job_id is None:
+            remedy = f"a different {request}; use a new key, or send the same request"
+        else:
+            remedy = f"job {job_id} with a different spec; use a new key, or submit the same spec"
+        super().__init__(f"idempotency_key: {key!r} was used for {remedy}")
         self.field = "idempotency_key"
         self.key = key
         self.job_id = job_id
+        self.request = request
 
 
 class IllegalMove(Refused):

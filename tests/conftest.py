@@ -1,9 +1,8 @@
-"""A real Postgres for every test that wants one: a fresh database from a template each time."""
+"""A real Postgres for every test that wants one, and each time a database as new."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -13,10 +12,12 @@ from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 from tests.clock import Clock
+from tests.databases import TEMPLATE, give_back_database, take_database
 from tests.placed_world import PlacedWorld
 from tests.world import World
 
-TEMPLATE = "holdfast_template"
+# Durability is not the subject of most tests, and to compile a plan takes longer than to run it.
+QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +30,9 @@ def postgres_binaries() -> Path | None:
 def postgres(
     tmp_path_factory: pytest.TempPathFactory, postgres_binaries: Path | None
 ) -> Iterator[EmbeddedPostgres]:
-    """A running Postgres with a migrated template database. Durability is not its subject."""
+    """A running Postgres with a migrated template database."""
     folder = tmp_path_factory.mktemp("postgres") / "cluster"
-    settings = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-    with EmbeddedPostgres(folder, binaries=postgres_binaries, settings=settings) as postgres:
+    with EmbeddedPostgres(folder, binaries=postgres_binaries, settings=QUICK) as postgres:
         asyncio.run(_make_template(postgres))
         yield postgres
 
@@ -55,14 +55,9 @@ async def run_sql(url: str, *statements: str) -> None:
 @pytest.fixture
 async def database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
     """A database of the test's own, migrated."""
-    name = f"test_{uuid4().hex}"
-    admin = postgres.url("postgres")
-    await run_sql(admin, f"create database {name} template {TEMPLATE}")
-    # The template is as old as the session, which the reaper would take for an outage.
-    watched = "update holdfast.reaper set last_pass_at = holdfast.now()"
-    await run_sql(postgres.url(name), watched)
+    name = await take_database(postgres)
     yield postgres.url(name)
-    await run_sql(admin, f"drop database {name} with (force)")
+    await give_back_database(postgres, name)
 
 
 @pytest.fixture

@@ -90,7 +90,8 @@ class PlacedWorld(World):
 
     async def place(self) -> dict[TaskId, str]:
         """Make one pass of the scheduler; returns what it has put where."""
-        return dict(await self.scheduler.run(await self.term()))
+        placed = await self.scheduler.run(await self.term())
+        return {made.task_id: made.worker_id for made in placed}
 
     async def placed(self, job_id: int, index: int = 0) -> tuple[TaskId, StandIn]:
         """Have one task placed and started, wherever there is room."""

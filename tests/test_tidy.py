@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,13 @@ import pytest
 from tests import tidy
 from tests.tidy import ROOT, list_files
 
+# In one process: a file is read and parsed once.
+pytestmark = pytest.mark.xdist_group("tidy")
+
 TEXT_KINDS = (".py", ".sql", ".md", ".toml", ".lock", ".pml", ".sh", ".yml", ".yaml", "")
 
 
+@cache
 def read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
@@ -28,6 +33,7 @@ def assert_tidy(paths: list[Path], check: Callable[[Path], list[str]]) -> None:
     )
 
 
+@cache
 def parse(path: Path) -> ast.AST:
     return ast.parse(read(path))
 

@@ -1,8 +1,10 @@
 """What the tidy test counts and looks for: each check takes text or a tree and lists problems."""
 
 import ast
+import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,14 +35,22 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def list_files(*suffixes: str, under: str = "") -> list[Path]:
     """List the files that belong to the project, without what tools leave behind."""
+    return [
+        path
+        for path in _list_all()
+        if path.is_relative_to(ROOT / under) and (not suffixes or path.suffix in suffixes)
+    ]
+
+
+@cache
+def _list_all() -> list[Path]:
     found = []
-    for path in sorted((ROOT / under).rglob("*")):
-        folders = path.relative_to(ROOT).parts[:-1]
-        if any(part == "__pycache__" or (part[0] == "." and part != ".ci") for part in folders):
-            continue
-        if path.is_file() and (not suffixes or path.suffix in suffixes):
-            found.append(path)
-    return found
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [
+            name for name in folders if name != "__pycache__" and (name[0] != "." or name == ".ci")
+        ]
+        found += [path for name in names if (path := Path(folder, name)).is_file()]
+    return sorted(found)
 
 
 def find_long_lines(text: str, suffix: str) -> list[str]:

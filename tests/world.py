@@ -21,7 +21,8 @@ from tests.clock import Clock
 
 DUMPED_TABLES = (
     "jobs", "tasks", "attempts", "events", "ready", "waiting", "leases", "workers", "queues",
-    "dead_letters", "notes", "idempotency_keys", "outbox",
+    "dead_letters", "notes", "idempotency_keys", "outbox", "datasets", "dataset_versions",
+    "dataset_entries", "commits", "job_outputs", "cut_overs", "trigger_runs",
 )  # fmt: skip
 
 Answer = TypeVar("Answer")

@@ -4,7 +4,17 @@ from typing import Any
 
 from starlette.routing import Match, Route
 
-from holdfast.api import bundles, completions, endpoints, health, jobs, reads, work
+from holdfast.api import (
+    bundles,
+    completions,
+    datasets,
+    endpoints,
+    graphs,
+    health,
+    jobs,
+    reads,
+    work,
+)
 from holdfast.api.endpoint import Endpoint, Receive, Scope, Send, send_error
 from holdfast.api.openapi import describe
 from holdfast.services.runtime import Runtime
@@ -17,6 +27,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *endpoints.ENDPOINTS,
     *jobs.ENDPOINTS,
     *reads.ENDPOINTS,
+    *graphs.ENDPOINTS,
+    *datasets.ENDPOINTS,
     *bundles.ENDPOINTS,
     *health.ENDPOINTS,
 )

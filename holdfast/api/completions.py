@@ -10,10 +10,12 @@ from holdfast.errors import Invalid, LeaseConflict
 from holdfast.model.ids import check_worker_id, parse_task_id
 from holdfast.operations.beats import keep_usage
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
-from holdfast.operations.complete import Completed, Completion
+from holdfast.operations.complete import Completed, Completion, complete
+from holdfast.operations.keys import request_key
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.notes import Note
 from holdfast.operations.report import Fence
+from holdfast.services.traces import now_ns, trace_completions
 from holdfast.services.worker_calls import account_of
 from holdfast.wire.answers import (
     CheckpointAnswer,
@@ -43,7 +45,15 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
     runtime.stops.see(asked.worker_id)
     reported = _completions(asked)
     completions = [_completion(item) for item in reported]
-    answers = await runtime.writers.complete(completions)
+    began_ns = now_ns()
+    keyed = request_key("complete", asked.worker_id, asked.idempotency_key, completions)
+    # The usual way, without a key, shares its transaction with what others complete.
+    answers = (
+        await runtime.writers.complete(completions)
+        if keyed is None
+        else [*await complete(runtime.ledger, completions, keyed)]
+    )
+    trace_completions(runtime.ledger.specs, reported, answers, began_ns=began_ns)
     await keep_usage(
         runtime.ledger,
         [
@@ -93,7 +103,7 @@ async def find_checkpoint(call: Call[CheckpointLoadRequest, Nothing]) -> Checkpo
 def _completions(asked: TaskCompleteRequest) -> list[TaskCompletion]:
     if asked.completions is not None:
         for field in msgspec.structs.fields(asked):
-            is_alone = field.name not in ("worker_id", "completions")
+            is_alone = field.name not in ("worker_id", "completions", "idempotency_key")
             if is_alone and getattr(asked, field.name) not in (None, msgspec.UNSET, []):
                 raise Invalid(field.name, "goes without completions; give one of the two")
         if len(asked.completions) > COMPLETIONS_MAX:
@@ -111,6 +121,7 @@ def _completions(asked: TaskCompleteRequest) -> list[TaskCompletion]:
             asked.stage,
             asked.result,
             asked.events,
+            outputs=asked.outputs,
         )
     ]
 
@@ -126,6 +137,7 @@ def _completion(item: TaskCompletion) -> Completion:
         None if item.result is msgspec.UNSET else decode_text(item.result, "result"),
         tuple(Note(event.kind, decode_text(event.payload, "payload")) for event in item.events),
         item.start_reported,
+        tuple(item.outputs),
     )
 
 

@@ -133,13 +133,20 @@ class BoundEndpoint:
             await send_error(send, status_of(error), body_of(error))
             return
         except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            about = self._describe(scope)
+            log.exception("%s %s failed", scope["method"], scope["path"], extra=about)
             await send_error(send, 500, INTERNAL)
             return
         if isinstance(answered, Stream):
             await _send_stream(answered, receive, send, is_wanted=scope["method"] != "HEAD")
         else:
             await _send(send, reply.status, content, content_type=reply.content_type)
+
+    def _describe(self, scope: Scope) -> dict[str, object]:
+        """Give the fields of a log line about a request for a job or for one of its tasks."""
+        path = scope["path_params"]
+        job_id = path.get("job_id") or path.get("task_id", "").partition(".")[0]
+        return self._runtime.ledger.specs.describe(int(job_id)) if job_id.isdecimal() else {}
 
     async def _read(self, scope: Scope, receive: Receive) -> Call[Any, Any]:
         endpoint = self._endpoint

@@ -62,7 +62,8 @@ def body_of(error: errors.HoldfastError) -> ErrorBody:
     if isinstance(error, errors.LeaseConflict):
         details = {"reason": error.reason, "task_id": error.task_id}
     elif isinstance(error, errors.KeyReused):
-        details = {"job_id": str(error.job_id)}
+        of_job = error.job_id is not None
+        details = {"job_id": str(error.job_id)} if of_job else {"request": error.request}
     elif isinstance(error, errors.TooLarge):
         details = {"size": error.size, "limit": error.limit}
     elif isinstance(error, errors.IllegalMove):

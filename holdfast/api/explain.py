@@ -24,18 +24,34 @@ def pending_reason(
     *,
     ahead: int | None = None,
     placing: Reason | None = None,
+    unmet: Sequence[int] = (),
 ) -> Reason | None:
-    """Say what a task waits for; None if it does not wait. `placing` is what the scheduler says."""
+    """Say what a task waits for; None if it does not wait.
+
+    `placing` is what the scheduler says, `unmet` are jobs that its job still waits for.
+    """
     if task.state != TaskState.PENDING:
         return None
     if job.cancel_mode is not None or job.finished_at is not None:
         return Reason("job_ended", "its job has ended or is being cancelled", {})
-    held_back = _release(job, task) or _later(job, task, line.now)
+    held_back = _order(job, unmet) or _release(job, task) or _later(job, task, line.now)
     if held_back is not None:
         return held_back
     if job.queue is None:
         return placing or _JOINING
     return _queue_reason(job.queue, line, ahead)
+
+
+def _order(job: JobRow, unmet: Sequence[int]) -> Reason | None:
+    """Tell of other jobs that have to end first."""
+    if not unmet:
+        return None
+    count = max(job.unmet, len(unmet))
+    message = f"waits for job {unmet[0]}"
+    if count > 1:
+        message += f" and {count - 1} other{'s' if count > 2 else ''}"
+    details = {"count": count, "job_ids": [str(job_id) for job_id in unmet]}
+    return Reason("dependencies", message, details)
 
 
 def _release(job: JobRow, task: TaskRow) -> Reason | None:

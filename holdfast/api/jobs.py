@@ -10,12 +10,20 @@ from holdfast.model.spec import JobSpec, Submission
 from holdfast.operations import dead_letters
 from holdfast.operations.cancel import cancel_job, cancel_task
 from holdfast.operations.children import get_parent
-from holdfast.operations.dead_letters import dead_letter_task, discard, list_dead_letters, replay
+from holdfast.operations.dead_letters import (
+    Replay,
+    dead_letter_task,
+    discard,
+    list_dead_letters,
+    replay,
+)
+from holdfast.operations.keys import recall, request_key
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import drain
 from holdfast.operations.report import Fence, check_fence
 from holdfast.operations.submit import submit_batch
 from holdfast.services.doorbell import Bell
+from holdfast.services.traces import Submitting, submission_span
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.requests import (
     CancelRequest,
@@ -42,8 +50,11 @@ async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
     """Take in a job: 201, or 200 when its idempotency key was seen before."""
     if call.body.local_name is not None:
         raise Invalid("local_name", "goes with graphs only; submit them to /api/jobs:batch")
-    submission = _submission(call.body, await _parent_of(call))
-    submitted = await call.runtime.submit(submission)
+    parent = await _parent_of(call)
+    with submission_span(call.headers, call.body.trace_id) as span:
+        submission = _submission(call.body, parent, span)
+        submitted = await call.runtime.submit(submission)
+        span.tell(call.runtime.ledger.specs, submitted)
     answer = SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
     return Reply(answer, 201 if submitted.is_new else 200)
 
@@ -51,8 +62,10 @@ async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
 async def submit_jobs(call: Call[JobBatchRequest, Nothing]) -> Reply:
     """Take in jobs in one transaction: all of them, or none."""
     parent = await _parent_of(call)
-    submissions = [_submission(spec, parent) for spec in call.body.specs]
-    answers = await submit_batch(call.runtime.ledger, submissions)
+    specs = call.body.specs
+    with submission_span(call.headers, None, len(specs)) as span:
+        submissions = [_submission(spec, parent, span) for spec in specs]
+        answers = await submit_batch(call.runtime.ledger, submissions)
     for submission, submitted in zip(submissions, answers, strict=True):
         if submitted.is_new:
             call.runtime.announce(submitted.job_id, submission.spec.queue, submission.num_tasks)
@@ -68,7 +81,12 @@ async def stop_job(call: Call[CancelRequest, Nothing]) -> Changed:
     job_id = parse_job_id(call.path["job_id"])
     asked = call.body
     changed = await cancel_job(
-        call.runtime.ledger, job_id, asked.mode, actor=call.actor, reason=asked.reason
+        call.runtime.ledger,
+        job_id,
+        asked.mode,
+        actor=call.actor,
+        reason=asked.reason,
+        idempotency_key=asked.idempotency_key,
     )
     return Changed(changed)
 
@@ -78,7 +96,12 @@ async def stop_task(call: Call[CancelRequest, Nothing]) -> Changed:
     task_id = parse_task_id(call.path["task_id"])
     asked = call.body
     changed = await cancel_task(
-        call.runtime.ledger, task_id, asked.mode, actor=call.actor, reason=asked.reason
+        call.runtime.ledger,
+        task_id,
+        asked.mode,
+        actor=call.actor,
+        reason=asked.reason,
+        idempotency_key=asked.idempotency_key,
     )
     return Changed(changed)
 
@@ -86,7 +109,13 @@ async def stop_task(call: Call[CancelRequest, Nothing]) -> Changed:
 async def bury_task(call: Call[DeadLetterRequest, Nothing]) -> Changed:
     """Move a task that has not finished to the dead letters, as an operator's decision."""
     task_id = parse_task_id(call.path["task_id"])
-    await dead_letter_task(call.runtime.ledger, task_id, actor=call.actor, reason=call.body.reason)
+    await dead_letter_task(
+        call.runtime.ledger,
+        task_id,
+        actor=call.actor,
+        reason=call.body.reason,
+        idempotency_key=call.body.idempotency_key,
+    )
     return Changed(True)
 
 
@@ -100,10 +129,15 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
         if asked.task_ids is not None
         else await _find_letters(call)
     )
-    if not task_ids and asked.filter is not None:
-        return ReplayAnswer([], asked.dry_run)
     ledger = call.runtime.ledger
-    replays = await replay(ledger, task_ids, actor=call.actor, dry_run=asked.dry_run)
+    # What a filter matches changes with the replay: a repeat is known by what it asks for.
+    keyed = request_key("replay", call.actor, asked.idempotency_key, [asked.task_ids, asked.filter])
+    if task_ids or asked.filter is None:
+        replays = await replay(
+            ledger, task_ids, actor=call.actor, dry_run=asked.dry_run, keyed=keyed
+        )
+    else:
+        replays = await recall(ledger, None if asked.dry_run else keyed, list[Replay]) or []
     await _announce(call, [made.job_id for made in replays if made.job_id is not None])
     return ReplayAnswer(
         [
@@ -121,7 +155,8 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
 async def discard_letters(call: Call[DiscardRequest, Nothing]) -> Changed:
     """Settle dead letters without running them again; exact ids only."""
     task_ids = [parse_task_id(text, "task_ids") for text in call.body.task_ids]
-    await discard(call.runtime.ledger, task_ids, actor=call.actor)
+    key = call.body.idempotency_key
+    await discard(call.runtime.ledger, task_ids, actor=call.actor, idempotency_key=key)
     return Changed(True)
 
 
@@ -164,12 +199,18 @@ async def _parent_of(call: Call[Any, Nothing]) -> int | None:
     return await get_parent(call.runtime.ledger, fence)
 
 
-def _submission(asked: JobRequest, parent_job_id: int | None) -> Submission:
+def _submission(asked: JobRequest, parent_job_id: int | None, span: Submitting) -> Submission:
     spec = JobSpec(**{name: getattr(asked, name) for name in JobSpec.__struct_fields__})
-    if asked.inputs is None:
-        return Submission(spec, parent_job_id=parent_job_id, local_name=asked.local_name)
-    texts = (decode_text(text, f"inputs[{i}]") for i, text in enumerate(asked.inputs))
-    return Submission(spec, tuple(texts), parent_job_id, local_name=asked.local_name)
+    inputs = asked.inputs
+    return Submission(
+        spec,
+        None
+        if inputs is None
+        else tuple(decode_text(text, f"inputs[{i}]") for i, text in enumerate(inputs)),
+        parent_job_id,
+        local_name=asked.local_name,
+        trace_parent=span.parent_of(asked.trace_id),
+    )
 
 
 async def _find_letters(call: Call[ReplayRequest, Nothing]) -> list[TaskId]:

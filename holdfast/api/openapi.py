@@ -9,8 +9,10 @@ import msgspec
 
 from holdfast.api.endpoint import Call, Endpoint, Octets, Reply
 from holdfast.api.errors import RETRY_AFTER_STATUSES
+from holdfast.model.datasets import DatasetName
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.bundles import OCTETS, BundleHash
+from holdfast.wire.datasets import VersionText
 from holdfast.wire.requests import JobIdText, Nothing, QueueText, TaskIdText, WorkerIdText
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -22,6 +24,9 @@ _PATH_SHAPES: dict[str, Any] = {
     "queue": QueueText,
     "bundle": BundleHash,
     "name": QueueText,
+    "dataset": DatasetName,
+    "trigger": DatasetName,
+    "version": VersionText,
 }
 # Any route may answer so: the request is wrong, too large, or comes at a bad moment.
 _ALWAYS = {

@@ -18,7 +18,7 @@ from holdfast.operations.logs import Log, read_log
 from holdfast.rules.placement import Reason
 from holdfast.services.doorbell import Bell
 from holdfast.services.reasons import Reasons
-from holdfast.store import fleet, placed_views, views
+from holdfast.store import fleet, order_views, placed_views, views
 from holdfast.store.database import Transaction
 from holdfast.store.placed_views import AccountRow
 from holdfast.store.views import AttemptRow, JobRow, Line, TaskRow
@@ -39,18 +39,21 @@ ATTEMPTS_SHOWN_MAX = 1000
 LOOK_SECONDS = 0.25
 FOLLOW_SECONDS = 0.3
 NO_ATTEMPT = -1
+UNMET_TOLD_MAX = 20
 
 
 class Facts(NamedTuple):
     """What is known of some tasks of a job beyond their rows; of placed ones, by index.
 
-    `standing` are those that stand in line, and whom each keeps away from.
+    `standing` are those that stand in line, and whom each keeps away from; `unmet` are the first
+    of the jobs that theirs still waits for.
     """
 
     line: Line
     ahead: int | None
     standing: dict[int, str | None]
     accounts: dict[int, AccountRow]
+    unmet: list[int]
 
 
 async def list_tasks(call: Call[None, TaskListQuery]) -> TaskPage:
@@ -74,8 +77,9 @@ async def read_facts(
 ) -> Facts:
     """Read what else there is to tell of tasks of one job."""
     line = await views.read_line(tx, job.queue)
+    unmet = await order_views.list_unmet(tx, job.job_id, UNMET_TOLD_MAX) if job.unmet else []
     if job.queue is not None:
-        return Facts(line, ahead, {}, {})
+        return Facts(line, ahead, {}, {}, unmet)
     waiting = [row.task_index for row in rows if row.state == TaskState.PENDING]
     is_over = job.cancel_mode is not None or job.finished_at is not None
     standing = {}
@@ -84,7 +88,7 @@ async def read_facts(
     places = [convert.current_place(row) for row in rows]
     tried = [place for place in places if place.attempt != NO_ATTEMPT]
     accounts = await placed_views.read_accounts(tx, job.job_id, tried) if tried else {}
-    return Facts(line, ahead, standing, accounts)
+    return Facts(line, ahead, standing, accounts, unmet)
 
 
 async def tell_tasks(
@@ -113,7 +117,14 @@ async def _why_pending(
         placing = await reasons.find(job.job_id, set(standing.values()))
     by_task = {index: placing.get(avoid) for index, avoid in standing.items()}
     return [
-        pending_reason(job, row, facts.line, ahead=facts.ahead, placing=by_task.get(row.task_index))
+        pending_reason(
+            job,
+            row,
+            facts.line,
+            ahead=facts.ahead,
+            placing=by_task.get(row.task_index),
+            unmet=facts.unmet,
+        )
         for row in rows
     ]
 
@@ -137,7 +148,7 @@ async def _read_attempts(tx: Transaction, task_id: TaskId) -> list[AttemptRow]:
 
 
 async def _count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int | None:
-    if task.state != TaskState.PENDING or job.queue is None:
+    if task.state != TaskState.PENDING or job.queue is None or job.unmet:
         return None
     return await views.count_ahead(tx, job, task)
 
@@ -195,12 +206,13 @@ async def list_results(call: Call[None, PageQuery]) -> ResultPage:
     place = read_token(call.query.page_token, IndexPlace)
     after = -1 if place is None else place.index
     async with call.runtime.reads.transaction() as tx:
-        await views.get_job(tx, job_id)
+        job = await views.get_job(tx, job_id)
         found = await views.list_results(tx, job_id, after=after, page_size=page_size + 1)
     page = found[:page_size]
     following = IndexPlace(page[-1].task_index) if len(found) > page_size else None
     results = [convert.task_result(str(TaskId(job_id, row.task_index)), row) for row in page]
-    return ResultPage(results, write_token(following))
+    is_list = job.num_tasks > 1 or any(row.is_fan_out for row in page)
+    return ResultPage(results, write_token(following), is_list)
 
 
 async def show_log(call: Call[None, LogQuery]) -> LogChunk:

@@ -20,6 +20,7 @@ from holdfast.operations.report import Fence, Report
 from holdfast.services.doorbell import Bell
 from holdfast.services.job_descriptions import describe_job
 from holdfast.services.stops import Stop
+from holdfast.services.traces import now_ns, trace_claims
 from holdfast.store.specs import StoredSpec
 from holdfast.wire.answers import (
     AttemptName,
@@ -58,6 +59,7 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
         asked.idempotency_key,
     )
     claiming_from = received_at = _now()
+    began_ns = now_ns()
     ends_at = received_at + asked.wait_ms / 1000
     runtime.stops.see(request.worker_id)
     bells = [Bell("queue", queue) for queue in request.queues]
@@ -68,7 +70,7 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
                 heard = await listener.wait(ends_at - _now())
                 if not heard or runtime.doorbells.is_closed:
                     break
-                claiming_from = _now()
+                claiming_from, began_ns = _now(), now_ns()
                 claims = await runtime.writers.claim(request)
         except LeaseConflict:
             runtime.metrics.claim_conflicts.inc()
@@ -78,7 +80,10 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
         for bell in bells:
             runtime.doorbells.ring(bell)
     waited_ms = int((claiming_from - received_at) * 1000)
-    return TaskClaimAnswer([_claimed(claim) for claim in claims], waited_ms)
+    spans = trace_claims(claims, request.worker_id, began_ns)
+    return TaskClaimAnswer(
+        [_claimed(claim, span) for claim, span in zip(claims, spans, strict=True)], waited_ms
+    )
 
 
 async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
@@ -178,7 +183,7 @@ def check_wait(wait_ms: int) -> int:
     return wait_ms
 
 
-def _claimed(claim: Claim) -> ClaimedTask:
+def _claimed(claim: Claim, span: str | None) -> ClaimedTask:
     return ClaimedTask(
         str(claim.task_id),
         claim.attempt,
@@ -189,6 +194,7 @@ def _claimed(claim: Claim) -> ClaimedTask:
         claim.failure_count,
         claim.preemption_count,
         raw(claim.input),
+        msgspec.UNSET if span is None else span,
     )
 
 

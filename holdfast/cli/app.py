@@ -52,6 +52,7 @@ COMMANDS = {
         ("jobs", "holdfast.cli.jobs", "list_jobs", "List jobs."),
         ("job", "holdfast.cli.jobs", "show_job", "Show one job with its tasks."),
         ("task", "holdfast.cli.task", "show_task", "Show one task with its attempts."),
+        ("graph", "holdfast.cli.graph", "show_graph", "Draw the jobs around one, by their order."),
         ("logs", "holdfast.cli.follow", "show_logs", "Write what a job or a task has written."),
         ("events", "holdfast.cli.follow", "show_events", "List or follow what happened."),
         ("explain", "holdfast.cli.task", "explain_task", "Say why a task stands where it stands."),

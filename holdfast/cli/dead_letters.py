@@ -126,6 +126,9 @@ def replay(
     dry_run: Annotated[
         bool, Parameter(negative="", help="Only say what would be replayed.")
     ] = False,
+    key: Annotated[
+        str | None, Parameter(help="An idempotency key: a repeat is told the same.")
+    ] = None,
     server: Server = None,
     as_json: Json = False,
 ) -> int:
@@ -138,7 +141,7 @@ def replay(
         raise Invalid("ID", "filters go with --all; ids are exact")
     which = filters.as_filter() if all else _check(task_ids)
     with open_client(server) as client:
-        answer = admin.replay_dead_letters(client, which, dry_run=dry_run)
+        answer = admin.replay_dead_letters(client, which, dry_run=dry_run, idempotency_key=key)
     if as_json:
         write_json(answer)
         return 0

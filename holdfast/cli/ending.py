@@ -12,6 +12,7 @@ from holdfast.cli.show import remark, state, write_json, write_line
 from holdfast.cli.text import first_line, state_name
 from holdfast.cli.which import check_id
 from holdfast.errors import Invalid, NotFound
+from holdfast.model.outcomes import CancelMode
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
@@ -45,17 +46,23 @@ def cancel(
         bool, Parameter(negative="", help="At once, without the grace that a soft cancel gives.")
     ] = False,
     reason: Annotated[str, Parameter(help="Why; it is kept with the job.")] = "cancelled",
+    key: Annotated[
+        str | None, Parameter(help="An idempotency key, for one id: a repeat is told the same.")
+    ] = None,
     server: Server = None,
 ) -> int:
     """Cancel jobs and tasks. Exit code 1: one of them does not exist."""
     from holdfast.client import admin
 
     wanted = _check(ids)
+    if key is not None and len(wanted) > 1:
+        raise Invalid("--key", "belongs to one cancel; give a single id with it")
+    mode: CancelMode = "hard" if hard else "soft"
     is_missing = False
     with open_client(server) as client:
         for an_id in wanted:
             try:
-                changed = admin.cancel(client, an_id, "hard" if hard else "soft", reason=reason)
+                changed = admin.cancel(client, an_id, mode, reason=reason, idempotency_key=key)
             except NotFound as error:
                 is_missing = True
                 remark(f"holdfast: {error}")

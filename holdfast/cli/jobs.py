@@ -159,11 +159,31 @@ def _job_fields(job: "JobStatus") -> dict[str, str]:
         "cancelled": cancelled,
         "exit code": "" if job.exit_code is None else str(job.exit_code),
         "error": first_line(job.error),
+        "waits for": _tell_order(job),
+        "graph": job.graph_id or "",
         "parent": job.parent_job_id or "",
         "replay of": job.replay_of or "",
+        "undoes": job.compensates_job_id or "",
+        "undone by": _tell_undo(job),
         "correlation": job.correlation_id,
         "trace": job.trace_id or "",
     }
+
+
+def _tell_undo(job: "JobStatus") -> str:
+    """Name the job that undoes this one, and say how that went."""
+    if job.compensated_by is None:
+        return ""
+    said = {None: "not yet", True: "done", False: "failed"}
+    return f"{job.compensated_by} ({said[job.is_compensated]})"
+
+
+def _tell_order(job: "JobStatus") -> str:
+    """Say how many of the jobs that a job depends on it still waits for."""
+    if not job.unmet_dependencies or job.finished_at_ms is not None:
+        return ""
+    count = len((job.spec or {}).get("depends_on", ()))
+    return f"{job.unmet_dependencies} of {count} jobs; `holdfast graph {job.job_id}` shows them"
 
 
 def _tell_needs(spec: "Mapping[str, Any]") -> str:

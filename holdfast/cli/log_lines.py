@@ -3,12 +3,16 @@
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
 from holdfast.cli.text import inert
+from holdfast.tracing.current import describe_current
 
 FIELDS = ("task_id", "attempt", "job_id", "worker_id", "correlation_id", "trace_id")
+# A person finds the trace by these.
+PLAIN_FIELDS = FIELDS[:-1]
 _OURS = "holdfast."
 
 
@@ -19,7 +23,7 @@ class PlainLines(logging.Formatter):
         """Write a record as time, level, who and what."""
         at = datetime.fromtimestamp(record.created)
         name = record.name.removeprefix(_OURS)
-        ids = "".join(f" {field}={text}" for field, text in _ids(record).items())
+        ids = "".join(f" {field}={text}" for field, text in _ids(record, PLAIN_FIELDS).items())
         line = inert(f"{record.getMessage()}{ids}")
         text = f"{at:%H:%M:%S} {record.levelname.lower():<8} {inert(name)}: {line}"
         if record.exc_info:
@@ -28,7 +32,10 @@ class PlainLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, with ids as fields of their own."""
+    """One JSON object a line, with ids as fields of their own: of what it is about, if it says so.
+
+    Otherwise of the attempt that this code runs for, or of the span that is current.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record as JSON; text that is no Unicode is escaped, nothing is dropped."""
@@ -37,7 +44,8 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_ids(record),
+            **describe_current(),
+            **_ids(record, FIELDS),
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
@@ -56,6 +64,6 @@ def set_up_logging(
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def _ids(record: logging.LogRecord) -> dict[str, object]:
-    found = {field: getattr(record, field, None) for field in FIELDS}
+def _ids(record: logging.LogRecord, fields: Sequence[str]) -> dict[str, object]:
+    found = {field: getattr(record, field, None) for field in fields}
     return {field: value for field, value in found.items() if value is not None}

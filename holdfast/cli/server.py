@@ -14,6 +14,7 @@ from holdfast.cli.log_lines import set_up_logging
 from holdfast.cli.settings import LogFormat, Port, SqsEndpointUrl, SqsPrefix, WakeUps
 from holdfast.cli.target import DatabaseUrl, open_target, refusals_in_a_line
 from holdfast.errors import Invalid
+from holdfast.tracing.switch import traced
 
 if TYPE_CHECKING:
     from holdfast.services.runtime import Options
@@ -92,7 +93,7 @@ def run_server(
     )
     check_settings(settings)
     set_up_logging(log_format)
-    with open_target(database_url) as url, refusals_in_a_line():
+    with traced("holdfast-server"), open_target(database_url) as url, refusals_in_a_line():
         return uvloop.run(_serve(url, (host, port), settings, migrate=migrate))
 
 

@@ -1,9 +1,10 @@
 """What is to be run, as the command line says it: flags, files, and the request made of them."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from cyclopts import Parameter
@@ -11,11 +12,13 @@ from cyclopts import Parameter
 from holdfast.cli.files import read_text
 from holdfast.cli.placing import NO_PLACING, PlacedFlags
 from holdfast.errors import Invalid
+from holdfast.model.order import Condition, Dependency
 from holdfast.model.spec import Entrypoint, OnExhausted
 from holdfast.wire.raw import encode_json
-from holdfast.wire.requests import JobRequest
+from holdfast.wire.requests import JobBatchRequest, JobRequest
 
 QUEUE = "default"
+FUNCTION = re.compile(r"[\w.]+:[\w.]+")
 
 
 @Parameter(name="*")
@@ -34,11 +37,19 @@ class JobFlags:
         float | None, Parameter(help="Seconds to wait for a worker at most.")
     ] = None
     priority: Annotated[int | None, Parameter(help="Higher runs first.")] = None
+    compensation: Annotated[
+        str | None,
+        Parameter(help="Undoes it if it fails: package.module:name, or a line for the shell."),
+    ] = None
     env: Annotated[
         tuple[str, ...], Parameter(help="A variable for it, as K=V; repeat it.", negative="")
     ] = ()
     label: Annotated[
         tuple[str, ...], Parameter(help="A label, as K=V; repeat it.", negative="")
+    ] = ()
+    depends_on: Annotated[
+        tuple[str, ...],
+        Parameter(help="A job to wait for, as ID, ID:failed or ID:ended; repeat it.", negative=""),
     ] = ()
     key: Annotated[
         str | None, Parameter(help="An idempotency key: the same again is the same job.")
@@ -60,8 +71,10 @@ class JobFlags:
             "scheduling_timeout": self.scheduling_timeout,
             "priority": self.priority,
             "idempotency_key": self.key,
+            "compensation": _describe_compensation(self.compensation),
             "environment": parse_pairs("env", self.env) or None,
             "labels": parse_pairs("label", self.label) or None,
+            "depends_on": [_parse_dependency(text) for text in self.depends_on] or None,
         }
         known = {name: value for name, value in given.items() if value is not None}
         return known | placing.fields()
@@ -121,6 +134,27 @@ def read_spec(path: str) -> JobRequest:
     return msgspec.structs.replace(request, inputs=listed)
 
 
+def read_graph(path: str) -> JobBatchRequest:
+    """Read jobs that are submitted in one call from a file of JSON: {"specs": [...]}."""
+    try:
+        return msgspec.json.decode(read_text("graph", path), type=JobBatchRequest)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise Invalid("graph", str(error)) from error
+
+
+def _parse_dependency(text: str) -> str | Dependency:
+    job_id, colon, condition = text.partition(":")
+    if not colon:
+        return job_id
+    try:
+        return msgspec.convert({"job": job_id, "condition": condition}, Dependency)
+    except msgspec.ValidationError as error:
+        known = ", ".join(get_args(Condition))
+        raise Invalid(
+            "depends-on", f"{text!r} has no known condition; there are {known}"
+        ) from error
+
+
 def read_inputs(path: str) -> list[msgspec.Raw]:
     """Read inputs from a file, one JSON value a line."""
     inputs = []
@@ -131,6 +165,12 @@ def read_inputs(path: str) -> list[msgspec.Raw]:
     if not inputs:
         raise Invalid("inputs", f"{path} is empty; write one JSON value a line")
     return inputs
+
+
+def _describe_compensation(given: str | None) -> Entrypoint | None:
+    if given is None:
+        return None
+    return Entrypoint(function=given) if FUNCTION.fullmatch(given) else Entrypoint(shell=given)
 
 
 def parse_pairs(field: str, pairs: Sequence[str]) -> dict[str, str]:

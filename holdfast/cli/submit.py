@@ -1,4 +1,4 @@
-"""`holdfast submit`: hand in a function, a command or a whole spec, and leave."""
+"""`holdfast submit`: hand in a function, a command, a whole spec or a graph of them, and leave."""
 
 import re
 from collections.abc import Sequence
@@ -12,17 +12,18 @@ from holdfast.cli.placing import NO_PLACING, PlacedFlags, with_workspace
 from holdfast.cli.settings import Json, Server
 from holdfast.cli.show import remark, write_json, write_line
 from holdfast.cli.spec import (
+    FUNCTION,
     NO_FLAGS,
     JobFlags,
     describe_call,
     describe_command,
+    read_graph,
     read_inputs,
     read_spec,
 )
 from holdfast.errors import Invalid
 from holdfast.wire.requests import JobRequest
 
-_FUNCTION = re.compile(r"[\w.]+:[\w.]+")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 # A million inputs take their time.
 PATIENCE_SECONDS = 120.0
@@ -56,18 +57,31 @@ def submit(
             help="A file with a whole job, JSON or TOML; - is stdin.", allow_leading_hyphen=True
         ),
     ] = None,
+    graph: Annotated[
+        str | None,
+        Parameter(
+            help='A file with jobs that go in together or not at all, as {"specs": [...]}; '
+            "- is stdin.",
+            allow_leading_hyphen=True,
+        ),
+    ] = None,
     flags: JobFlags = NO_FLAGS,
     placing: PlacedFlags = NO_PLACING,
     server: Server = None,
     as_json: Json = False,
 ) -> int:
-    """Submit a function, a command or a whole spec; writes the job's id."""
+    """Submit a function, a command, a whole spec or a graph of them; writes the jobs' ids."""
     from holdfast.client import admin
 
-    if bool(what) == (spec is not None):
-        raise Invalid("WHAT", "give a function, a command or --spec, one of them")
+    if [bool(what), spec is not None, graph is not None].count(True) != 1:
+        raise Invalid("WHAT", "give a function, a command, --spec or --graph, one of them")
+    is_flagged = bool(arg or kwarg) or (flags, placing) != (NO_FLAGS, NO_PLACING)
+    if graph is not None:
+        if is_flagged or inputs is not None:
+            raise Invalid("graph", "says everything; no other flag goes with it")
+        return _submit_graph(graph, server, as_json=as_json)
     if spec is not None:
-        if arg or kwarg or (flags, placing) != (NO_FLAGS, NO_PLACING):
+        if is_flagged:
             raise Invalid("spec", "says everything; no other flag than --inputs goes with it")
         request = read_spec(spec)
     elif _is_function(what):
@@ -89,10 +103,25 @@ def submit(
     return 0
 
 
+def _submit_graph(path: str, server: str | None, *, as_json: bool) -> int:
+    """Submit the jobs of a file in one call; writes their ids, in the order of the file."""
+    from holdfast.client import admin
+
+    batch = read_graph(path)
+    with open_client(server, patience=PATIENCE_SECONDS) as client:
+        answer = admin.submit_graph(client, batch)
+    if as_json:
+        write_json(answer)
+        return 0
+    for job in answer.jobs:
+        write_line(job.job_id)
+    return 0
+
+
 def _is_function(what: Sequence[str]) -> bool:
     """Tell a function from a command, and from what is neither but looks like a function."""
     first, *words = what
-    if _FUNCTION.fullmatch(first):
+    if FUNCTION.fullmatch(first):
         if words:
             raise Invalid("WHAT", "a function's arguments are given with --arg, as JSON")
         return True

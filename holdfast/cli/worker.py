@@ -31,6 +31,7 @@ from holdfast.cli.settings import (
 )
 from holdfast.cli.show import remark
 from holdfast.errors import Invalid, Unavailable
+from holdfast.tracing.switch import traced
 
 if TYPE_CHECKING:
     from holdfast.model.resources import AttributeValue
@@ -110,6 +111,7 @@ def run_worker(
     if name is not None:
         shared["name"] = name
     with ExitStack() as held:
+        held.enter_context(traced("holdfast-worker"))
         if queue or not offer.placed:
             queues = queue or (QUEUE,)
             inbox = partial(SqsInbox, queues, prefix=sqs_prefix, endpoint_url=sqs_endpoint_url)

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 import msgspec
 
-from holdfast.client.client import FOLLOW_MS, Client, submit_request
+from holdfast.client.client import FOLLOW_MS, Client, submit_request, submit_requests
 from holdfast.client.context import Lease
 from holdfast.model.outcomes import CancelMode
 from holdfast.wire.endpoints import (
@@ -19,12 +20,14 @@ from holdfast.wire.endpoints import (
     EndpointRemoveRequest,
     EndpointStatus,
 )
+from holdfast.wire.graphs import JobGraph
 from holdfast.wire.requests import (
     CancelRequest,
     DeadLetterFilter,
     DeadLetterListQuery,
     DiscardRequest,
     EventListQuery,
+    JobBatchRequest,
     JobListQuery,
     JobQuery,
     JobRequest,
@@ -41,6 +44,7 @@ from holdfast.wire.status import (
     DeadLetterPage,
     EventPage,
     Explanation,
+    JobBatchAnswer,
     JobPage,
     JobStatus,
     LogChunk,
@@ -71,6 +75,16 @@ def get_job(client: Client, job_id: str, *, wait_seconds: float = 0.0) -> JobSta
     return _read(client, f"/api/jobs/{job_id}", JobStatus, query=query)
 
 
+def get_graph(client: Client, job_id: str) -> JobGraph:
+    """Read the jobs that a job depends on and that depend on it."""
+    return _read(client, f"/api/jobs/{job_id}/graph", JobGraph)
+
+
+def submit_graph(client: Client, batch: JobBatchRequest) -> JobBatchAnswer:
+    """Submit jobs in one call, all or none; sent twice under way, they are still the same jobs."""
+    return JobBatchAnswer(client.loop_thread.run(submit_requests(client, batch.specs)))
+
+
 def list_jobs(client: Client, wanted: JobListQuery, count_max: int) -> JobPage:
     """List jobs, newest first."""
     return _gather(client, "/api/jobs", JobPage(jobs=[]), wanted=wanted, count_max=count_max)
@@ -98,10 +112,17 @@ def explain_task(client: Client, task_id: str) -> Explanation:
     return _read(client, f"/api/tasks/{task_id}/explain", Explanation)
 
 
-def cancel(client: Client, an_id: str, mode: CancelMode, *, reason: str) -> bool:
+def cancel(
+    client: Client,
+    an_id: str,
+    mode: CancelMode,
+    *,
+    reason: str,
+    idempotency_key: str | None = None,
+) -> bool:
     """Cancel a job or a task, by its id; False if it had ended or was cancelled before."""
     kind = "tasks" if "." in an_id else "jobs"
-    body = CancelRequest(mode, reason)
+    body = CancelRequest(mode, reason, idempotency_key or f"auto-{uuid4()}")
     return _change(client, f"/api/{kind}/{an_id}:cancel", body, returns=Changed).changed
 
 
@@ -161,20 +182,30 @@ def get_dead_letter(client: Client, task_id: str) -> DeadLetter:
 
 
 def replay_dead_letters(
-    client: Client, which: Sequence[str] | DeadLetterFilter, *, dry_run: bool = False
+    client: Client,
+    which: Sequence[str] | DeadLetterFilter,
+    *,
+    dry_run: bool = False,
+    idempotency_key: str | None = None,
 ) -> ReplayAnswer:
     """Submit dead letters again: those with these ids, or all that a filter matches."""
-    request = (
-        ReplayRequest(filter=which, dry_run=dry_run)
-        if isinstance(which, DeadLetterFilter)
-        else ReplayRequest(task_ids=list(which), dry_run=dry_run)
+    by_filter = isinstance(which, DeadLetterFilter)
+    request = ReplayRequest(
+        task_ids=None if by_filter else list(which),
+        filter=which if by_filter else None,
+        dry_run=dry_run,
+        # A replay whose answer got lost can be sent again, and is still one replay.
+        idempotency_key=None if dry_run else idempotency_key or f"auto-{uuid4()}",
     )
     return _change(client, "/api/dead-letters:replay", request, returns=ReplayAnswer)
 
 
-def discard_dead_letters(client: Client, task_ids: Sequence[str]) -> None:
+def discard_dead_letters(
+    client: Client, task_ids: Sequence[str], *, idempotency_key: str | None = None
+) -> None:
     """Settle dead letters without running them again."""
-    _change(client, "/api/dead-letters:discard", DiscardRequest(list(task_ids)), returns=Changed)
+    request = DiscardRequest(list(task_ids), idempotency_key or f"auto-{uuid4()}")
+    _change(client, "/api/dead-letters:discard", request, returns=Changed)
 
 
 def register_endpoint(client: Client, lease: Lease, name: str, *, address: str) -> EndpointStatus:

@@ -18,16 +18,19 @@ from holdfast.client import streams
 from holdfast.client.both import Bound, LoopThread, both, both_stream
 from holdfast.client.bundle import pack
 from holdfast.client.context import Identity, Lease, current, find_lease
+from holdfast.client.datasets import create_dataset, list_datasets, name_dataset
 from holdfast.client.endpoints import get_address, list_endpoints
+from holdfast.client.graph import Graph, find_graph, refer
 from holdfast.client.job import Job
 from holdfast.client.request import request_call, request_command
 from holdfast.client.task import GivenOptions, TaskFunction
+from holdfast.client.traces import submit_span
 from holdfast.client.transport import Transport, find_server
 from holdfast.errors import Invalid
 from holdfast.model.ids import parse_job_id, parse_task_id
 from holdfast.wire.bundles import StoredBundle, bundle_path
-from holdfast.wire.requests import EventStreamQuery, JobRequest, LogQuery
-from holdfast.wire.status import Event, JobStatus, SubmittedJob
+from holdfast.wire.requests import EventStreamQuery, JobBatchRequest, JobRequest, LogQuery
+from holdfast.wire.status import Event, JobBatchAnswer, JobStatus, SubmittedJob
 
 Answer = TypeVar("Answer")
 PATIENCE_SECONDS = 30.0
@@ -142,6 +145,9 @@ class Client:
     upload = both(_upload)
     endpoint = both(get_address)
     endpoints = both(list_endpoints)
+    create_dataset = both(create_dataset)
+    dataset = name_dataset
+    datasets = both(list_datasets)
 
     @both
     def run_command(
@@ -153,7 +159,11 @@ class Client:
         **options: Unpack[GivenOptions],
     ) -> Coroutine[Any, Any, Job[None]]:
         """Submit a command, a list of words or a line for the shell, with options as of a task."""
-        return self._submit(request_command(command, options, inputs=inputs))
+        return self._submit(request_command(command, options, inputs=inputs, refer=self._refer))
+
+    def graph(self) -> Graph:
+        """Collect what this client submits within a block, and submit it at its end, or none."""
+        return Graph(self)
 
     @both
     async def job(self, job_id: str | int) -> Job[Any]:
@@ -200,35 +210,70 @@ class Client:
     def _submit_call(
         self, function: TaskFunction[Any, Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
-        return self._submit(request_call(function, args, kwargs))
+        return self._submit(request_call(function, args, kwargs, refer=self._refer))
 
     def _submit_map(
         self, function: TaskFunction[Any, Any], inputs: Iterable[Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
-        return self._submit(request_call(function, args, kwargs, inputs=inputs))
+        request = request_call(function, args, kwargs, inputs=inputs, refer=self._refer)
+        return self._submit(request)
 
-    async def _submit(self, request: JobRequest, lease: Lease | None = None) -> Job[Any]:
+    def _submit(
+        self, request: JobRequest, lease: Lease | None = None
+    ) -> Coroutine[Any, Any, Job[Any]]:
+        graph = find_graph(self)
+        return self._send(request, lease) if graph is None else graph.add(request)
+
+    async def _send(self, request: JobRequest, lease: Lease | None) -> Job[Any]:
         answer = await submit_request(self, request, lease)
         return Job(self, answer.job_id, answer.num_tasks)
+
+    def _refer(self, job: Job[Any]) -> str:
+        return refer(self, job)
 
 
 async def submit_request(
     client: Client, request: JobRequest, lease: Lease | None = None
 ) -> SubmittedJob:
     """Submit a job as it is described: what a running task submits is a child of its job."""
-    if request.idempotency_key is None:
-        # A submission whose answer got lost can be sent again, and is still one job.
-        request = msgspec.structs.replace(request, idempotency_key=f"auto-{uuid4()}")
+    return await _post(client, "/api/jobs", _with_key(request), returns=SubmittedJob, lease=lease)
+
+
+async def submit_requests(client: Client, requests: Iterable[JobRequest]) -> list[SubmittedJob]:
+    """Submit jobs in one call, all or none; they may wait for each other by local names."""
+    batch = JobBatchRequest([_with_key(request) for request in requests])
+    answer = await _post(client, "/api/jobs:batch", batch, returns=JobBatchAnswer)
+    return answer.jobs
+
+
+def _with_key(request: JobRequest) -> JobRequest:
+    """Give a job a key: one whose answer got lost can be sent again, and is still one job."""
+    if request.idempotency_key is not None:
+        return request
+    return msgspec.structs.replace(request, idempotency_key=f"auto-{uuid4()}")
+
+
+async def _post(
+    client: Client,
+    path: str,
+    body: JobRequest | JobBatchRequest,
+    *,
+    returns: type[Answer],
+    lease: Lease | None = None,
+) -> Answer:
     shown = lease or find_lease(client.server)
-    return await client._transport.insist(
-        "POST",
-        "/api/jobs",
-        SubmittedJob,
-        body=request,
-        headers=None if shown is None else {LEASE_HEADER: str(shown)},
-        seconds_max=SUBMIT_SECONDS_MAX,
-        patience=client._patience,
-    )
+    with submit_span(body) as headers:
+        if shown is not None:
+            headers[LEASE_HEADER] = str(shown)
+        return await client._transport.insist(
+            "POST",
+            path,
+            returns,
+            body=body,
+            headers=headers,
+            seconds_max=SUBMIT_SECONDS_MAX,
+            patience=client._patience,
+        )
 
 
 def submit_for(attempt: Identity) -> Submits:
@@ -237,7 +282,8 @@ def submit_for(attempt: Identity) -> Submits:
     def submit_call(
         client: Client, function: TaskFunction[Any, Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
-        return client._submit(request_call(function, args, kwargs), attempt.lease)
+        request = request_call(function, args, kwargs, refer=client._refer)
+        return client._submit(request, attempt.lease)
 
     bound: Bound[..., Job[Any]] = Bound(submit_call, share_client(attempt.server))
     return bound

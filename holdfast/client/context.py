@@ -11,8 +11,10 @@ from uuid import UUID
 import msgspec
 
 from holdfast.client.both import LoopThread, both
+from holdfast.client.outputs import Outputs
 from holdfast.client.transport import VARIABLE, Transport
 from holdfast.errors import Invalid
+from holdfast.model.order import Output
 from holdfast.wire.answers import CheckpointAnswer
 from holdfast.wire.endpoints import (
     REGISTER_PATH,
@@ -58,6 +60,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     num_tasks: int
     correlation_id: str
     deadline: datetime | None = None
+    trace_id: str | None = None
+    # The span that its code belongs to.
+    trace_parent: str | None = None
+    # The datasets that its job writes.
+    outputs: list[Output] = []
 
     @property
     def lease(self) -> Lease:
@@ -125,12 +132,14 @@ class Context:
         self._note_progress = note_progress
         self._connection = connection
         self.checkpoint = Checkpoint(identity, connection)
+        self.output = Outputs(identity.outputs)
         self.log = logging.LoggerAdapter(
             logging.getLogger("holdfast.task"),
             {
                 "task_id": identity.task_id,
                 "attempt": identity.attempt,
                 "correlation_id": identity.correlation_id,
+                "trace_id": identity.trace_id,
             },
         )
 

@@ -4,17 +4,19 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from uuid import uuid4
 
 from holdfast.client.both import LoopThread, both, both_stream
-from holdfast.client.outcome import open_result, open_results
+from holdfast.client.outcome import open_result, open_results, read_results
 from holdfast.client.progress import count_live, show_progress
 from holdfast.errors import Invalid
 from holdfast.model.ids import check_index
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import ENDED_STATES, parse_state
-from holdfast.wire.requests import CancelRequest, EventListQuery, JobQuery, PageQuery, ResultQuery
-from holdfast.wire.status import Changed, Event, EventPage, JobStatus, ResultPage, TaskResult
+from holdfast.wire.graphs import JobGraph
+from holdfast.wire.requests import CancelRequest, EventListQuery, JobQuery, ResultQuery
+from holdfast.wire.status import Changed, Event, EventPage, JobStatus, TaskResult
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
@@ -23,19 +25,39 @@ Answer = TypeVar("Answer")
 WAIT_SECONDS = 10.0
 PROGRESS_SECONDS = 0.5
 STRAGGLERS_SECONDS = 0.1
-RESULTS_PER_PAGE = 500
+# Why a job cannot be sent as a value, to those who try.
+NO_PLACE = (
+    "its result goes in the place of an argument, or of a part of its lists, tuples and dicts; "
+    "nowhere else, and not among inputs"
+)
 
 
 class Job(Generic[Answer]):
     """One job. Methods block; each has an `.aio` to be awaited."""
 
-    def __init__(self, client: "Client", job_id: str, num_tasks: int) -> None:
+    def __init__(self, client: "Client", job_id: str | None, num_tasks: int) -> None:
         self._client = client
-        self.id = job_id
+        self._id = job_id
         self.num_tasks = num_tasks
 
     def __repr__(self) -> str:
-        return f"Job({self.id}, {self.num_tasks} tasks)"
+        return f"Job({self._id or 'not submitted'}, {self.num_tasks} tasks)"
+
+    def __reduce__(self) -> NoReturn:
+        raise Invalid("job", f"cannot be pickled: {NO_PLACE}")
+
+    @property
+    def id(self) -> str:
+        """What the server calls it; a job of a graph has no id before the end of its block."""
+        if self._id is None:
+            problem = "has no id: its graph is submitted at the end of the block, if that ends well"
+            raise Invalid("job", problem)
+        return self._id
+
+    @property
+    def server(self) -> str:
+        """The server that has it."""
+        return self._client.server
 
     @property
     def loop_thread(self) -> LoopThread:
@@ -81,10 +103,18 @@ class Job(Generic[Answer]):
         return await self._outcomes(timeout)
 
     @both
-    async def cancel(self, mode: CancelMode = "soft", reason: str = "cancelled") -> bool:
+    async def cancel(
+        self,
+        mode: CancelMode = "soft",
+        reason: str = "cancelled",
+        *,
+        idempotency_key: str | None = None,
+    ) -> bool:
         """Stop the job: softly, with its grace, or hard; False if it had ended or was cancelled."""
         path = f"/api/jobs/{self.id}:cancel"
-        answer = await self._client.change(path, CancelRequest(mode, reason), Changed)
+        # A cancel whose answer got lost is sent again, and is told what the first one did.
+        body = CancelRequest(mode, reason, idempotency_key or f"auto-{uuid4()}")
+        answer = await self._client.change(path, body, Changed)
         return answer.changed
 
     @both_stream
@@ -106,6 +136,11 @@ class Job(Generic[Answer]):
             if page.next_page_token is None:
                 return events
             query = EventListQuery(page_token=page.next_page_token)
+
+    @both
+    async def graph(self) -> JobGraph:
+        """Read the jobs that it depends on and those that depend on it, directly or not."""
+        return await self._client.read(f"/api/jobs/{self.id}/graph", JobGraph)
 
     async def _read(self, wait_ms: int) -> JobStatus:
         query = JobQuery(wait_ms=wait_ms)
@@ -130,14 +165,11 @@ class Job(Generic[Answer]):
             deadline.check(f"job {self.id} has ended, but {live} of its tasks have not")
             await asyncio.sleep(STRAGGLERS_SECONDS)
             status = await self._read(0)
-        results: list[TaskResult] = []
-        query = PageQuery(RESULTS_PER_PAGE)
-        while True:
-            page = await self._client.read(f"/api/jobs/{self.id}/results", ResultPage, query=query)
-            results += page.results
-            if page.next_page_token is None:
-                return results
-            query = PageQuery(RESULTS_PER_PAGE, page.next_page_token)
+        return [
+            result
+            async for page in read_results(self._client.read, self.id)
+            for result in page.results
+        ]
 
 
 class _Deadline:

@@ -2,21 +2,42 @@
 
 import base64
 import builtins
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from holdfast import errors
 from holdfast.errors import TaskFailed
-from holdfast.wire.status import TaskResult
+from holdfast.wire.requests import PageQuery
+from holdfast.wire.status import ResultPage, TaskResult
 
+Answer = TypeVar("Answer")
+RESULTS_PER_PAGE = 500
 SUCCEEDED = "TASK_STATE_SUCCEEDED"
 # How a task fails by itself; another state may be the echo of a sibling's failure.
 _OWN_FAULT = ("TASK_STATE_FAILED", "TASK_STATE_DEAD_LETTERED")
 # A coroutine cannot raise these: they mean something to whoever awaits it.
 _NOT_RAISED = (StopIteration, StopAsyncIteration)
+
+
+class Reads(Protocol):
+    """A way to read a route, which tries again while the server is away."""
+
+    async def __call__(self, path: str, returns: type[Answer], *, query: Any = None) -> Answer:
+        """Read it."""
+
+
+async def read_results(read: Reads, job_id: str) -> AsyncGenerator[ResultPage, None]:
+    """Read how every task of a job stands and what it returned, page by page."""
+    query = PageQuery(RESULTS_PER_PAGE)
+    while True:
+        page = await read(f"/api/jobs/{job_id}/results", ResultPage, query=query)
+        yield page
+        if page.next_page_token is None:
+            return
+        query = PageQuery(RESULTS_PER_PAGE, page.next_page_token)
 
 
 def open_result(found: TaskResult) -> Any:

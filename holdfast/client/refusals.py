@@ -12,7 +12,7 @@ from holdfast.wire.answers import ErrorAnswer, ErrorBody
 SAID_MAX = 200
 _MAY_PASS = (408, 425, 429, 502, 503, 504)
 _NOT_FOUND = re.compile(r"there is no (.+) (\S+)")
-_KEY = re.compile(r"idempotency_key: ('.*'|\".*\") was used for job ", re.DOTALL)
+_KEY = re.compile(r"idempotency_key: ('.*'|\".*\") was used for ", re.DOTALL)
 _SUBJECT = re.compile(r"cannot .*?((?:job|task|dead letter|worker|endpoint) \S+): it is ")
 _UNIT = re.compile(r"\d+ (\S+) is over the limit of ")
 _decode = msgspec.json.Decoder(ErrorAnswer).decode
@@ -74,7 +74,11 @@ def _not_found(body: ErrorBody) -> errors.HoldfastError:
 def _key_reused(body: ErrorBody) -> errors.HoldfastError:
     quoted = _KEY.match(body.message)
     key = ast.literal_eval(quoted[1]) if quoted else ""
-    return errors.KeyReused(key, int((body.details or {}).get("job_id", 0)))
+    details = body.details or {}
+    job_id = details.get("job_id")
+    return errors.KeyReused(
+        key, None if job_id is None else int(job_id), request=details.get("request", "submit")
+    )
 
 
 def _illegal_move(body: ErrorBody) -> errors.HoldfastError:

@@ -6,8 +6,20 @@ from typing import Any
 
 import msgspec
 
-from holdfast.client.task import GivenOptions, TaskFunction, TaskOptions, change_options
+from holdfast.client.job import NO_PLACE, Job
+from holdfast.client.places import find_jobs, put_all
+from holdfast.client.task import (
+    Dependency,
+    GivenOptions,
+    TaskCall,
+    TaskFunction,
+    TaskOptions,
+    change_options,
+)
 from holdfast.errors import Invalid
+from holdfast.model import order
+from holdfast.model.order import ResultPlace
+from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.raw import encode_json
 from holdfast.wire.requests import JobRequest
@@ -18,6 +30,14 @@ _OF_FUNCTIONS = ("pickled", "isolation")
 _OF_PLACED_WORK = ("resources", "constraints", "coscheduling", "bundle", "requirements")
 QUEUE = "default"
 
+# Names a job to the server: by its id, or by its local name within a graph.
+Refer = Callable[[Job[Any]], str]
+
+
+def by_id(job: Job[Any]) -> str:
+    """Name a job by its id."""
+    return job.id
+
 
 def request_call(
     function: TaskFunction[Any, Any],
@@ -25,17 +45,33 @@ def request_call(
     kwargs: dict[str, Any],
     *,
     inputs: Iterable[Any] | None = None,
+    refer: Refer = by_id,
 ) -> JobRequest:
-    """Describe one call of a function, or one for each input, which comes first."""
+    """Describe one call of a function, or one for each input, which comes first.
+
+    A job among the arguments is waited for, and its result is what the function is given.
+    """
     listed = None if inputs is None else _list(inputs)
     function.check_arguments(args if listed is None else (listed[0], *args), kwargs)
     options = function.options
     if options.name is None:
         options = msgspec.structs.replace(options, name=function.function.__name__)
+    given = {"args": args, "kwargs": kwargs}
+    jobs = find_jobs(given)
+    results = [
+        ResultPlace(_steps(given, place.path, pickled=options.pickled), refer(place.job))
+        for place in jobs
+    ]
+    given = put_all(given, [(place.path, None) for place in jobs])
     if options.pickled:
-        entrypoint = Entrypoint(pickle=_pack((function, args, kwargs)))
-        return _fill(options, entrypoint, inputs=_encode_all(listed, _pack))
-    return _fill(options, _name_call(function, args, kwargs), inputs=_encode_all(listed))
+        # What it waits for is no part of it, and cannot be pickled; nor is what undoes it.
+        plain = function.with_options(depends_on=None, compensation=None)
+        packed = _pack((plain, given["args"], given["kwargs"]))
+        entrypoint, texts = Entrypoint(pickle=packed, results=results), _encode_all(listed, _pack)
+    else:
+        entrypoint = _name_call(function, given["args"], given["kwargs"], results=results)
+        texts = _encode_all(listed)
+    return _fill(options, entrypoint, inputs=texts, refer=refer)
 
 
 def request_command(
@@ -43,24 +79,24 @@ def request_command(
     options: GivenOptions,
     *,
     inputs: Iterable[Any] | None = None,
+    refer: Refer = by_id,
 ) -> JobRequest:
     """Describe a command: a list of words, or a line for the shell."""
     for name in _OF_FUNCTIONS:
         if name in options:
             raise Invalid(name, "is an option of functions; a command has none of it")
-    if isinstance(command, str):
-        entrypoint = Entrypoint(shell=command)
-    elif all(isinstance(word, str) for word in command):
-        entrypoint = Entrypoint(command=list(command))
-    else:
-        raise Invalid("command", "holds something that is not text; write numbers as text")
+    entrypoint = _describe_command("command", command)
     listed = None if inputs is None else _list(inputs)
     chosen = change_options(TaskOptions(), options)
-    return _fill(chosen, entrypoint, inputs=_encode_all(listed))
+    return _fill(chosen, entrypoint, inputs=_encode_all(listed), refer=refer)
 
 
 def _fill(
-    options: TaskOptions, entrypoint: Entrypoint, *, inputs: list[msgspec.Raw] | None
+    options: TaskOptions,
+    entrypoint: Entrypoint,
+    *,
+    inputs: list[msgspec.Raw] | None,
+    refer: Refer,
 ) -> JobRequest:
     """Take what a job spec knows; what was left open stays open."""
     if options.queue is msgspec.UNSET:
@@ -71,11 +107,80 @@ def _fill(
         for name, value in msgspec.structs.asdict(options).items()
         if value is not None and name not in _OF_FUNCTIONS
     }
+    fields["depends_on"] = _list_dependencies(options.depends_on or (), entrypoint, refer)
+    if options.compensation is not None:
+        fields["compensation"] = _describe_compensation(options.compensation)
     return JobRequest(entrypoint=entrypoint, inputs=inputs, **fields)
 
 
+def _describe_compensation(given: Any) -> Entrypoint:
+    """Describe what undoes a job: a function, which is told of the job first, or a command."""
+    if isinstance(given, TaskFunction):
+        given = given.with_arguments()
+    if not isinstance(given, TaskCall):
+        return _describe_command("compensation", given)
+    function, args, kwargs = given
+    function.check_arguments((None, *args), kwargs)
+    if function.options.pickled:
+        return Entrypoint(pickle=_pack((function, args, kwargs)))
+    return _name_call(function, args, kwargs, results=[])
+
+
+def _describe_command(field: str, command: Any) -> Entrypoint:
+    if isinstance(command, str):
+        return Entrypoint(shell=command)
+    if isinstance(command, Sequence) and all(isinstance(word, str) for word in command):
+        return Entrypoint(command=list(command))
+    raise Invalid(field, "holds something that is not text; write numbers as text")
+
+
+def _list_dependencies(
+    given: Iterable[Any], entrypoint: Entrypoint, refer: Refer
+) -> list[str | order.Dependency]:
+    """List what a job waits for, each once: those whose results it needs, and those it names."""
+    wanted: dict[str, order.Condition] = {place.job: "succeeded" for place in entrypoint.results}
+    for number, item in enumerate(given):
+        field = f"depends_on[{number}]"
+        job, condition = item if isinstance(item, Dependency) else (item, "succeeded")
+        if isinstance(job, Job):
+            job = refer(job)
+        elif type(job) is int:
+            job = str(job)
+        try:
+            asked = msgspec.convert({"job": job, "condition": condition}, order.Dependency)
+        except msgspec.ValidationError as error:
+            raise as_invalid(error, field) from error
+        if wanted.setdefault(asked.job, asked.condition) != asked.condition:
+            known = wanted[asked.job]
+            raise Invalid(field, f"asks for {asked.condition}, but {known} is asked for, too")
+    return [
+        job if condition == "succeeded" else order.Dependency(job, condition)
+        for job, condition in wanted.items()
+    ]
+
+
+def _steps(value: Any, path: Sequence[Any], *, pickled: bool) -> list[str | int]:
+    """Write the way to a place as the worker will go it: the keys of JSON are texts."""
+    steps: list[str | int] = []
+    for step in path:
+        key = step
+        if isinstance(value, dict) and not pickled:
+            [key] = msgspec.to_builtins({step: None}, str_keys=True)
+        if type(key) not in (str, int):
+            raise Invalid(
+                str(path[0]), f"has a job under the key {step!r}; use a text or a whole number"
+            )
+        steps.append(key)
+        value = value[step]
+    return steps
+
+
 def _name_call(
-    function: TaskFunction[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: TaskFunction[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    results: list[ResultPlace],
 ) -> Entrypoint:
     if function.function.__module__ == "__main__" or "<" in function.path:
         raise Invalid(
@@ -87,6 +192,7 @@ def _name_call(
         function=function.path,
         args=[_encode(value, f"args[{place}]") for place, value in enumerate(args)],
         kwargs={name: _encode(value, f"kwargs.{name}") for name, value in kwargs.items()},
+        results=results,
     )
 
 
@@ -111,6 +217,8 @@ def _encode(value: Any, field: str) -> msgspec.Raw:
     try:
         return msgspec.Raw(encode_json(value))
     except (TypeError, ValueError, RecursionError) as error:
+        if find_jobs(value):
+            raise Invalid(field, f"holds a job; {NO_PLACE}") from error
         raise Invalid(
             field, f"cannot be written as JSON ({error}); use @task(pickled=True) for objects"
         ) from error

@@ -1,13 +1,14 @@
 """The decorator that makes a function one that can be submitted."""
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import update_wrapper
 from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
     Literal,
+    NamedTuple,
     ParamSpec,
     Protocol,
     TypedDict,
@@ -19,6 +20,7 @@ from typing import (
 import msgspec
 
 from holdfast.errors import Invalid
+from holdfast.model.order import Condition, Output
 from holdfast.model.resources import Constraint, Coscheduling, Resources
 from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Backoff, OnExhausted, OnTimeout
@@ -31,6 +33,13 @@ Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 Isolation = Literal["auto", "process"]
 CONTEXT_PARAMETER = "ctx"
+
+
+class Dependency(NamedTuple):
+    """A job to wait for, and how it has to end; `failed` means any other end than SUCCEEDED."""
+
+    job: "Job[Any] | str | int"
+    condition: Condition = "succeeded"
 
 
 class TaskOptions(
@@ -68,6 +77,11 @@ class TaskOptions(
     coscheduling: Coscheduling | None = None
     bundle: str | None = None
     requirements: list[str] | None = None
+    outputs: list[Output] | None = None
+    # Jobs, their ids, or Dependencies.
+    depends_on: list[Any] | None = None
+    # A task function, one with arguments, or a command: what undoes the job's effects.
+    compensation: Any = None
     pickled: bool = False
     isolation: Isolation = "auto"
 
@@ -101,6 +115,9 @@ class GivenOptions(TypedDict, total=False):
     coscheduling: Coscheduling | None
     bundle: str | None
     requirements: list[str] | None
+    outputs: list[Output] | None
+    depends_on: "Sequence[Job[Any] | str | int | Dependency] | None"
+    compensation: "TaskFunction[Any, Any] | TaskCall | Sequence[str] | str | None"
     pickled: bool
     isolation: Isolation
 
@@ -128,6 +145,10 @@ class TaskFunction(Generic[Given, Answer]):
         """Make the same function with other options, for one call or many."""
         return TaskFunction(self.function, change_options(self.options, changes))
 
+    def with_arguments(self, *args: Any, **kwargs: Any) -> "TaskCall":
+        """Describe a call without making it; what a compensation is told comes before these."""
+        return TaskCall(self, args, kwargs)
+
     @property
     def submit(self) -> "Outgoing[Answer]":
         """Submit one call as a job of one task; `await fn.submit.aio(...)` in async code."""
@@ -154,6 +175,14 @@ class TaskFunction(Generic[Given, Answer]):
     def path(self) -> str:
         """The import path under which a worker finds the function."""
         return f"{self.function.__module__}:{self.function.__qualname__}"
+
+
+class TaskCall(NamedTuple):
+    """A task function and what it is to be called with."""
+
+    function: TaskFunction[Any, Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 class Outgoing(Generic[Answer]):

@@ -68,7 +68,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     max_attempts: int | None = None
     max_retries_failure: int | None = None
     max_retries_preemption: int | None = None
-    backoff: Backoff = Backoff()
+    backoff: Backoff | None = None
     max_task_failures: int | None = None
     on_exhausted: OnExhausted | None = None
     scheduling_timeout: float | None = None
@@ -77,7 +77,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     lease: float | None = None
     grace: float | None = None
     not_before: float | None = None
-    priority: int = 0
+    priority: int | None = None
     idempotency_key: str | None = None
     correlation_id: str | None = None
     trace_id: str | None = None
@@ -108,6 +108,12 @@ class Submission(msgspec.Struct, frozen=True):
     replay_of: int | None = None
     local_name: str | None = None
     compensates_job_id: int | None = None
+    # What the spec would be without the policy of its type: by this a repeat is known.
+    plain: JobSpec | None = None
+    # The span that submits it, as `holdfast.model.traces` writes it; no part of what it asks for.
+    trace_parent: str | None = None
+    # Whether a cut-over of a dataset has started it, and not a user.
+    by_cut_over: bool = False
 
     @property
     def num_tasks(self) -> int:

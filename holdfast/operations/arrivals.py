@@ -12,6 +12,8 @@ import msgspec
 from holdfast.errors import IllegalMove, Invalid, KeyReused, NotFound, Refused
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.states import LIVE_STATES, JobState
+from holdfast.model.traces import name_trace
+from holdfast.operations.bind_outputs import bind_outputs, keep_bindings
 from holdfast.operations.dependencies import Bonds, find_bonds, insert_bonds
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.partitions import ensure_partitions
@@ -19,6 +21,7 @@ from holdfast.operations.settle import add_follow_ups
 from holdfast.rules.order import dependencies_of
 from holdfast.rules.submission import policy_of
 from holdfast.store.database import Transaction
+from holdfast.store.policies import PolicyBook, load_policies
 from holdfast.store.specs import StoredSpec
 from holdfast.store.statements import load_statements
 
@@ -48,6 +51,7 @@ class Arrival:
     submission: Submission
     digest: bytes
     correlation_id: str
+    trace_id: str
     admitted_at: datetime
     graph_id: int | None = None
 
@@ -65,8 +69,10 @@ class Arrival:
             spec.name or "",
             self.submission.num_tasks,
             self.correlation_id,
-            spec.trace_id,
+            self.trace_id,
             {},
+            self.submission.compensates_job_id,
+            self.submission.trace_parent,
         )
 
     def eligible_at(self, now: datetime) -> datetime:
@@ -76,12 +82,24 @@ class Arrival:
         return max(now, datetime.fromtimestamp(self.spec.not_before, UTC))
 
 
-async def admit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Arrival]:
-    """Give each submission an id, and make sure that a partition exists for it."""
+class PoliciesChanged(Exception):
+    """The policies under which submissions were completed hold no more; the ledger has new ones."""
+
+
+async def admit(
+    ledger: Ledger, submissions: Sequence[Submission], policies: PolicyBook | None = None
+) -> list[Arrival]:
+    """Give each submission an id, and make sure that a partition exists for it.
+
+    Raises PoliciesChanged if they were completed with policies that hold no more.
+    """
     if not submissions:
         raise Invalid("specs", "is empty; give at least one job")
     # Numbers from a sequence are given out for good, whatever becomes of a transaction.
     rows = await ledger.database.fetch(_JOBS["allocate_job_ids"], count=len(submissions))
+    if policies is not None and policies.version != rows[-1][2]:
+        ledger.policies = await load_policies(ledger.database)
+        raise PoliciesChanged
     await ensure_partitions(ledger, rows[-1][0])
     return [
         Arrival(
@@ -89,19 +107,22 @@ async def admit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Arriv
             submission,
             _digest(submission),
             submission.spec.correlation_id or str(uuid4()),
+            name_trace(submission.trace_parent, submission.spec.trace_id),
             admitted_at,
         )
-        for (job_id, admitted_at), submission in zip(rows, submissions, strict=True)
+        for (job_id, admitted_at, _), submission in zip(rows, submissions, strict=True)
     ]
 
 
 async def store_arrivals(tx: Transaction, arrivals: list[Arrival]) -> list[Answer]:
     """Store admitted submissions in one transaction; a repeated key is answered with its job."""
     now = arrivals[-1].admitted_at
+    arrivals, unbound = await bind_outputs(tx, arrivals)
     refused, bonds = await hold_links(tx, arrivals)
-    answers: dict[int, Answer] = dict(refused)
+    answers = await answer_refused(tx, arrivals, refused | unbound)
     welcome = [arrival for arrival in arrivals if arrival.job_id not in answers]
     inserted = await insert_jobs(tx, welcome, now, shown=True, bonds=bonds) if welcome else set()
+    await keep_bindings(tx, arrivals, inserted)
     new = [arrival for arrival in welcome if arrival.job_id in inserted]
     held = {a.job_id for a in new if a.job_id in bonds and bonds[a.job_id].unmet}
     if not held and all(arrival.eligible_at(now) <= now for arrival in new):
@@ -184,13 +205,14 @@ async def insert_jobs(
         types=[spec.type for spec in specs],
         owners=[spec.owner for spec in specs],
         queues=[spec.queue for spec in specs],
-        priorities=[spec.priority for spec in specs],
+        priorities=[spec.priority or 0 for spec in specs],
         specs=[msgspec.json.encode(spec).decode() for spec in specs],
         labels=[msgspec.json.encode(spec.labels).decode() for spec in specs],
         parent_job_ids=[arrival.submission.parent_job_id for arrival in arrivals],
         replay_of=[arrival.submission.replay_of for arrival in arrivals],
         correlation_ids=[arrival.correlation_id for arrival in arrivals],
-        trace_ids=[spec.trace_id for spec in specs],
+        trace_ids=[arrival.trace_id for arrival in arrivals],
+        trace_parents=[arrival.submission.trace_parent for arrival in arrivals],
         idempotency_keys=[spec.idempotency_key for spec in specs],
         spec_digests=[arrival.digest for arrival in arrivals],
         shown=[shown] * len(arrivals),
@@ -259,7 +281,7 @@ def _line_columns(arrivals: list[Arrival]) -> dict[str, list[Any]]:
     timeouts = [arrival.spec.scheduling_timeout for arrival in arrivals]
     return {
         "queues": [arrival.spec.queue or "" for arrival in arrivals],
-        "urgencies": [-arrival.spec.priority for arrival in arrivals],
+        "urgencies": [-(arrival.spec.priority or 0) for arrival in arrivals],
         "end_indexes": [min(a.submission.num_tasks, CHUNK_TASKS_MAX) for a in arrivals],
         "scheduling_timeouts": [None if t is None else timedelta(seconds=t) for t in timeouts],
     }
@@ -306,9 +328,26 @@ def answer_repeat(arrival: Arrival, job_id: int, digest: bytes) -> Answer:
     return Submitted(job_id, is_new=False)
 
 
+async def answer_refused(
+    tx: Transaction, arrivals: list[Arrival], refused: dict[int, Refused]
+) -> dict[int, Answer]:
+    """Answer what can no longer be stored; but a key that was seen before means the job of then.
+
+    The jobs it refers to may have been pruned since, or have ended.
+    """
+    keyed = [a for a in arrivals if a.job_id in refused and a.spec.idempotency_key]
+    seen = await find_by_key(tx, keyed) if keyed else {}
+    answers: dict[int, Answer] = dict(refused)
+    for arrival in keyed:
+        known = seen.get((arrival.spec.owner, arrival.spec.idempotency_key))
+        if known is not None and known[2]:
+            answers[arrival.job_id] = answer_repeat(arrival, known[0], known[1])
+    return answers
+
+
 def _digest(submission: Submission) -> bytes:
     """Tell the same submission from a different one under the same key."""
-    digest = hashlib.sha256(msgspec.json.encode(submission.spec))
+    digest = hashlib.sha256(msgspec.json.encode(submission.plain or submission.spec))
     for text in submission.inputs or ():
         digest.update(b"\x00")
         digest.update(text.encode())

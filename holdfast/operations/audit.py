@@ -20,6 +20,7 @@ from holdfast.store.statements import Statement, load_statements
 _AUDIT = load_statements("audit")
 _JOBS = load_statements("audit_jobs")
 _CLUSTER = load_statements("audit_cluster")
+_UNDO = load_statements("audit_undo")
 
 ROWS_AHEAD_MAX = 1000
 PASS_SECONDS_MAX = 24 * 3600.0
@@ -104,6 +105,9 @@ def _passes() -> list[tuple[Statement, dict[str, Any]]]:
         (_CLUSTER["check_ports"], {}),
         (_CLUSTER["check_accounts"], {}),
         (_CLUSTER["check_gangs"], {}),
+        (_UNDO["check_undos"], {}),
+        (_UNDO["check_compensations"], {}),
+        (_UNDO["check_order_of_undos"], {}),
     ]
 
 

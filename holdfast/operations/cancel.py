@@ -17,6 +17,7 @@ from holdfast.operations.endings import (
     lock_leases,
     lock_tasks,
 )
+from holdfast.operations.keys import request_key, write_once
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, add_follow_ups, settle
 from holdfast.rules.submission import check_text
@@ -30,12 +31,21 @@ _LEASES = load_statements("leases")
 
 
 async def cancel_job(
-    ledger: Ledger, job_id: int, mode: CancelMode, *, actor: str, reason: str = "cancelled"
+    ledger: Ledger,
+    job_id: int,
+    mode: CancelMode,
+    *,
+    actor: str,
+    reason: str = "cancelled",
+    idempotency_key: str | None = None,
 ) -> bool:
     """Flag a job for cancel; False if it had ended, or was cancelled like this before."""
     check_job_id(job_id)
     _check_words(mode, actor, reason)
-    return await ledger.write(flag_job, job_id, mode=mode, actor=actor, reason=reason)
+    keyed = request_key("cancel", actor, idempotency_key, ["job", job_id, mode, reason])
+    return await write_once(
+        ledger, keyed, bool, flag_job, job_id, mode=mode, actor=actor, reason=reason
+    )
 
 
 async def flag_job(
@@ -47,18 +57,29 @@ async def flag_job(
         raise NotFound("job", job_id)
     if row["finished"] or row["cancel_mode"] in ("hard", mode):
         return False
-    await tx.fetch(_JOBS["flag_cancel"], job_id=job_id, mode=mode, reason=reason, actor=actor)
+    await tx.fetch(
+        _JOBS["flag_cancel"], job_ids=[job_id], mode=mode, reasons=[reason], actor=actor
+    )
     await add_follow_ups(tx, [("sweep", job_id)])
     return True
 
 
 async def cancel_task(
-    ledger: Ledger, task_id: TaskId, mode: CancelMode, *, actor: str, reason: str = "cancelled"
+    ledger: Ledger,
+    task_id: TaskId,
+    mode: CancelMode,
+    *,
+    actor: str,
+    reason: str = "cancelled",
+    idempotency_key: str | None = None,
 ) -> bool:
     """Cancel one task; False if it had finished, or was cancelled like this before."""
     check_task_id(task_id)
     _check_words(mode, actor, reason)
-    return await ledger.write(_cancel_task, task_id, mode=mode, actor=actor, reason=reason)
+    keyed = request_key("cancel", actor, idempotency_key, ["task", task_id, mode, reason])
+    return await write_once(
+        ledger, keyed, bool, _cancel_task, task_id, mode=mode, actor=actor, reason=reason
+    )
 
 
 async def _cancel_task(

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from holdfast.errors import Invalid, LeaseConflict, Refused, Unavailable
+from holdfast.errors import Invalid, KeyReused, LeaseConflict, Refused, Unavailable
 from holdfast.model.ids import TaskId, check_task_id, check_worker_id
 from holdfast.model.states import TaskState
 from holdfast.operations.endings import id_columns
@@ -21,6 +21,7 @@ from holdfast.store.statements import load_statements
 _READY = load_statements("ready")
 _TASKS = load_statements("tasks")
 _LEASES = load_statements("leases")
+_KEYS = load_statements("keys")
 _WORKERS = load_statements("workers")
 
 TASKS_PER_CLAIM_MAX = 1000
@@ -95,7 +96,7 @@ async def claim(ledger: Ledger, requests: Sequence[ClaimRequest]) -> list[Answer
             answers[place] = answer
     for place, first in repeats:
         same = requests[place].digest == requests[first].digest
-        answers[place] = answers[first] if same else _key_reused()
+        answers[place] = answers[first] if same else _key_reused(requests[place])
     return answers
 
 
@@ -295,11 +296,11 @@ async def _repeat(ledger: Ledger, tx: Transaction, request: ClaimRequest) -> Ans
     if request.idempotency_key is None:
         return None
     scope = f"claim:{request.worker_id}"
-    used = await tx.fetch_one(_WORKERS["find_key"], scope=scope, key=request.idempotency_key)
+    used = await tx.fetch_one(_KEYS["find_key"], scope=scope, key=request.idempotency_key)
     if used is None:
         return None
     if used[0] != request.digest:
-        return _key_reused()
+        return _key_reused(request)
     rows = await tx.fetch(
         _LEASES["list_claimed_with_key"],
         worker_id=request.worker_id,
@@ -319,7 +320,7 @@ async def _keep_keys(tx: Transaction, requests: list[ClaimRequest]) -> None:
     keyed = [request for request in requests if request.idempotency_key]
     for request in sorted(keyed, key=lambda r: (r.worker_id, r.idempotency_key or "")):
         taken = await tx.fetch_one(
-            _WORKERS["take_key"],
+            _KEYS["take_key"],
             scope=f"claim:{request.worker_id}",
             key=request.idempotency_key,
             request_digest=request.digest,
@@ -333,8 +334,8 @@ async def _find_lost(tx: Transaction, worker_ids: set[str]) -> set[str]:
     return {row[0] for row in rows}
 
 
-def _key_reused() -> Refused:
-    return Invalid("idempotency_key", "was used for a different claim; use a new key")
+def _key_reused(request: ClaimRequest) -> Refused:
+    return KeyReused(request.idempotency_key or "", request="claim")
 
 
 def _check(request: ClaimRequest) -> Refused | None:

@@ -1,22 +1,26 @@
 """Take a worker's word that an attempt has ended, once, from whoever holds the lease."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, Refused
+from holdfast.model.datasets import OutputEntry
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import STAGES, Failed, Killed, Outcome, Stage, WorkerFailed
 from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
+from holdfast.operations.commit_outputs import Commit, commit_outputs
 from holdfast.operations.endings import apply_endings, lock_leases, lock_tasks
 from holdfast.operations.gangs import Notice, decide_endings, widen
+from holdfast.operations.keys import RequestKey, write_once
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.notes import Note, add_notes, check_note
 from holdfast.operations.outages import read_outage
 from holdfast.operations.release import release
 from holdfast.operations.report import Fence, check_fence, fence_columns, start
 from holdfast.operations.settle import Moves, settle
+from holdfast.rules.commits import check_entries
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
 from holdfast.store.rows import LockedLease
@@ -29,6 +33,7 @@ Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"
 STATUSES: tuple[Status, ...] = ("succeeded", "failed", "killed", "worker_failed", "handed_back")
 _BEFORE_USER_CODE = ("fetch", "input")
 _EXIT_CODE_MAX = 2**31 - 1
+OUTPUTS_PER_WRITE_MAX = 20_000
 
 
 class Completion(NamedTuple):
@@ -44,6 +49,8 @@ class Completion(NamedTuple):
     events: tuple[Note, ...] = ()
     # What the worker says of an earlier report; it only decides what is tried first.
     start_reported: bool = True
+    # Committed with the success, or not at all.
+    outputs: tuple[OutputEntry, ...] = ()
 
 
 class Completed(NamedTuple):
@@ -56,7 +63,18 @@ class Completed(NamedTuple):
 Answer = Completed | Refused
 
 
-async def complete(ledger: Ledger, completions: Sequence[Completion]) -> list[Answer]:
+class _Told(NamedTuple):
+    """What one completion was answered, as it is kept under a request's key."""
+
+    accepted: bool | None
+    conflict: str | None
+    # Of outputs that were refused: the field, and what is wrong with it.
+    unfit: tuple[str, str] | None = None
+
+
+async def complete(
+    ledger: Ledger, completions: Sequence[Completion], keyed: RequestKey | None = None
+) -> list[Answer]:
     """Record how attempts ended. A repeat with the same token is answered as the first time."""
     refused = [_check(item, ledger.limits) for item in completions]
     # One statement cannot move a row twice, so duplicates in a batch are folded into one.
@@ -65,11 +83,65 @@ async def complete(ledger: Ledger, completions: Sequence[Completion]) -> list[An
         for item, refusal in zip(reversed(completions), reversed(refused), strict=True)
         if refusal is None
     }
-    answers = await ledger.write(_complete, list(good.values())[::-1]) if good else {}
+    ordered = list(good.values())[::-1]
+    if keyed is not None and good:
+        told = await write_once(ledger, keyed, list[_Told], _complete_and_tell, ordered)
+        answers = {
+            item.fence: _retell(item, how.accepted, how.conflict, unfit=how.unfit)
+            for item, how in zip(ordered, told, strict=True)
+        }
+    else:
+        answers = {}
+        for part in _part(ordered):
+            answers |= await ledger.write(_complete, part)
     return [
         refusal if refusal is not None else answers[item.fence]
         for item, refusal in zip(completions, refused, strict=True)
     ]
+
+
+async def _complete_and_tell(
+    ledger: Ledger, tx: Transaction, completions: list[Completion]
+) -> list[_Told]:
+    answers = await _complete(ledger, tx, completions)
+    return [_tell(answers[item.fence]) for item in completions]
+
+
+def _tell(answer: Answer) -> _Told:
+    if isinstance(answer, Completed):
+        return _Told(answer.accepted, None)
+    if isinstance(answer, Invalid):
+        return _Told(None, None, (answer.field, answer.problem))
+    assert isinstance(answer, LeaseConflict), "a checked completion was refused otherwise"
+    return _Told(None, answer.reason)
+
+
+def _retell(
+    item: Completion,
+    accepted: bool | None,
+    conflict: str | None,
+    *,
+    unfit: tuple[str, str] | None = None,
+) -> Answer:
+    if unfit is not None:
+        return Invalid(*unfit)
+    if accepted is None:
+        return LeaseConflict(item.fence.task_id, conflict or "")
+    return Completed(item.fence.task_id, accepted)
+
+
+def _part(items: list[Completion]) -> Iterator[list[Completion]]:
+    """Part completions so that no transaction commits too many outputs; most have none."""
+    part: list[Completion] = []
+    count = 0
+    for item in items:
+        if part and item.outputs and count + len(item.outputs) > OUTPUTS_PER_WRITE_MAX:
+            yield part
+            part, count = [], 0
+        part.append(item)
+        count += len(item.outputs)
+    if part:
+        yield part
 
 
 async def _complete(
@@ -77,13 +149,18 @@ async def _complete(
 ) -> dict[Fence, Answer]:
     moves = Moves()
     succeeded = [item for item in completions if item.status == "succeeded"]
-    if len(succeeded) < len(completions):
+    commits = [Commit(item.fence, item.outputs) for item in succeeded if item.outputs]
+    if len(succeeded) < len(completions) or commits:
         # More than one statement follows; tasks are locked once, all together and in order.
         await lock_tasks(tx, await _list_touched(ledger, tx, completions))
+    refused = await commit_outputs(tx, commits) if commits else {}
+    if refused:  # nothing happens to these
+        completions = [item for item in completions if item.fence not in refused]
+        succeeded = [item for item in succeeded if item.fence not in refused]
     if not all(item.start_reported for item in succeeded):
         # This locks them all, started or not, so that the next statement finds them locked.
         await start(tx, {item.fence for item in succeeded}, TaskState.RUNNING, moves=moves)
-    answers: dict[Fence, Answer] = dict(await _succeed(tx, succeeded, moves))
+    answers: dict[Fence, Answer] = {**refused, **await _succeed(tx, succeeded, moves)}
     await ledger.specs.load(tx, {item.fence.task_id.job_id for item in completions})
     left = [item for item in completions if item.fence not in answers]
     if left:
@@ -257,6 +334,10 @@ def _check(item: Completion, limits: Limits) -> Refused | None:
             check_json("result", item.result, limits.result_bytes_max)
         for note in item.events:
             check_note(note, limits)
+        if item.outputs:
+            if item.status != "succeeded":
+                raise Invalid("outputs", "go with status succeeded only")
+            check_entries(item.outputs)
     except Refused as refused:
         return refused
     return None

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_args
 
 import msgspec
@@ -13,7 +14,7 @@ from holdfast.model.order import Dependency
 from holdfast.model.outcomes import STAGES, Killed, ReasonCode
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.states import OPEN_STATES, TaskState
-from holdfast.operations.arrivals import Submitted, admit, store_arrivals
+from holdfast.operations.arrivals import Arrival, Submitted, admit, store_arrivals
 from holdfast.operations.endings import (
     Burial,
     Ending,
@@ -23,6 +24,7 @@ from holdfast.operations.endings import (
     lock_leases,
     lock_tasks,
 )
+from holdfast.operations.keys import RequestKey, recall, request_key, wait_turn, write_once
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
 from holdfast.rules.retry import Counters, dead_letter_by_policy
@@ -71,13 +73,19 @@ async def list_dead_letters(
 
 
 async def dead_letter_task(
-    ledger: Ledger, task_id: TaskId, *, actor: str, reason: str = "dead-lettered by an operator"
+    ledger: Ledger,
+    task_id: TaskId,
+    *,
+    actor: str,
+    reason: str = "dead-lettered by an operator",
+    idempotency_key: str | None = None,
 ) -> None:
     """Move a task that has not finished to the dead letters, with reason policy_violation."""
     check_task_id(task_id)
     check_text("actor", actor, 256)
     check_text("reason", reason, 1024)
-    await ledger.write(_dead_letter, task_id, actor=actor, reason=reason)
+    keyed = request_key("dead-letter", actor, idempotency_key, [task_id, reason])
+    await write_once(ledger, keyed, type(None), _dead_letter, task_id, actor=actor, reason=reason)
 
 
 async def _dead_letter(
@@ -114,7 +122,12 @@ class Replay:
 
 
 async def replay(
-    ledger: Ledger, task_ids: Sequence[TaskId], *, actor: str, dry_run: bool = False
+    ledger: Ledger,
+    task_ids: Sequence[TaskId],
+    *,
+    actor: str,
+    dry_run: bool = False,
+    keyed: RequestKey | None = None,
 ) -> list[Replay]:
     """Submit dead letters again: a new job for each job they came from, linked to it.
 
@@ -122,13 +135,41 @@ async def replay(
     """
     _check_ids(task_ids)
     check_text("actor", actor, 256)
+    if dry_run:
+        return [replayed for replayed, _ in await _plan_replays(ledger, task_ids)]
+    if keyed is None:
+        return await _replay(ledger, task_ids, actor=actor, keyed=None)
+    return await wait_turn(keyed, partial(_replay, ledger, task_ids, actor=actor, keyed=keyed))
+
+
+async def _replay(
+    ledger: Ledger, task_ids: Sequence[TaskId], *, actor: str, keyed: RequestKey | None
+) -> list[Replay]:
+    first = await recall(ledger, keyed, list[Replay])
+    if first is not None:
+        return first
+    plan = await _plan_replays(ledger, task_ids, only_open=keyed is None)
+    arrivals = await admit(ledger, [submission for _, submission in plan])
+    return await write_once(
+        ledger, keyed, list[Replay], _store_replays, plan, arrivals, actor=actor
+    )
+
+
+async def _plan_replays(
+    ledger: Ledger, task_ids: Sequence[TaskId], *, only_open: bool = True
+) -> list[tuple[Replay, Submission]]:
+    """Describe the new jobs.
+
+    Under a key, letters that are settled are left to the transaction that takes it: the same
+    request may have settled them.
+    """
     async with ledger.database.transaction() as tx:
-        letters = await _lock_open(tx, task_ids, "replay")
+        letters = await _lock_letters(tx, task_ids, "replay", only_open=only_open)
         specs = await ledger.specs.load(tx, {task_id.job_id for task_id in letters})
     inputs: dict[int, list[tuple[TaskId, str | None]]] = defaultdict(list)
     for task_id, text in letters.items():
         inputs[task_id.job_id].append((task_id, text))
-    plan = [
+    return [
         (
             Replay(job_id, tuple(task_id for task_id, _ in group), None),
             complete_submission(
@@ -144,15 +185,13 @@ async def replay(
                     if specs[job_id].spec.replicas is not None
                     else tuple(text or "null" for _, text in group),
                     replay_of=job_id,
+                    compensates_job_id=specs[job_id].compensates_job_id,
                 ),
                 ledger.limits,
             ),
         )
         for job_id, group in sorted(inputs.items())
     ]
-    if dry_run:
-        return [replayed for replayed, _ in plan]
-    return await _store_replays(ledger, plan, actor)
 
 
 def _needed(spec: JobSpec) -> list[str | Dependency]:
@@ -161,50 +200,67 @@ def _needed(spec: JobSpec) -> list[str | Dependency]:
 
 
 async def _store_replays(
-    ledger: Ledger, plan: list[tuple[Replay, Submission]], actor: str
+    _: Ledger,
+    tx: Transaction,
+    plan: list[tuple[Replay, Submission]],
+    arrivals: list[Arrival],
+    *,
+    actor: str,
 ) -> list[Replay]:
-    arrivals = await admit(ledger, [submission for _, submission in plan])
-    async with ledger.database.transaction() as tx:
-        # Locked and checked again: somebody may have replayed or discarded them meanwhile.
-        await _lock_open(tx, [t for replayed, _ in plan for t in replayed.task_ids], "replay")
-        answers = await store_arrivals(tx, arrivals)
-        replays = []
-        for (replayed, _), answer in zip(plan, answers, strict=True):
-            assert isinstance(answer, Submitted), "a replay has no idempotency key"
-            await tx.fetch(
-                _DEAD["mark_replayed"],
-                **id_columns(replayed.task_ids),
-                replayed_as=[answer.job_id] * len(replayed.task_ids),
-            )
-            await tx.fetch(
-                _JOBS["record_job_event"],
-                job_id=replayed.replay_of,
-                event_type="replayed",
-                actor=actor,
-                payload=msgspec.json.encode({"job_id": str(answer.job_id)}).decode(),
-            )
-            replays.append(Replay(replayed.replay_of, replayed.task_ids, answer.job_id))
+    # Locked and checked again: somebody may have replayed or discarded them meanwhile.
+    await _lock_letters(tx, [t for replayed, _ in plan for t in replayed.task_ids], "replay")
+    answers = await store_arrivals(tx, arrivals)
+    replays = []
+    for (replayed, _), answer in zip(plan, answers, strict=True):
+        if not isinstance(answer, Submitted):  # a job whose result it needs is gone
+            raise answer
+        await tx.fetch(
+            _DEAD["mark_replayed"],
+            **id_columns(replayed.task_ids),
+            replayed_as=[answer.job_id] * len(replayed.task_ids),
+        )
+        await tx.fetch(
+            _JOBS["record_job_event"],
+            job_id=replayed.replay_of,
+            event_type="replayed",
+            actor=actor,
+            payload=msgspec.json.encode({"job_id": str(answer.job_id)}).decode(),
+        )
+        replays.append(Replay(replayed.replay_of, replayed.task_ids, answer.job_id))
     return replays
 
 
-async def discard(ledger: Ledger, task_ids: Sequence[TaskId], *, actor: str) -> None:
+async def discard(
+    ledger: Ledger,
+    task_ids: Sequence[TaskId],
+    *,
+    actor: str,
+    idempotency_key: str | None = None,
+) -> None:
     """Decide that dead letters need nothing more; they stay readable until retention."""
     _check_ids(task_ids)
     check_text("actor", actor, 256)
-    async with ledger.database.transaction() as tx:
-        await _lock_open(tx, task_ids, "discard")
-        await tx.fetch(_DEAD["mark_discarded"], **id_columns(task_ids), actor=actor)
+    keyed = request_key("discard", actor, idempotency_key, sorted(task_ids))
+    await write_once(ledger, keyed, type(None), _discard, task_ids, actor=actor)
 
 
-async def _lock_open(
-    tx: Transaction, task_ids: Sequence[TaskId], request: str
+async def _discard(_: Ledger, tx: Transaction, task_ids: Sequence[TaskId], *, actor: str) -> None:
+    await _lock_letters(tx, task_ids, "discard")
+    await tx.fetch(_DEAD["mark_discarded"], **id_columns(task_ids), actor=actor)
+
+
+async def _lock_letters(
+    tx: Transaction, task_ids: Sequence[TaskId], request: str, *, only_open: bool = True
 ) -> dict[TaskId, str | None]:
+    """Lock dead letters and read their inputs; settled ones are refused unless asked for."""
     rows = await tx.fetch(_DEAD["lock_dead_letters"], **id_columns(sorted(task_ids)))
     found = {TaskId(row[0], row[1]): row for row in rows}
     for task_id in task_ids:
         row = found.get(task_id)
         if row is None:
             raise NotFound("dead letter", task_id)
+        if not only_open:
+            continue
         if row["discarded_at"] is not None:
             raise IllegalMove(f"dead letter {task_id}", "discarded", request)
         if row["replayed_as"] is not None:

@@ -11,21 +11,25 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from holdfast.errors import Invalid
+from holdfast.model.ids import TaskId
 from holdfast.model.order import Condition, Dependency, holds
 from holdfast.model.states import JobState
-from holdfast.operations.cancel import flag_job
+from holdfast.operations.endings import id_columns
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import add_follow_ups
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
+_JOBS = load_statements("jobs")
 _ORDER = load_statements("order")
-ENDED_JOBS_MAX = 200
+_READY = load_statements("ready")
+ENDED_JOBS_MAX = 1000
 DEPENDENTS_MAX = 2000
+LINED_UP_MAX = 5000
 
 
 class Bond(NamedTuple):
-    """One dependency; `holds` is None while the other job has not ended as it has to."""
+    """One dependency; `holds` is None while the other job has not ended."""
 
     depends_on: int
     condition: Condition
@@ -34,15 +38,15 @@ class Bond(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bonds:
-    """What one job waits for, and which of those have ended otherwise than they had to."""
+    """What one job waits for, and why it will never start, if that is known already."""
 
     bonds: tuple[Bond, ...]
-    broken: tuple[int, ...]
+    cause: str | None
 
     @property
     def unmet(self) -> int:
-        """Count what has not been met."""
-        return sum(bond.holds is None for bond in self.bonds)
+        """Count what has not been met, whether it still may be or not."""
+        return sum(not bond.holds for bond in self.bonds)
 
 
 def find_bonds(
@@ -55,22 +59,28 @@ def find_bonds(
     Siblings are stored along with it. Raises Invalid for a job that does not exist.
     """
     bonds: list[Bond] = []
-    broken: list[int] = []
+    cause: str | None = None
     for place, dependency in enumerate(dependencies):
-        job_id = int(dependency.job)
+        job_id, condition = int(dependency.job), dependency.condition
         if job_id not in found and job_id not in siblings:
             problem = f"there is no job {job_id}; name one that was submitted before"
             raise Invalid(f"depends_on[{place}]", problem)
         state, ended = found.get(job_id, (JobState.PENDING, False))
-        is_met = ended and holds(dependency.condition, succeeded=state == JobState.SUCCEEDED)
-        bonds.append(Bond(job_id, dependency.condition, True if is_met else None))
-        if ended and not is_met:
-            broken.append(job_id)
-    return Bonds(tuple(bonds), tuple(broken))
+        is_met = holds(condition, succeeded=state == JobState.SUCCEEDED) if ended else None
+        bonds.append(Bond(job_id, condition, is_met))
+        if is_met is False and cause is None:
+            cause = _why_in_vain(job_id, condition, state)
+    return Bonds(tuple(bonds), cause)
+
+
+def _why_in_vain(depends_on: int, condition: Condition, state: int) -> str:
+    wanted = "failed" if condition == "failed" else "succeeded"
+    name = JobState(state).name
+    return f"job {depends_on} ended {name}, and this one needed it to have {wanted}"
 
 
 async def insert_bonds(tx: Transaction, bound: Mapping[int, Bonds]) -> None:
-    """Store what new jobs wait for; what can no longer come true is left to the next release."""
+    """Store what new jobs wait for; those that wait in vain are cancelled as soon as they exist."""
     rows = [(job_id, bond) for job_id, bonds in sorted(bound.items()) for bond in bonds.bonds]
     if not rows:
         return
@@ -81,11 +91,10 @@ async def insert_bonds(tx: Transaction, bound: Mapping[int, Bonds]) -> None:
         conditions=[bond.condition for _, bond in rows],
         holds=[bond.holds for _, bond in rows],
     )
-    broken = {job_id for bonds in bound.values() for job_id in bonds.broken}
-    await add_follow_ups(tx, [("release", job_id) for job_id in sorted(broken)])
+    await _give_up(tx, {job_id: b.cause for job_id, b in bound.items() if b.cause is not None})
 
 
-async def release_dependents(ledger: Ledger, tx: Transaction) -> int:
+async def release_dependents(_: Ledger, tx: Transaction) -> int:
     """Settle what waited for jobs that have ended: many at a time; returns how many had ended."""
     rows = await tx.fetch(_ORDER["take_releases"], batch_max=ENDED_JOBS_MAX)
     if not rows:
@@ -96,33 +105,68 @@ async def release_dependents(ledger: Ledger, tx: Transaction) -> int:
         batch_max=DEPENDENTS_MAX,
     )
     if settled:
-        await _release(ledger, tx, settled)
+        await _release(tx, settled)
     if len(settled) < DEPENDENTS_MAX:  # else there may be more of them
         await tx.fetch(_ORDER["delete_releases"], ids=[row[0] for row in rows])
     return len(rows)
 
 
-async def _release(ledger: Ledger, tx: Transaction, settled: Sequence[Any]) -> None:
+async def _release(tx: Transaction, settled: Sequence[Any]) -> None:
     met: Counter[int] = Counter()
-    broken: dict[int, str] = {}
+    in_vain: dict[int, str] = {}
     for job_id, depends_on, condition, state, is_met in settled:
         if is_met:
             met[job_id] += 1
         else:
-            wanted = "failed" if condition == "failed" else "succeeded"
-            name = JobState(state).name
-            cause = f"job {depends_on} ended {name}, and this one needed it to have {wanted}"
-            broken.setdefault(job_id, cause)
+            in_vain.setdefault(job_id, _why_in_vain(depends_on, condition, state))
     # All rows at once and in order: each is written to below.
-    rows = await tx.fetch(_ORDER["lock_dependents"], job_ids=sorted({*met, *broken}))
-    live = {row[0] for row in rows if row[1]}
+    rows = await tx.fetch(_ORDER["lock_dependents"], job_ids=sorted({*met, *in_vain}))
+    waiting = {row["job_id"]: row for row in rows}
+    counted = sorted(met)
     freed = await tx.fetch(
-        _ORDER["count_met"], job_ids=sorted(met), met=[met[job_id] for job_id in sorted(met)]
+        _ORDER["count_met"], job_ids=counted, met=[met[job_id] for job_id in counted]
     )
-    for job_id in sorted(broken.keys() & live):
-        await flag_job(ledger, tx, job_id, mode="hard", actor="server", reason=broken[job_id])
-    free = [job_id for job_id, unmet in freed if not unmet and job_id in live - broken.keys()]
-    await add_follow_ups(tx, [("feed", job_id) for job_id in sorted(free)])
+    live = {job_id: cause for job_id, cause in in_vain.items() if waiting[job_id]["is_live"]}
+    await _give_up(tx, live)
+    await _line_up(tx, [waiting[job_id] for job_id, is_released in freed if is_released])
+
+
+async def _give_up(tx: Transaction, causes: Mapping[int, str]) -> None:
+    """Cancel live jobs that will never start; their tasks are left to the sweep."""
+    job_ids = sorted(causes)
+    if job_ids:
+        await tx.fetch(
+            _JOBS["flag_cancel"],
+            job_ids=job_ids,
+            mode="hard",
+            reasons=[causes[job_id] for job_id in job_ids],
+            actor="server",
+        )
+        await add_follow_ups(tx, [("sweep", job_id) for job_id in job_ids])
+
+
+async def _line_up(tx: Transaction, released: Sequence[Any]) -> None:
+    """Put the tasks of released jobs in line; large jobs, and those for later, are fed.
+
+    The tasks are not locked: none of them has ever been in line, and the ready row of one that is
+    cancelled at this moment is stale like that of any other. A waiting row must not be.
+    """
+    task_ids: list[TaskId] = []
+    fed: list[int] = []
+    for job in sorted(released, key=lambda job: job["job_id"]):
+        if job["has_time"] or len(task_ids) + job["num_tasks"] > LINED_UP_MAX:
+            fed.append(job["job_id"])
+        else:
+            task_ids += [TaskId(job["job_id"], index) for index in range(job["num_tasks"])]
+    await feed_tasks(tx, task_ids)
+    await add_follow_ups(tx, [("feed", job_id) for job_id in fed])
+
+
+async def feed_tasks(tx: Transaction, task_ids: Sequence[TaskId]) -> None:
+    """Put tasks in line that have not been there before, and tell who waits for them."""
+    if task_ids:
+        for row in await tx.fetch(_READY["feed_ready"], **id_columns(task_ids)):
+            tx.news.add_ready(row["queue"], TaskId(row["job_id"], row["task_index"]))
 
 
 async def find_forgotten(ledger: Ledger, after: int, *, batch_max: int) -> int | None:

@@ -4,40 +4,60 @@ Each step is a transaction of its own that takes one outbox row; a row lives unt
 so that a crash in between loses nothing.
 """
 
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import JobState
 from holdfast.operations.cancel import flag_job, stop_tasks
-from holdfast.operations.dependencies import release_dependents
-from holdfast.operations.endings import id_columns
+from holdfast.operations.compensate import compensate
+from holdfast.operations.dependencies import feed_tasks, release_dependents
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
-from holdfast.store.database import Transaction
+from holdfast.operations.undo import end_undo, note_undos
+from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.rows import LockedTask
 from holdfast.store.statements import load_statements
 
 _JOBS = load_statements("jobs")
 _TASKS = load_statements("tasks")
-_READY = load_statements("ready")
 
 SWEEP_TASKS_MAX = 1000
 FEED_TASKS_MAX = 5000
 CHILDREN_MAX = 100
-NOT_YET = -1  # what a step answers when it has to wait for something else
-PUT_OFF = timedelta(seconds=0.5)
 
 
 async def follow_up(ledger: Ledger, rows_max: int = 100) -> int:
-    """Take one step of each piece of work that waits; returns how many steps were taken."""
-    steps = await ledger.write(release_dependents)
+    """Take one step of each piece of work that waits; returns how many steps were taken.
+
+    What somebody else holds the locks of must not hold up the rest. Raises LockTimeout if nothing
+    at all could be done for that reason.
+    """
     async with ledger.database.transaction() as tx:
         rows = await tx.fetch(_JOBS["list_outbox"], batch_max=rows_max)
-    for row in rows:
-        steps += await ledger.write(_step, row[0])
+    steps, blocked = 0, None
+    for step in _list_steps(ledger, rows):
+        try:
+            steps += await step()
+        except LockTimeout as error:
+            blocked = error
+    if blocked is not None and not steps:
+        raise blocked
     return steps
+
+
+def _list_steps(ledger: Ledger, rows: Sequence[Any]) -> Iterator[Callable[[], Awaitable[int]]]:
+    """Say what is to be done about rows of the outbox: most have a transaction of their own."""
+    yield partial(ledger.write, release_dependents)
+    if any(kind == "undo" for _, kind, _ in rows):
+        yield partial(ledger.write, note_undos)
+    for row_id, kind, job_id in rows:
+        if kind == "undo_graph":
+            yield partial(compensate, ledger, row_id, job_id)
+        elif kind != "undo":
+            yield partial(ledger.write, _step, row_id=row_id)
 
 
 async def follow_up_all(ledger: Ledger, steps_max: int = 1_000_000) -> int:
@@ -51,7 +71,7 @@ async def follow_up_all(ledger: Ledger, steps_max: int = 1_000_000) -> int:
     return steps
 
 
-async def _step(ledger: Ledger, tx: Transaction, row_id: int) -> int:
+async def _step(ledger: Ledger, tx: Transaction, *, row_id: int) -> int:
     row = await tx.fetch_one(_JOBS["lock_outbox"], id=row_id)
     if row is None:
         return 0
@@ -60,9 +80,6 @@ async def _step(ledger: Ledger, tx: Transaction, row_id: int) -> int:
     following = await step(ledger, tx, job_id, next_index=next_index)
     if following is None:
         await tx.fetch(_JOBS["delete_outbox"], id=row_id)
-    elif following == NOT_YET:
-        await tx.fetch(_JOBS["put_off_outbox"], id=row_id, delay=PUT_OFF)
-        return 0
     else:
         await tx.fetch(_JOBS["advance_outbox"], id=row_id, next_index=following)
     return 1
@@ -90,7 +107,7 @@ async def _sweep(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: in
         reason=flags["cancel_reason"] or ended,
     )
     await settle(tx, moves)
-    return tasks[-1].task_index + 1
+    return tasks[-1].task_index + 1 if len(rows) == SWEEP_TASKS_MAX else None
 
 
 async def _feed(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
@@ -101,9 +118,7 @@ async def _feed(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> 
     flags = await tx.fetch_one(_JOBS["read_job_flags"], job_ids=[job_id])
     if not rows or flags is None or flags["finished"] or flags["cancel_mode"]:
         return None
-    ready = await tx.fetch(_READY["feed_ready"], **id_columns([(row[0], row[1]) for row in rows]))
-    for _, task_index, queue in ready:
-        tx.news.add_ready(queue, TaskId(job_id, task_index))
+    await feed_tasks(tx, [TaskId(row[0], row[1]) for row in rows])
     following: int = rows[-1][1] + 1
     return following if len(rows) == FEED_TASKS_MAX else None
 
@@ -130,4 +145,5 @@ _STEPS: dict[str, Callable[..., Awaitable[int | None]]] = {
     "sweep": _sweep,
     "feed": _feed,
     "job_ended": _end_children,
+    "undone": end_undo,
 }

@@ -8,6 +8,7 @@ from holdfast.model.spec import Limits
 from holdfast.operations.news import News
 from holdfast.operations.settle import JobChanged
 from holdfast.store.database import Database
+from holdfast.store.policies import NO_CHANGES
 from holdfast.store.specs import SpecCache
 
 Answer = TypeVar("Answer")
@@ -21,6 +22,7 @@ class Ledger:
         self.database = database
         self.limits = limits or Limits()
         self.specs = SpecCache()
+        self.policies = NO_CHANGES
         self.partitions_end = 0
         self.tell: Callable[[News], None] = _ignore
 

@@ -10,6 +10,7 @@ _EVENTS = load_statements("events")
 _ATTEMPTS = load_statements("attempts")
 _CLUSTER = load_statements("cluster")
 _ORDER = load_statements("order")
+_DATASETS = load_statements("datasets")
 DROP_LOCK_TIMEOUT_MS = 20
 
 
@@ -69,4 +70,6 @@ async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:
         await tx.fetch(_ATTEMPTS["delete_checkpoints_of_partition"], **bounds)
         await tx.fetch(_ORDER["delete_dependencies_of_partition"], **bounds)
         await tx.fetch(_ORDER["delete_undos_of_partition"], **bounds)
+        await tx.fetch(_DATASETS["delete_job_outputs_of_partition"], **bounds)
+        await tx.fetch(_DATASETS["delete_commits_of_partition"], **bounds)
     return 1

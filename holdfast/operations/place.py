@@ -23,6 +23,7 @@ from holdfast.rules.health import judge
 from holdfast.rules.placement import Line, Placement, Shape, WorkerView, plan, shape_of
 from holdfast.rules.ports import PORT_MIN, PORTS_PER_HOST, choose_ports
 from holdfast.store.database import LockTimeout, Transaction
+from holdfast.store.specs import StoredSpec
 from holdfast.store.statements import load_statements
 
 log = logging.getLogger("holdfast.place")
@@ -58,6 +59,8 @@ class Placed(NamedTuple):
 
     task_id: TaskId
     worker_id: str
+    attempt: int
+    job: StoredSpec
 
 
 class _Chosen(NamedTuple):
@@ -137,7 +140,8 @@ class Scheduler:
                 self._commit, term, placements=placements, snapshot=snapshot, gang=gang
             )
         except (_GangIncomplete, LockTimeout) as error:
-            log.info("not placed in this pass: %s", error)
+            about = None if gang is None else self._ledger.specs.describe(gang)
+            log.info("not placed in this pass: %s", error, extra=about)
             return []
         for host, ports in committed.ports.items():
             snapshot.ports_used[host] |= ports
@@ -277,7 +281,10 @@ class Scheduler:
         tx.news.waits += [
             (item.task_id.job_id, (now - item.eligible_at).total_seconds()) for item in chosen
         ]
-        return [Placed(item.task_id, item.worker_id) for item in chosen]
+        return [
+            Placed(item.task_id, item.worker_id, item.attempt, specs[item.task_id.job_id])
+            for item in chosen
+        ]
 
     def _give_ports(
         self, chosen: list[_Chosen], snapshot: Snapshot

@@ -11,6 +11,7 @@ from holdfast.store.statements import load_statements
 _ENDPOINTS = load_statements("endpoints")
 _EVENTS = load_statements("events")
 _JOBS = load_statements("jobs")
+_KEYS = load_statements("keys")
 _WORKERS = load_statements("workers")
 BATCH_MAX = 1000
 
@@ -36,9 +37,7 @@ async def prune(ledger: Ledger, retention: Retention) -> int:
             await delete_hidden_job(tx, row[0])
     async with ledger.database.transaction() as tx:
         notes = await tx.fetch(_EVENTS["prune_notes"], batch_max=BATCH_MAX)
-        keys = await tx.fetch(
-            _WORKERS["prune_keys"], older_than=retention.keys, batch_max=BATCH_MAX
-        )
+        keys = await tx.fetch(_KEYS["prune_keys"], older_than=retention.keys, batch_max=BATCH_MAX)
         workers = await tx.fetch(
             _WORKERS["prune_workers"], older_than=retention.workers, batch_max=BATCH_MAX
         )

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.ids import parse_job_id
-from holdfast.model.order import Dependency, ResultPlace
+from holdfast.model.order import Condition, Dependency, ResultPlace
 from holdfast.model.spec import Entrypoint, JobSpec, Limits, Submission
 
 _LOCAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -99,19 +99,22 @@ def _sort(before: dict[int, set[int]], submissions: Sequence[Submission]) -> lis
     if len(ordered) < len(before):
         place = next(place for place, count in missing.items() if count)
         cycle = _find_cycle(place, before, missing)
-        names = " -> ".join(str(submissions[place].local_name) for place in cycle)
+        shown = [str(submissions[place].local_name) for place in cycle]
+        if len(shown) > _NAMES_TOLD_MAX:
+            shown[_NAMES_TOLD_MAX - 2 : -1] = ["..."]
+        names = " -> ".join(shown)
         raise Invalid(f"specs[{cycle[0]}].depends_on", f"is part of a cycle: {names}; break it")
     return ordered
 
 
 def _find_cycle(start: int, before: dict[int, set[int]], missing: dict[int, int]) -> list[int]:
     """Walk back among jobs that wait for each other until one comes up again."""
-    walked = [start]
-    while True:
-        following = next(place for place in before[walked[-1]] if missing[place])
-        if following in walked:
-            return [*walked[walked.index(following) :], following]
-        walked.append(following)
+    walked: dict[int, int] = {}
+    here = start
+    while here not in walked:
+        walked[here] = len(walked)
+        here = next(place for place in before[here] if missing[place])
+    return [*list(walked)[walked[here] :], here]
 
 
 def is_local(job: str) -> bool:
@@ -128,13 +131,23 @@ def refuse_local_names(spec: JobSpec) -> None:
 
 
 def resolve(submission: Submission, job_ids: Mapping[str, int]) -> Submission:
-    """Put ids in the place of local names."""
+    """Put ids in the place of local names.
+
+    Two names may turn out to be one job, under one idempotency key; it is waited for once. Raises
+    Invalid if it would have to end in two ways.
+    """
     spec = submission.spec
 
     def find(job: str) -> str:
         return str(job_ids[job]) if is_local(job) else job
 
-    depends_on = [Dependency(find(d.job), d.condition) for d in dependencies_of(spec)]
+    conditions: dict[str, Condition] = {}
+    for place, dependency in enumerate(dependencies_of(spec)):
+        job, condition = find(dependency.job), dependency.condition
+        if conditions.setdefault(job, condition) != condition:
+            problem = f"{dependency.job} is job {job}, named before otherwise; name it once"
+            raise Invalid(f"depends_on[{place}]", problem)
+    depends_on = [Dependency(job, condition) for job, condition in conditions.items()]
     results = [ResultPlace(r.path, find(r.job)) for r in spec.entrypoint.results]
     entrypoint: Entrypoint = msgspec.structs.replace(spec.entrypoint, results=results)
     named = msgspec.structs.replace(

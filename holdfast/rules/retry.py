@@ -83,9 +83,12 @@ def _after_failure(
             return TaskFinished(TaskState.FAILED, failures, counters.preemption_count)
         delay = backoff_delay(policy.backoff, failures, jitter)
         return TaskRetried(TaskState.FAILED, failures, counters.preemption_count, 0, delay)
-    if policy.on_exhausted == "fail":
+    if policy.is_compensation:
+        reason: ReasonCode = "compensation_failed"
+    elif policy.on_exhausted == "fail":
         return TaskFinished(TaskState.FAILED, failures, counters.preemption_count)
-    reason = _REASONS.get(failure.error_class, "exhausted_retries")
+    else:
+        reason = _REASONS.get(failure.error_class, "exhausted_retries")
     return TaskDeadLettered(TaskState.FAILED, failures, counters.preemption_count, reason)
 
 
@@ -106,6 +109,8 @@ def _after_loss(
         # The first loss is most likely bad luck: try again at once.
         delay = backoff_delay(policy.backoff, preemptions, jitter) if preemptions > 1 else 0.0
         return TaskRetried(state, failures, preemptions, unseen_losses, delay)
+    if policy.is_compensation:
+        return TaskDeadLettered(state, failures, preemptions, "compensation_failed")
     if policy.on_exhausted == "fail":
         return TaskFinished(state, failures, preemptions)
     return TaskDeadLettered(state, failures, preemptions, "infrastructure_failure")

@@ -8,10 +8,14 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Invalid, TooLarge
+from holdfast.model.policies import TypePolicy
 from holdfast.model.shapes import as_invalid
-from holdfast.model.spec import Entrypoint, JobSpec, Limits, Policy, Submission
+from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Policy, Submission
 from holdfast.rules.order import check_order
+from holdfast.rules.outputs import check_declared
 from holdfast.rules.placing import check_placing, complete_resources
+from holdfast.rules.policy_fill import follow_policy, is_held_to_policies
+from holdfast.rules.undo import KEY_PREFIX
 
 _DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FUNCTION = re.compile(rf"{_DOTTED_NAME}:{_DOTTED_NAME}")
@@ -21,6 +25,7 @@ _HALF_SURROGATE = "contains half of a surrogate pair; send valid Unicode"
 PRIORITY_MAX = 1_000_000
 NESTING_MAX = 100
 NAME_LENGTH_MAX = 256
+NO_POLICIES: Mapping[str, TypePolicy] = {}
 _POLICY_FIELDS = tuple(name for name in Policy.__struct_fields__ if name != "is_compensation")
 
 
@@ -45,15 +50,36 @@ def parse_inputs(inputs: list[Any]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def complete_submission(submission: Submission, limits: Limits) -> Submission:
-    """Check everything and fill every hole; the result is what is stored."""
+def complete_submission(
+    submission: Submission, limits: Limits, policies: Mapping[str, TypePolicy] = NO_POLICIES
+) -> Submission:
+    """Check everything and fill every hole; the result is what is stored.
+
+    Where a job says nothing, the policy of its type comes first, then the built-in defaults.
+    """
     spec = submission.spec
-    _check_entrypoint(spec.entrypoint)
+    _check_entrypoint("entrypoint", spec.entrypoint)
+    _check_compensation(submission)
     _check_texts(spec, limits)
-    _check_numbers(spec, limits)
+    check_numbers(spec, limits)
     _check_inputs(submission, limits)
     check_placing(submission, limits)
     check_order(submission, limits)
+    check_declared(spec.outputs)
+    plain = complete = _fill(submission, spec, limits)
+    policy = policies.get(plain.type or "")
+    if policy is not None and is_held_to_policies(submission):
+        complete = _fill(submission, follow_policy(submission, plain, policy), limits)
+    size = len(msgspec.json.encode(complete))
+    if size > limits.spec_bytes_max:
+        raise TooLarge("spec", size, limits.spec_bytes_max)
+    return msgspec.structs.replace(
+        submission, spec=complete, plain=None if complete is plain else plain
+    )
+
+
+def _fill(submission: Submission, spec: JobSpec, limits: Limits) -> JobSpec:
+    """Fill every hole with what is built in; priority 0 is stored as none at all."""
     placed = spec.queue is None
     name = spec.name or _entrypoint_name(spec.entrypoint)[: limits.text_length_max]
     failures = spec.max_retries_failure
@@ -62,7 +88,7 @@ def complete_submission(submission: Submission, limits: Limits) -> Submission:
     max_task_failures = spec.max_task_failures
     if max_task_failures is None and submission.inputs is None:
         max_task_failures = 0
-    complete = msgspec.structs.replace(
+    return msgspec.structs.replace(
         spec,
         name=name,
         type=spec.type or name,
@@ -76,17 +102,15 @@ def complete_submission(submission: Submission, limits: Limits) -> Submission:
         on_timeout=spec.on_timeout or ("kill" if placed else "fail"),
         lease=_or(spec.lease, _default_lease(limits, placed=placed)),
         grace=_or(spec.grace, 30.0),
+        priority=spec.priority or None,
         resources=complete_resources(spec.resources),
     )
-    size = len(msgspec.json.encode(complete))
-    if size > limits.spec_bytes_max:
-        raise TooLarge("spec", size, limits.spec_bytes_max)
-    return msgspec.structs.replace(submission, spec=complete)
 
 
 def policy_of(spec: JobSpec, *, is_compensation: bool = False) -> Policy:
     """Take from a complete spec what decides a task's fate."""
     fields = {name: getattr(spec, name) for name in _POLICY_FIELDS}
+    fields |= {"backoff": spec.backoff or Backoff(), "priority": spec.priority or 0}
     return msgspec.convert(fields | {"is_compensation": is_compensation}, Policy)
 
 
@@ -151,31 +175,31 @@ def _default_lease(limits: Limits, *, placed: bool) -> float:
     return min(limits.lease_seconds_max, max(limits.lease_seconds_min, wanted))
 
 
-def _check_entrypoint(entrypoint: Entrypoint) -> None:
+def _check_entrypoint(field: str, entrypoint: Entrypoint) -> None:
     forms = ("command", "shell", "function", "pickle")
     given = [form for form in forms if getattr(entrypoint, form) is not None]
     if len(given) != 1:
         raise Invalid(
-            "entrypoint", f"give exactly one of {', '.join(forms)}; got {given or 'none'}"
+            field, f"give exactly one of {', '.join(forms)}; got {given or 'none'}"
         )
     if entrypoint.command is not None and not (entrypoint.command and entrypoint.command[0]):
-        raise Invalid("entrypoint.command", "is empty; give a program and its arguments")
+        raise Invalid(f"{field}.command", "is empty; give a program and its arguments")
     if entrypoint.shell is not None and not entrypoint.shell.strip():
-        raise Invalid("entrypoint.shell", "is empty; give a shell line")
+        raise Invalid(f"{field}.shell", "is empty; give a shell line")
     if entrypoint.function is not None and not _FUNCTION.fullmatch(entrypoint.function):
         raise Invalid(
-            "entrypoint.function", "is not an import path; write it like package.module:name"
+            f"{field}.function", "is not an import path; write it like package.module:name"
         )
     if entrypoint.pickle is not None and not entrypoint.pickle:
-        raise Invalid("entrypoint.pickle", "is empty; give a pickled callable")
-    _check_arguments("entrypoint.args", entrypoint.args, entrypoint)
-    _check_arguments("entrypoint.kwargs", entrypoint.kwargs, entrypoint)
+        raise Invalid(f"{field}.pickle", "is empty; give a pickled callable")
+    _check_arguments(f"{field}.args", entrypoint.args, entrypoint)
+    _check_arguments(f"{field}.kwargs", entrypoint.kwargs, entrypoint)
     try:
         text = msgspec.json.encode(entrypoint).decode()
     except UnicodeEncodeError as error:
-        raise Invalid("entrypoint", _HALF_SURROGATE) from error
+        raise Invalid(field, _HALF_SURROGATE) from error
     if _ESCAPED_NUL.search(text):
-        raise Invalid("entrypoint", "contains a NUL character; remove it")
+        raise Invalid(field, "contains a NUL character; remove it")
 
 
 def _check_arguments(field: str, values: Any, entrypoint: Entrypoint) -> None:
@@ -192,6 +216,19 @@ def _check_arguments(field: str, values: Any, entrypoint: Entrypoint) -> None:
         raise Invalid(field, _too_deep()) from error
     if _is_deep(values):
         raise Invalid(field, _too_deep())
+
+
+def _check_compensation(submission: Submission) -> None:
+    """Refuse a compensation that could not be run, and the keys that compensations are given."""
+    spec = submission.spec
+    if spec.compensation is not None:
+        _check_entrypoint("compensation", spec.compensation)
+        if spec.compensation.results:
+            problem = "goes with the entrypoint only; a compensation is told the job's own result"
+            raise Invalid("compensation.results", problem)
+    is_user = submission.compensates_job_id is None and not submission.by_cut_over
+    if is_user and (spec.idempotency_key or "").startswith(KEY_PREFIX):
+        raise Invalid("idempotency_key", f"begins with {KEY_PREFIX!r}; use a key of your own")
 
 
 def _entrypoint_name(entrypoint: Entrypoint) -> str:
@@ -230,7 +267,8 @@ def _check_texts(spec: JobSpec, limits: Limits) -> None:
             check_text(f"{field}.{key}", value, limits.error_length_max)
 
 
-def _check_numbers(spec: JobSpec, limits: Limits) -> None:
+def check_numbers(spec: JobSpec, limits: Limits) -> None:
+    """Refuse numbers of a spec that are out of their range."""
     for field in ("max_retries_failure", "max_retries_preemption"):
         _check_range(field, getattr(spec, field), least=0, most=limits.retries_max)
     _check_range("max_attempts", spec.max_attempts, least=1, most=limits.retries_max + 1)
@@ -245,9 +283,10 @@ def _check_numbers(spec: JobSpec, limits: Limits) -> None:
         _check_range(field, getattr(spec, field), least=0.001, most=year)
     _check_range("grace", spec.grace, least=0.0, most=86_400.0)
     _check_range("not_before", spec.not_before, least=0.0, most=253_370_764_800.0)
-    _check_range("backoff.base", spec.backoff.base, least=0.0, most=86_400.0)
-    _check_range("backoff.factor", spec.backoff.factor, least=1.0, most=100.0)
-    _check_range("backoff.ceiling", spec.backoff.ceiling, least=spec.backoff.base, most=86_400.0)
+    backoff = spec.backoff or Backoff()
+    _check_range("backoff.base", backoff.base, least=0.0, most=86_400.0)
+    _check_range("backoff.factor", backoff.factor, least=1.0, most=100.0)
+    _check_range("backoff.ceiling", backoff.ceiling, least=backoff.base, most=86_400.0)
 
 
 def _check_range(field: str, value: float | None, *, least: float, most: float) -> None:
@@ -268,5 +307,7 @@ def _check_inputs(submission: Submission, limits: Limits) -> None:
         raise Invalid("inputs", "is empty; give at least one input")
     if len(inputs) > limits.tasks_max:
         raise TooLarge("inputs", len(inputs), limits.tasks_max, unit="inputs")
+    if submission.compensates_job_id is not None:
+        return  # records of our own, made of what has been checked before, and bounded
     for index, text in enumerate(inputs):
         check_json(f"inputs[{index}]", text, limits.input_bytes_max)

@@ -19,6 +19,7 @@ from typing import Protocol
 import aiohttp
 
 from holdfast.errors import LeaseConflict, Refused, Unavailable
+from holdfast.model.datasets import refusal_stage
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.beats import (
     Failure,
@@ -37,6 +38,12 @@ from holdfast.operations.leadership import Deposed, Term
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.losses import lose_worker
 from holdfast.services.chores import Chore, take_turn
+from holdfast.services.traces import (
+    begin_deliveries,
+    end_deliveries,
+    now_ns,
+    trace_completions,
+)
 from holdfast.services.worker_calls import (
     CALL_SECONDS_MAX,
     CallFailed,
@@ -235,16 +242,25 @@ class Beats:
     ) -> None:
         """Call one worker, and store what its answer means."""
         began_at, number = self._loop.time(), next(self._numbers)
+        spans = begin_deliveries(prepared)
         try:
             epoch, acknowledged = self._term.epoch, worker.acknowledged
-            body = write_request(prepared, epoch, number, acknowledged=acknowledged)
+            body = write_request(
+                prepared,
+                epoch,
+                number,
+                acknowledged=acknowledged,
+                spans={fence: str(span.context) for fence, span in spans.items()},
+            )
             text = await send(session, prepared, body)
             answer = read_answer(text, worker.worker_id, epoch=epoch, number=number)
             meaning = interpret(prepared, answer)
         except CallFailed as failure:
+            end_deliveries(spans, failure)
             self._on_beat(self._loop.time() - began_at, failed=True)
             await self._fail(worker, failure)
             return
+        end_deliveries(spans)
         try:
             await self._store(worker, number, meaning)
         except Unavailable as error:
@@ -268,11 +284,19 @@ class Beats:
 
     async def _complete(self, worker: _Worker, meaning: Meaning) -> list[AttemptName]:
         """Record the ends that an answer tells of; returns those that need not be told again."""
+        began_ns = now_ns()
         ends = await self._writers.complete(meaning.completions)
+        trace_completions(self._ledger.specs, meaning.told, ends, began_ns=began_ns)
         _log_errors(worker, ends)
         # What says nothing that could be kept (too large a result, say) has failed by that.
         unfit = [
-            Completion(told.fence, "failed", error=str(end), error_class="Unfit", stage="output")
+            Completion(
+                told.fence,
+                "failed",
+                error=str(end),
+                error_class="PermanentError" if told.outputs else "Unfit",
+                stage=refusal_stage(end),
+            )
             for told, end in zip(meaning.completions, ends, strict=True)
             if isinstance(end, Refused) and not isinstance(end, LeaseConflict)
         ]

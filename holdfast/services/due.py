@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from holdfast.operations import partitions, prune, reap, requeue
+from holdfast.operations.datasets import sweep_dropped
 from holdfast.operations.dependencies import find_forgotten
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.prune import Retention
@@ -31,6 +32,7 @@ def list_chores(
         Chore("tell what should stop", 0.5, stops.look),
         Chore("note workers", 5.0, stops.note_workers),
         Chore("add partitions", 5.0, partial(partitions.keep_partitions_ahead, ledger)),
+        Chore("sweep dropped versions", 5.0, partial(sweep_dropped, ledger)),
         Chore("prune", 60.0, partial(prune.prune, ledger, retention)),
     ]
 

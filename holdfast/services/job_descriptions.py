@@ -21,4 +21,7 @@ def describe_job(job_id: int, stored: StoredSpec) -> ClaimedJob:
         spec.environment,
         stored.trace_id,
         spec.replicas is None,
+        None if stored.compensates_job_id is None else str(stored.compensates_job_id),
+        stored.trace_parent,
+        spec.outputs,
     )

@@ -15,6 +15,7 @@ from holdfast.operations.place import PLACEMENTS_MAX, Scheduler
 from holdfast.services.beats import TICK_SECONDS, Beats, OnBeat, ignore_beat
 from holdfast.services.chores import Chore, take_turn
 from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.services.traces import now_ns, trace_placed
 from holdfast.services.writers import Writers
 
 log = logging.getLogger("holdfast.leader")
@@ -112,7 +113,9 @@ class Leader:
         scheduler = Scheduler(self._ledger)
 
         async def place() -> int:
+            began_ns = now_ns()
             placed = await scheduler.run(term)
+            trace_placed(placed, began_ns)
             beats.ring({item.worker_id for item in placed})
             return len(placed)
 

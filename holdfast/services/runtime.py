@@ -11,6 +11,7 @@ from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.operations.arrivals import CHUNK_TASKS_MAX, Submitted
+from holdfast.operations.dataset_triggers import start_triggered
 from holdfast.operations.follow_up import follow_up
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.news import News
@@ -139,6 +140,7 @@ class Runtime:
         return [
             Chore("lead", CANDIDATE_SECONDS, self.leader.stand),
             Chore("follow up", 0.25, partial(follow_up, self.ledger), wake=self._follow_up_wanted),
+            Chore("start jobs of cut-overs", 1.0, partial(start_triggered, self.ledger, self.submit)),
             *list_chores(self.ledger, self.doorbells, self.stops, retention=options.retention),
             *(
                 Chore("publish again", 5.0, Republisher(self.ledger, transport).run)

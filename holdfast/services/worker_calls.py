@@ -1,7 +1,7 @@
 """One call to one worker: written from the ledger, sent, and its answer read with suspicion."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ CALL_SECONDS_MAX = 10.0
 ANSWER_BYTES_MAX = 32 << 20
 ACCOUNT_BYTES_MAX = 16 << 10
 ENTRIES_MAX = 10_000
+NO_SPANS: Mapping[Fence, str] = {}
 _encode = msgspec.json.Encoder().encode
 # What this host lacks, it lacks for every worker: no answer is to be blamed for it.
 OUR_FAULTS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
@@ -63,7 +64,12 @@ class Meaning(NamedTuple):
 
 
 def write_request(
-    prepared: Prepared, epoch: int, number: int, *, acknowledged: Sequence[AttemptName]
+    prepared: Prepared,
+    epoch: int,
+    number: int,
+    *,
+    acknowledged: Sequence[AttemptName],
+    spans: Mapping[Fence, str] = NO_SPANS,
 ) -> bytes:
     """Write down everything that is wanted of a worker."""
     answered_epoch, answered_number = prepared.answered or (None, None)
@@ -74,7 +80,11 @@ def write_request(
             number=number,
             answered_epoch=answered_epoch,
             answered_number=answered_number,
-            tasks_to_run=[_to_run(wanted) for wanted in prepared.wanted if not wanted.ending],
+            tasks_to_run=[
+                _to_run(wanted, spans.get(wanted.fence))
+                for wanted in prepared.wanted
+                if not wanted.ending
+            ],
             tasks_to_kill=[
                 TaskToKill(
                     str(wanted.fence.task_id), *wanted.fence[1:], _ms(wanted.lease_remaining)
@@ -166,7 +176,7 @@ def account_of(entry: TaskCompletion) -> tuple[dict[str, Any] | None, dict[str, 
     return (usage, build) if can_be_kept else (None, None)
 
 
-def _to_run(wanted: Wanted) -> TaskToRun:
+def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:
     fence = wanted.fence
     is_new = not wanted.acknowledged
     return TaskToRun(
@@ -179,6 +189,7 @@ def _to_run(wanted: Wanted) -> TaskToRun:
         input=raw(wanted.input),
         ports=wanted.ports if is_new else {},
         gang=Gang(wanted.peers) if is_new and wanted.peers else None,
+        trace_parent=span,
     )
 
 
@@ -220,6 +231,7 @@ def _completion(fence: Fence, entry: TaskCompletion) -> Completion:
         None if entry.result is msgspec.UNSET else bytes(entry.result).decode(),
         tuple(Note(event.kind, bytes(event.payload).decode()) for event in entry.events),
         entry.start_reported,
+        tuple(entry.outputs),
     )
 
 

@@ -24,6 +24,10 @@ class StoredSpec(NamedTuple):
     trace_id: str | None
     # What others have made of it, to be made once.
     told: dict[str, bytes]
+    # Of a compensation: the job that it undoes.
+    compensates_job_id: int | None = None
+    # The span that submitted it, if one did.
+    trace_parent: str | None = None
 
 
 class SpecCache:
@@ -40,11 +44,11 @@ class SpecCache:
         found = {job_id: self._specs[job_id] for job_id in wanted if job_id in self._specs}
         if missing:
             rows = await tx.fetch(_JOBS["load_specs"], job_ids=missing)
-            for job_id, text, correlation_id, trace_id, name, num_tasks, undoes in rows:
+            for job_id, text, correlation_id, trace_id, name, num_tasks, undoes, span in rows:
                 spec = read_tolerantly(text, JobSpec)
-                policy = policy_of(spec, is_compensation=undoes)
+                policy = policy_of(spec, is_compensation=undoes is not None)
                 found[job_id] = StoredSpec(
-                    spec, policy, name, num_tasks, correlation_id, trace_id, {}
+                    spec, policy, name, num_tasks, correlation_id, trace_id, {}, undoes, span
                 )
             self._keep({job_id: found[job_id] for job_id in missing if job_id in found})
         return found
@@ -56,6 +60,14 @@ class SpecCache:
     def find(self, job_id: int) -> StoredSpec | None:
         """Return a spec if it is at hand."""
         return self._specs.get(job_id)
+
+    def describe(self, job_id: int) -> dict[str, object]:
+        """Give the fields of a log line about a job, as `extra`, as far as they are at hand."""
+        stored = self._specs.get(job_id)
+        named: dict[str, object] = {"job_id": str(job_id)}
+        if stored is not None:
+            named |= {"correlation_id": stored.correlation_id, "trace_id": stored.trace_id}
+        return named
 
     def _keep(self, specs: dict[int, StoredSpec]) -> None:
         self._specs.update(specs)

@@ -62,6 +62,9 @@ class JobRow(NamedTuple):
     compensates_job_id: int | None
     unmet: int
     released_at: datetime | None
+    # Which job undoes it, and whether that has succeeded; told where the spec is.
+    compensated_by: int | None
+    is_compensated: bool | None
     spec: str | None
 
 
@@ -138,6 +141,7 @@ class ResultRow(NamedTuple):
     error: str | None
     error_class: str | None
     is_pickled: bool
+    is_fan_out: bool = False
 
 
 class Line(NamedTuple):

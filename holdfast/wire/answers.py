@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.model.order import Output
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.raw import absent_is_null
@@ -43,6 +44,12 @@ class ClaimedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     trace_id: str | None = None
     # One task per input: then a null input is an input too.
     fan_out: bool = False
+    # Of a compensation: the job that it undoes; each input tells of a task of that job.
+    compensates_job_id: str | None = None
+    # The span that submitted it: its traceparent, then a space and its tracestate if it has one.
+    trace_parent: str | None = None
+    # The datasets that it writes, with the number of the version of each.
+    outputs: list[Output] = []
 
 
 class ClaimedTask(msgspec.Struct, frozen=True):
@@ -57,6 +64,8 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     failure_count: int
     preemption_count: int
     input: msgspec.Raw = absent_is_null()
+    # The span of this claim, where the server traces.
+    trace_parent: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class TaskClaimAnswer(msgspec.Struct, frozen=True):

@@ -47,6 +47,8 @@ class TaskToRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input: msgspec.Raw = absent_is_null()
     ports: dict[str, int] = {}
     gang: Gang | None = None
+    # The span of the call that brings it, where the server traces.
+    trace_parent: str | None = None
 
 
 class TaskToKill(msgspec.Struct, frozen=True):

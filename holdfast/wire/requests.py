@@ -6,6 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
+from holdfast.model.datasets import OutputEntry
 from holdfast.model.ids import INDEX_MAX, WORKER_ID_LENGTH_MAX
 from holdfast.model.outcomes import CancelMode, Stage
 from holdfast.model.resources import AttributeValue, Capacity
@@ -122,10 +123,18 @@ class TaskCompletion(Request, frozen=True):
     # What the attempt has used, and what its build took.
     usage: dict[str, Any] | None = None
     build: dict[str, Any] | None = None
+    # The span that ran it, where the worker traces.
+    trace_parent: str | None = None
+    # Of a success: what it has written to the datasets of its job.
+    outputs: list[OutputEntry] = []
 
 
 class TaskCompleteRequest(Request, frozen=True):
-    """Complete many attempts, or the one described beside `worker_id`."""
+    """Complete many attempts, or the one described beside `worker_id`.
+
+    Completions are repeatable by their lease tokens alone; under an `idempotency_key` the whole
+    request is, and a different one under it is a conflict.
+    """
 
     worker_id: WorkerIdText
     completions: list[TaskCompletion] | None = None
@@ -139,6 +148,8 @@ class TaskCompleteRequest(Request, frozen=True):
     stage: Stage | None = None
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     events: list[UserEvent] = []
+    outputs: list[OutputEntry] = []
+    idempotency_key: str | None = None
 
 
 class AdoptedAttempt(Request, frozen=True):
@@ -228,12 +239,14 @@ class CancelRequest(Request, frozen=True):
 
     mode: CancelMode = "soft"
     reason: str = "cancelled"
+    idempotency_key: str | None = None
 
 
 class DeadLetterRequest(Request, frozen=True):
     """Move a task to the dead letters by an operator's decision."""
 
     reason: str = "dead-lettered by an operator"
+    idempotency_key: str | None = None
 
 
 class DeadLetterFilter(Request, frozen=True):
@@ -252,12 +265,14 @@ class ReplayRequest(Request, frozen=True):
     task_ids: list[TaskIdText] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
+    idempotency_key: str | None = None
 
 
 class DiscardRequest(Request, frozen=True):
     """Which dead letters need nothing more; exact ids only."""
 
     task_ids: list[TaskIdText]
+    idempotency_key: str | None = None
 
 
 class JobQuery(Request, frozen=True):

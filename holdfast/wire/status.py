@@ -106,6 +106,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     graph_id: str | None = None
     # The job that this one undoes.
     compensates_job_id: str | None = None
+    # Told where the spec is: the job that undoes this one, and once it has ended, whether it has.
+    compensated_by: str | None = None
+    is_compensated: bool | None = None
     # How many of the jobs in its `depends_on` it still waits for.
     unmet_dependencies: int = 0
     released_at_ms: int | None = None
@@ -206,10 +209,15 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultPage(msgspec.Struct, frozen=True):
-    """The results of some tasks of a job, by index."""
+    """The results of some tasks of a job, by index.
+
+    `is_list` tells a job of many tasks, or of one per input, from a single call: what it hands
+    on to jobs that wait for it is the list of its results.
+    """
 
     results: list[TaskResult]
     next_page_token: str | None = None
+    is_list: bool = False
 
 
 class PendingReason(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ class Briefed(Protocol):
     number: int
     lease_token: UUID
     input: msgspec.Raw
+    trace_parent: str | None
 
     @property
     def job(self) -> ClaimedJob:
@@ -63,6 +64,7 @@ class Attempt:
         "stop_by",
         "task_id",
         "times_preempted",
+        "trace_parent",
     )
 
     def __init__(self, claim: ClaimedTask, job: ClaimedJob, sent_at: float) -> None:
@@ -72,6 +74,10 @@ class Attempt:
         self.job = job
         self.input = claim.input
         self.times_preempted = claim.preemption_count
+        # Of the claim; once it runs, of its run.
+        self.trace_parent = (
+            job.trace_parent if claim.trace_parent is msgspec.UNSET else claim.trace_parent
+        )
         self.grace = job.grace
         # How long before the lease's end its code must be gone.
         self.margin = min(MARGIN_SECONDS_MAX, job.lease / 6)

@@ -8,9 +8,12 @@ from pathlib import Path
 import msgspec
 
 from holdfast.client.context import Identity
+from holdfast.model.traces import TraceContext
+from holdfast.tracing.current import PARENT_VARIABLE, STATE_VARIABLE, list_trace_variables
 from holdfast.worker.attempt import Briefed
 from holdfast.worker.child import CALL_FILE, ChildCall
 from holdfast.worker.guard import plain_environment
+from holdfast.worker.outputs import list_output_variables
 
 INPUT_VARIABLE_BYTES_MAX = 100_000
 
@@ -30,7 +33,9 @@ def write_call(
         return entrypoint.command
     if entrypoint.shell is not None:
         return ["/bin/sh", "-c", entrypoint.shell]
-    call = ChildCall(identity, entrypoint, attempt.job.fan_out, list(imports), attempt.input)
+    job = attempt.job
+    undoes = job.compensates_job_id is not None
+    call = ChildCall(identity, entrypoint, job.fan_out, list(imports), attempt.input, undoes)
     (folder / CALL_FILE).write_bytes(msgspec.json.encode(call))
     return [python, "-m", "holdfast.worker.child", str(folder)]
 
@@ -41,7 +46,7 @@ def list_variables(
     """List the variables of the process; a function's module is looked for in `paths` first."""
     job = attempt.job
     variables = {
-        **plain_environment(),
+        **_without_trace(plain_environment()),
         "PYTHONUNBUFFERED": "1",
         **job.environment,
         "HOLDFAST_SERVER": server,
@@ -52,6 +57,8 @@ def list_variables(
         "HOLDFAST_ATTEMPT": str(attempt.number),
         "HOLDFAST_CORRELATION_ID": job.correlation_id,
         "HOLDFAST_INPUT_FILE": str(folder / "input.json"),
+        **list_output_variables(folder, job.outputs),
+        **list_trace_variables(TraceContext.read(attempt.trace_parent)),
     }
     if job.fan_out and len(bytes(attempt.input)) <= INPUT_VARIABLE_BYTES_MAX:
         variables["HOLDFAST_INPUT"] = bytes(attempt.input).decode()
@@ -62,3 +69,9 @@ def list_variables(
     if any(places):
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, places))
     return variables
+
+
+def _without_trace(variables: dict[str, str]) -> dict[str, str]:
+    """Leave out the trace that the worker itself was started in."""
+    ours = (PARENT_VARIABLE, STATE_VARIABLE)
+    return {name: text for name, text in variables.items() if name not in ours}

@@ -20,6 +20,9 @@ import msgspec
 from holdfast.client.context import Connection, Context, Identity, current
 from holdfast.errors import Refused, Unavailable
 from holdfast.model.spec import Entrypoint
+from holdfast.model.traces import TraceContext
+from holdfast.tracing.current import follow_trace
+from holdfast.tracing.switch import start_tracing, stop_tracing
 from holdfast.wire.answers import HeartbeatAnswer
 from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import HeartbeatRequest, LeaseReport, Progress
@@ -36,6 +39,7 @@ from holdfast.worker.function import (
     success,
 )
 from holdfast.worker.inside import connect
+from holdfast.worker.outputs import with_outputs
 
 CALL_FILE = "call.json"
 OUTCOME_FILE = "outcome.json"
@@ -50,15 +54,18 @@ class ChildCall(msgspec.Struct, frozen=True):
     fan_out: bool
     imports: list[str]
     input: msgspec.Raw = absent_is_null()
+    undoes: bool = False
 
 
 def main(folder: Path) -> None:
     """Run the call that lies in the folder, and leave its outcome there."""
     call = msgspec.json.decode((folder / CALL_FILE).read_bytes(), type=ChildCall)
+    start_tracing("holdfast-worker")
     outcome = run(call)
     partial = folder / f"{OUTCOME_FILE}.partial"
     partial.write_bytes(msgspec.json.encode(outcome))
     os.replace(partial, folder / OUTCOME_FILE)  # whole, or not at all
+    stop_tracing()
 
 
 def run(call: ChildCall) -> Outcome:
@@ -79,10 +86,15 @@ def run(call: ChildCall) -> Outcome:
     try:
         _import_all(call.imports)
         callee = find_function(call.entrypoint)
-        args, kwargs = arguments_of(callee, call.input, fan_out=call.fan_out, context=context)
+        if call.entrypoint.results:
+            callee = _fill_in(callee, call.entrypoint, connection())
+        args, kwargs = arguments_of(
+            callee, call.input, fan_out=call.fan_out, undoes=call.undoes, context=context
+        )
     except BadCall as problem:
         return problem.outcome
     current.set(context)
+    follow_trace(TraceContext.read(call.identity.trace_parent))
     try:
         work = _run_coroutine if callee.is_async else _run_plainly
         value = work(callee, args, kwargs, ask_to_stop=ask_to_stop)
@@ -91,7 +103,7 @@ def run(call: ChildCall) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
         outcome = failure(error)
         return Outcome("killed", error=outcome.error) if is_stopping else outcome
-    return success(value, pickled=callee.pickled)
+    return with_outputs(success(value, pickled=callee.pickled), context.output.entries)
 
 
 def _import_all(names: list[str]) -> None:
@@ -100,6 +112,14 @@ def _import_all(names: list[str]) -> None:
             importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise BadCall(failure(error, "fetch")) from error
+
+
+def _fill_in(callee: Callee, entrypoint: Entrypoint, connection: Connection) -> Callee:
+    """Put the results of other jobs among the arguments. Raises BadCall."""
+    from holdfast.worker.results import fetch_results, fill_in
+
+    fetching = fetch_results(connection.transport, entrypoint)
+    return fill_in(callee, entrypoint, connection.loop_thread.run(fetching))
 
 
 def _run_plainly(

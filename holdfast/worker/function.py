@@ -13,6 +13,8 @@ import msgspec
 from holdfast import errors
 from holdfast.client.context import Context
 from holdfast.client.task import CONTEXT_PARAMETER, TaskFunction
+from holdfast.client.undo import read_undo
+from holdfast.model.datasets import OutputEntry
 from holdfast.model.outcomes import Stage
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.raw import encode_json
@@ -42,6 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     error_class: str | None = None
     stage: Stage | None = None
     result: str | None = None
+    outputs: list[OutputEntry] = []
 
 
 def name_signal(number: int) -> str:
@@ -134,12 +137,14 @@ class Functions:
 
 
 def arguments_of(
-    callee: Callee, text: msgspec.Raw, *, fan_out: bool, context: Context
+    callee: Callee, text: msgspec.Raw, *, fan_out: bool, undoes: bool = False, context: Context
 ) -> tuple[list[Any], dict[str, Any]]:
     """Put the arguments of a call together: the input first, where there are inputs."""
     args, kwargs = list(callee.args), dict(callee.kwargs)
     try:
-        if fan_out:
+        if undoes:
+            args.insert(0, read_undo(bytes(text)))
+        elif fan_out:
             value = msgspec.json.decode(text)
             if callee.pickled:
                 import cloudpickle
@@ -147,8 +152,7 @@ def arguments_of(
                 value = cloudpickle.loads(base64.b64decode(value))
             args.insert(0, value)
     except Exception as error:
-        problem = failure(error, "input")
-        raise BadCall(msgspec.structs.replace(problem, error_class="ParseError")) from error
+        raise unreadable(error) from error
     if callee.wants_context:
         kwargs[CONTEXT_PARAMETER] = context
     if callee.signature is not None:
@@ -157,6 +161,11 @@ def arguments_of(
         except TypeError as error:
             raise BadCall(failure(errors.ValidationError(str(error)), "input")) from error
     return args, kwargs
+
+
+def unreadable(error: BaseException) -> BadCall:
+    """Describe an argument that cannot be read."""
+    return BadCall(msgspec.structs.replace(failure(error, "input"), error_class="ParseError"))
 
 
 def success(value: Any, *, pickled: bool) -> Outcome:

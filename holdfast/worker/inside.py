@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.client.both import LoopThread
 from holdfast.client.context import Connection, Context, Identity, current
 from holdfast.client.transport import Transport
+from holdfast.model.spec import Entrypoint
 from holdfast.worker.attempt import Attempt, Briefed, StopMode
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import (
@@ -26,6 +27,7 @@ from holdfast.worker.function import (
     failure,
     success,
 )
+from holdfast.worker.outputs import with_outputs
 
 # By item it is a copy of our own: others may want to declare its arguments otherwise.
 _set_exception = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
@@ -44,22 +46,44 @@ class InsideRunner:
         """Call the function and say how it ended; it is gone when this returns."""
         context = self._context(attempt)
         try:
+            if attempt.job.entrypoint.results:
+                callee = await self._fill_in(callee, attempt.job.entrypoint)
             args, kwargs = arguments_of(
-                callee, attempt.input, fan_out=attempt.job.fan_out, context=context
+                callee,
+                attempt.input,
+                fan_out=attempt.job.fan_out,
+                undoes=attempt.job.compensates_job_id is not None,
+                context=context,
             )
         except BadCall as problem:
             return problem.outcome
         current.set(context)
         attempt.started_at = boot_clock()
-        if callee.is_async:
-            return await self._run_coroutine(attempt, callee, args, kwargs=kwargs)
-        return await self._run_in_thread(attempt, callee, args, kwargs=kwargs)
+        run = self._run_coroutine if callee.is_async else self._run_in_thread
+        outcome = await run(attempt, callee, args, kwargs=kwargs)
+        return with_outputs(outcome, context.output.entries)
 
     def close(self) -> None:
         """Let the idle threads go."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._connection is not None:
             self._connection.loop_thread.stop(self._connection.transport.__aexit__())
+
+    async def _fill_in(self, callee: Callee, entrypoint: Entrypoint) -> Callee:
+        """Put the results of other jobs among the arguments. Raises BadCall."""
+        from holdfast.worker.results import fetch_results, fill_in
+
+        connection = await asyncio.to_thread(self._connect)
+        fetching = fetch_results(connection.transport, entrypoint)
+        found = await connection.loop_thread.await_(fetching)
+        # To open them takes time, and user code; once it has begun it is seen through.
+        loop = asyncio.get_running_loop()
+        opening = loop.run_in_executor(self._threads, fill_in, callee, entrypoint, found)
+        was_cancelled = await wait_out(opening, on_cancel=lambda: None)
+        filled = opening.result()
+        if was_cancelled:
+            raise asyncio.CancelledError
+        return filled
 
     async def _run_coroutine(
         self, attempt: Attempt, callee: Callee, args: list[Any], *, kwargs: dict[str, Any]
@@ -142,6 +166,9 @@ def identify(attempt: Briefed, server: str) -> Identity:
         job_name=attempt.job.name,
         num_tasks=attempt.job.num_tasks,
         correlation_id=attempt.job.correlation_id,
+        trace_id=attempt.job.trace_id,
+        trace_parent=attempt.trace_parent,
+        outputs=attempt.job.outputs,
         deadline=None if timeout is None else datetime.now(UTC) + timedelta(seconds=timeout),
     )
 

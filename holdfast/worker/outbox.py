@@ -10,10 +10,13 @@ import msgspec
 from holdfast.client.refusals import as_exception
 from holdfast.client.transport import Transport
 from holdfast.errors import Invalid, LeaseConflict, Refused, Unavailable
+from holdfast.model.datasets import refusal_stage, weigh
+from holdfast.tracing.current import describe
 from holdfast.wire.answers import CompletionAnswer, TaskCompleteAnswer
 from holdfast.wire.requests import TaskCompleteRequest, TaskCompletion
 from holdfast.worker.attempt import Attempt
 from holdfast.worker.function import ERROR_LENGTH_MAX, Outcome, storable
+from holdfast.worker.traces import span_of
 
 log = logging.getLogger("holdfast.outbox")
 BATCH_MAX = 1000
@@ -55,7 +58,11 @@ class Outbox:
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Tell the server how an attempt ended."""
         if self._is_closed:
-            log.warning("the end of task %s attempt %d is told too late", *attempt.key)
+            log.warning(
+                "the end of task %s attempt %d is told too late",
+                *attempt.key,
+                extra=describe(attempt),
+            )
             return
         self._unheard += 1
         self._all_heard.clear()
@@ -132,7 +139,12 @@ class Outbox:
         if result.error is not None:
             error = as_exception(result.error)
             if isinstance(error, Unavailable):
-                log.warning("the end of task %s will be told again: %s", letter[0].task_id, error)
+                log.warning(
+                    "the end of task %s will be told again: %s",
+                    letter[0].task_id,
+                    error,
+                    extra=describe(letter[0]),
+                )
                 return [letter]
             if not isinstance(error, LeaseConflict):
                 return self._revise(letter, error)
@@ -143,9 +155,15 @@ class Outbox:
         """Tell it in another way: what the server cannot keep of a success is how it failed."""
         attempt, item = letter
         if item.status == "succeeded":
-            outcome = Outcome("failed", None, str(error), "PermanentError", "output")
+            stage = refusal_stage(error)
+            outcome = Outcome("failed", None, str(error), "PermanentError", stage)
             return [(attempt, _completion(attempt, outcome))]
-        log.error("the end of task %s attempt %d cannot be told: %s", *attempt.key, error)
+        log.error(
+            "the end of task %s attempt %d cannot be told: %s",
+            *attempt.key,
+            error,
+            extra=describe(attempt),
+        )
         self._forget(attempt)
         return []
 
@@ -168,9 +186,11 @@ def _completion(attempt: Attempt, outcome: Outcome) -> TaskCompletion:
         outcome.stage,
         msgspec.UNSET if outcome.result is None else msgspec.Raw(outcome.result.encode()),
         start_reported=attempt.start_told,
+        trace_parent=span_of(attempt),
+        outputs=outcome.outputs,
     )
 
 
 def _size(item: TaskCompletion) -> int:
     result = 0 if item.result is msgspec.UNSET else memoryview(item.result).nbytes
-    return result + len(item.error or "")
+    return result + len(item.error or "") + weigh(item.outputs)

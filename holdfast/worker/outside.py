@@ -18,6 +18,7 @@ from holdfast.worker.command import CannotStart, ProcessEnded, RunningProcess
 from holdfast.worker.function import HANDED_BACK, Outcome, name_signal
 from holdfast.worker.guard import Guard, GuardLost
 from holdfast.worker.inside import identify, wait_out
+from holdfast.worker.outputs import read_success
 from holdfast.worker.shipping import Shipper
 from holdfast.worker.tail import LogTail
 
@@ -133,7 +134,7 @@ def _outcome(
     if attempt.stop is not None and not (code == 0 and attempt.stop == "soft"):
         return Outcome("killed", code, text)
     if code == 0 and attempt.job.entrypoint.function is None and not attempt.job.entrypoint.pickle:
-        return Outcome("succeeded", 0)
+        return read_success(folder)
     if code == 0:
         text = "the process ended without an outcome of its function"
     return Outcome("failed", code, text, "TransientError", "exec")

@@ -23,6 +23,7 @@ from holdfast.client.transport import Transport
 from holdfast.errors import IllegalMove, Invalid, NotFound, Refused, Unavailable
 from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.model.shapes import read_tolerantly
+from holdfast.tracing.current import describe
 from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.cluster import (
     PlacedJob,
@@ -184,6 +185,7 @@ class PlacedWorker:
             lease_token=task.lease_token,
             job=job,
             began_at=boot_clock(),
+            trace_parent=task.trace_parent or job.trace_parent,
         )
         folder = self.options.folder / f"{task.task_id}.{task.attempt}"
         attempt = PlacedAttempt(brief, folder, expires_at)
@@ -207,7 +209,10 @@ class PlacedWorker:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        log.critical("task %s attempt %d broke its worker", *attempt.key, exc_info=error)
+        named = describe(attempt)
+        log.critical(
+            "task %s attempt %d broke its worker", *attempt.key, exc_info=error, extra=named
+        )
         if attempt in self._broken:
             os._exit(EXIT_BROKEN)  # whoever comes next takes its shim over, or ends it
         if not attempt.is_over:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from holdfast.model.datasets import weigh
 from holdfast.wire.cluster import RunningTask, WorkerHeartbeatAnswer, WorkerHeartbeatRequest
 from holdfast.wire.requests import TaskCompletion
 from holdfast.worker.placed_attempt import PlacedAttempt
@@ -23,6 +24,7 @@ def write_answer(
             continue
         completed.append(attempt.complete())
         room -= len(attempt.outcome.result or "") + len(attempt.outcome.error or "")
+        room -= weigh(attempt.outcome.outputs)
     return WorkerHeartbeatAnswer(
         worker_id=request.worker_id,
         epoch=request.epoch,

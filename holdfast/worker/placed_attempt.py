@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -20,7 +20,12 @@ from holdfast.worker.function import (
     name_signal,
     storable,
 )
+from holdfast.worker.outputs import read_success
 from holdfast.worker.shims import Shim, ShimExit
+from holdfast.worker.traces import span_of
+
+if TYPE_CHECKING:
+    from holdfast.tracing.tracer import Span
 
 # Soft, timeout: told, has its grace. Hard: must go. Handed back: must go, for others to run.
 StopMode = Literal["soft", "timeout", "hard", "handed_back"]
@@ -43,6 +48,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     began_at: float
     build: dict[str, Any] = {}
     environment: str | None = None
+    trace_parent: str | None = None
 
 
 class PlacedAttempt:
@@ -61,6 +67,10 @@ class PlacedAttempt:
         self.state = "ASSIGNED"
         self.build: dict[str, Any] = dict(brief.build)
         self.environment = brief.environment
+        # What it was delivered by, and what its code belongs to, once it runs.
+        self.delivered_by = brief.trace_parent
+        self.trace_parent = brief.trace_parent
+        self.span: Span | None = None
         self.shim: Shim | None = None
         self.ended: ShimExit | None = None
         self.outcome: Outcome | None = None
@@ -97,6 +107,7 @@ class PlacedAttempt:
             began_at=self.began_at,
             build=self.build,
             environment=self.environment,
+            trace_parent=self.delivered_by,
         )
 
     def take(self, task: TaskToRun) -> None:
@@ -161,6 +172,8 @@ class PlacedAttempt:
             start_reported=False,
             usage=usage,
             build=self.build or None,
+            trace_parent=span_of(self),
+            outputs=outcome.outputs,
         )
 
     def remove(self) -> None:
@@ -192,7 +205,7 @@ def read_outcome(attempt: PlacedAttempt, ended: ShimExit) -> Outcome:
         case "soft" | "hard" if not (code == 0 and ended.reason == "soft"):
             return HANDED_BACK if attempt.stop == "handed_back" else Outcome("killed", code, text)
     if code == 0 and not is_function:
-        return Outcome("succeeded", 0)
+        return read_success(attempt.folder)
     if code == 0:
         text = "the process ended without an outcome of its function"
     return Outcome("failed", code, text, "TransientError", "exec")

@@ -22,6 +22,7 @@ from holdfast.worker.placed_attempt import PlacedAttempt, read_outcome
 from holdfast.worker.shims import Shim, ShimOrder
 from holdfast.worker.shipping import Shipper
 from holdfast.worker.tail import LogTail
+from holdfast.worker.traces import begin_run, build_span, end_run
 
 log = logging.getLogger("holdfast.placed")
 DISK_FREE_BYTES_MIN = 64 << 20
@@ -54,6 +55,7 @@ class PlacedRunner:
 
         If cancelled, what it has started lives on, to be adopted.
         """
+        self._begin(attempt)
         try:
             built = await self._build_in_time(attempt)
         except BuildFailed as problem:
@@ -81,6 +83,7 @@ class PlacedRunner:
 
     async def take_over(self, attempt: PlacedAttempt) -> None:
         """Follow an attempt that another process of this worker has started to its end."""
+        self._begin(attempt)
         place = attempt.environment
         hold = None if place is None else try_hold(Path(place), shared=True)
         try:
@@ -158,7 +161,8 @@ class PlacedRunner:
         attempt.state = "BUILDING"
         self._on_news()
         token = f"{attempt.task_id} {attempt.number} {attempt.lease_token}"
-        built = await self._builder.build(job.bundle, job.requirements, token, into=work)
+        with build_span(attempt):
+            built = await self._builder.build(job.bundle, job.requirements, token, into=work)
         work.mkdir(exist_ok=True)
         attempt.build = dict(built.metrics)
         attempt.environment = None if built.hold is None else str(built.hold.path)
@@ -239,8 +243,13 @@ class PlacedRunner:
             variables["HOLDFAST_GANG_PEERS"] = ",".join(attempt.gang.peers)
         return variables
 
+    def _begin(self, attempt: PlacedAttempt) -> None:
+        attempt.span = begin_run(attempt, attempt.delivered_by, began_at=attempt.began_at)
+
     def _end(self, attempt: PlacedAttempt, outcome: Outcome) -> None:
         attempt.outcome = outcome
+        span, attempt.span = attempt.span, None  # it may be ended again, by another way
+        end_run(span, outcome)
         self._on_news()
 
 

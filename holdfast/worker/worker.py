@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from holdfast.client.transport import Transport
 from holdfast.errors import LeaseConflict
+from holdfast.tracing.current import describe
 from holdfast.worker.attempt import Attempt, StopMode
 from holdfast.worker.claims import Claims
 from holdfast.worker.clock import boot_clock
@@ -31,6 +32,7 @@ from holdfast.worker.outbox import Outbox
 from holdfast.worker.outside import OutsideRunner
 from holdfast.worker.slots import Slot
 from holdfast.worker.sqs import Message, SqsInbox
+from holdfast.worker.traces import begin_run, end_run
 
 log = logging.getLogger("holdfast.worker")
 CLAIM_WAIT_MS = 10_000
@@ -248,7 +250,16 @@ class Worker:
             self._outbox.add(attempt, HANDED_BACK)
 
     async def _run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt where it belongs."""
+        """Run an attempt, and trace it."""
+        span = begin_run(attempt, attempt.trace_parent, worker_id=self.worker_id)
+        outcome = Outcome("handed_back")  # unless something comes of it
+        try:
+            outcome = await self._run_where_it_belongs(attempt)
+        finally:
+            end_run(span, outcome)
+        return outcome
+
+    async def _run_where_it_belongs(self, attempt: Attempt) -> Outcome:
         if attempt.is_suspect:
             await self._wait_until_alone()
         if boot_clock() >= attempt.stop_at:
@@ -286,7 +297,12 @@ class Worker:
         if isinstance(error, GuardLost):
             self._fail(error)
             return HANDED_BACK
-        log.critical("task %s attempt %d broke its worker", *attempt.key, exc_info=error)
+        log.critical(
+            "task %s attempt %d broke its worker",
+            *attempt.key,
+            exc_info=error,
+            extra=describe(attempt),
+        )
         return Outcome("worker_failed", error=f"a fault of the worker: {failure(error).error}")
 
     async def _wait_until_alone(self) -> None:

@@ -261,3 +261,26 @@ async def test_a_checkpoint_is_found_by_the_next_attempt(
     assert (large.status, large.error["field"]) == (413, "checkpoint")
     found = await quiet_face.post(load, fence(again))
     assert found.json == {"checkpoint": {"row": 7}, "attempt": 0}
+
+
+async def test_a_completion_under_a_key_is_answered_as_the_first_time(
+    quiet_face: Face, world: World, claims: list[Any]
+) -> None:
+    completions = [
+        {**fence(claims[0]), "status": "succeeded", "result": 1},
+        {**stale(claims[1]), "status": "succeeded"},
+    ]
+    body = {"worker_id": "w1", "completions": completions, "idempotency_key": "k"}
+    first, again = [await quiet_face.post("/internal/task-complete", body) for _ in range(2)]
+    assert (first.status, again.status) == (200, 200)
+    assert again.json == first.json
+    assert [result.get("accepted") for result in first.json["results"]] == [True, None]
+    assert first.json["results"][1]["error"]["code"] == "lease_conflict"
+    before = await world.dump()
+    # By its token this would be a repeat; under the key it is another request.
+    other = await quiet_face.complete(claims[0], result=2, idempotency_key="k")
+    assert (other.status, other.error["code"]) == (409, "key_reused")
+    other = await quiet_face.complete(claims[2], idempotency_key="k")
+    assert other.status == 409
+    assert await world.dump() == before
+    assert (await quiet_face.complete(claims[2], idempotency_key="new")).status == 200

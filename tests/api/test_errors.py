@@ -24,6 +24,13 @@ CASES = [
     (errors.TooLarge("name", 9, 5), 413, "too_large", "name", {"size": 9, "limit": 5}),
     (errors.NotFound("job", 7), 404, "not_found", None, None),
     (errors.KeyReused("k", 7), 409, "key_reused", "idempotency_key", {"job_id": "7"}),
+    (
+        errors.KeyReused("k", request="cancel"),
+        409,
+        "key_reused",
+        "idempotency_key",
+        {"request": "cancel"},
+    ),
     (errors.IllegalMove("task 7.0", "KILLED", "x"), 409, "illegal_move", None, {"state": "KILLED"}),
     (
         errors.LeaseConflict("7.0", "finished"),

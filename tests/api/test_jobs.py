@@ -188,6 +188,18 @@ async def test_a_job_is_cancelled_once(quiet_face: Face, world: World) -> None:
     assert event["actor"] == "ann"
 
 
+async def test_a_cancel_under_a_key_is_answered_as_the_first_time(quiet_face: Face) -> None:
+    job_id = await quiet_face.submit(inputs=[1, 2])
+    for an_id in (f"tasks/{job_id}.0", f"jobs/{job_id}"):
+        path, body = f"/api/{an_id}:cancel", {"mode": "hard", "idempotency_key": an_id}
+        for _ in range(2):
+            assert (await quiet_face.post(path, body)).json == {"changed": True}
+        other = await quiet_face.post(path, {**body, "mode": "soft"})
+        assert (other.status, other.error["details"]) == (409, {"request": "cancel"})
+        bob = await quiet_face.post(path, body, holdfast_actor="bob")
+        assert bob.json == {"changed": False}  # whose keys are his own
+
+
 async def test_a_cancel_without_a_body_is_soft(quiet_face: Face, world: World) -> None:
     job_id = await quiet_face.submit()
     [claim] = await quiet_face.claim()

@@ -133,3 +133,25 @@ async def test_an_operator_buries_tasks_wherever_they_stand(quiet_face: Face, wo
         said = await quiet_face.post(f"/api/tasks/{task}:dead-letter")
         assert said.status == status
         assert said.error
+
+
+@pytest.mark.parametrize("which", [{"filter": {"type": "report"}}, {"task_ids": []}])
+async def test_a_replay_under_a_key_is_answered_as_the_first_time(
+    quiet_face: Face, world: World, letters: list[str], which: dict[str, Any]
+) -> None:
+    if "task_ids" in which:
+        which = {"task_ids": letters[:2]}
+    body = {**which, "idempotency_key": "k"}
+    first = await quiet_face.post(REPLAY, body)
+    again = await quiet_face.post(REPLAY, body)
+    assert (first.status, again.status) == (200, 200)
+    assert again.json == first.json
+    assert len(first.json["replays"]) == 1
+    assert await world.count("jobs") == 3
+    other = await quiet_face.post(REPLAY, {"task_ids": letters[2:], "idempotency_key": "k"})
+    assert (other.status, other.error["code"]) == (409, "key_reused")
+    assert other.error["details"] == {"request": "replay"}
+    dry = await quiet_face.post(
+        REPLAY, {**body, "filter": {"type": "report"}, "task_ids": None, "dry_run": True}
+    )
+    assert dry.json == {"replays": [], "dry_run": True}

@@ -22,7 +22,8 @@ from holdfast.embedded import EmbeddedPostgres
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.wire.requests import WAIT_MS_MAX
-from tests.conftest import TEMPLATE, run_sql
+from tests.conftest import run_sql
+from tests.databases import TEMPLATE
 
 MOMENT_MS = 20
 ENDLESS = "/api/events/stream"

@@ -126,7 +126,7 @@ async def test_a_repeat_under_the_same_key_gives_the_same_leases(quiet_face: Fac
     assert [fence(claim) for claim in rest] == [fence(first[1])]
     body = {"worker_id": "w1", "queues": ["q"], "max_tasks": 3, "idempotency_key": "k"}
     other = await quiet_face.post("/internal/task-claim", body)
-    assert (other.status, other.error["field"]) == (400, "idempotency_key")
+    assert (other.status, other.error["field"]) == (409, "idempotency_key")
 
 
 async def test_a_repeated_long_poll_gives_the_same_leases(quiet_face: Face) -> None:

@@ -28,7 +28,8 @@ from tests.cli.program import (
     run_on_terminal,
     start,
 )
-from tests.conftest import TEMPLATE, run_sql
+from tests.conftest import run_sql
+from tests.databases import TEMPLATE
 
 LATER_MIGRATION = (
     "insert into holdfast.schema_versions (version, name, checksum) "

@@ -1,8 +1,11 @@
 """The program as its users start it: a process of its own, on a terminal if need be."""
 
+import atexit
 import fcntl
+import json
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -11,10 +14,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 PROGRAM = str(Path(sys.executable).with_name("holdfast"))
+FORKS = Path(__file__).with_name("forks.py")
 SECONDS_MAX = 120
 LOOK_SECONDS = 0.05
 Answer = TypeVar("Answer")
@@ -62,8 +68,65 @@ def finish(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out, err)
 
 
+class Forks:
+    """The process that forks the program, and its answers."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="holdfast-forks-")
+        self._process = subprocess.Popen(
+            [sys.executable, str(FORKS)],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+        )
+
+    def run(self, arguments: tuple[str, ...], variables: dict[str, str]) -> Ended:
+        """Run the program to its end."""
+        out, err = (Path(self._folder.name, name) for name in ("out", "err"))
+        order = {
+            "arguments": arguments,
+            "environment": variables,
+            "folder": os.getcwd(),
+            "out": str(out),
+            "err": str(err),
+        }
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(f"{json.dumps(order)}\n")
+        end = threading.Timer(SECONDS_MAX, os.killpg, (int(stdout.readline()), signal.SIGKILL))
+        end.start()
+        try:
+            code = int(stdout.readline())
+        finally:
+            end.cancel()
+            end.join()
+        return Ended(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+    def close(self) -> None:
+        """Let it end."""
+        self._process.communicate(timeout=SECONDS_MAX)
+        self._folder.cleanup()
+
+
+@cache
+def open_forks() -> Forks:
+    """Start the process that forks, once, for as long as the tests run."""
+    forks = Forks()
+    atexit.register(forks.close)
+    return forks
+
+
 def run(*arguments: str, **variables: str) -> Ended:
-    """Run the program to its end."""
+    """Run the program to its end, in a process that need not import what all of them import."""
+    return open_forks().run(arguments, environment(**variables))
+
+
+def run_anew(*arguments: str, **variables: str) -> Ended:
+    """Run the program to its end as a shell would, imports and all."""
     return finish(start(*arguments, **variables))
 
 

@@ -16,7 +16,7 @@ from holdfast.errors import (
     Unavailable,
 )
 from tests.cli.conftest import Service
-from tests.cli.program import PROGRAM, environment, run
+from tests.cli.program import PROGRAM, environment, run, run_anew
 
 HEAVY_MODULES = ("asyncpg", "asyncio", "msgspec", "holdfast.embedded", "holdfast.operations")
 SERVER_MODULES = ("asyncpg", "boto3", "starlette", "uvicorn", "uvloop", "holdfast.operations")
@@ -32,7 +32,7 @@ SUBCOMMANDS = [
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
 def test_help_lists_the_commands(arguments: list[str]) -> None:
-    ended = run(*arguments)
+    ended = run_anew(*arguments)
     assert (ended.code, ended.err) == (0, "")
     for command in NAMES:
         assert f" {command} " in ended.out
@@ -48,7 +48,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 
 
 def test_version() -> None:
-    ended = run("--version")
+    ended = run_anew("--version")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("holdfast ")
 

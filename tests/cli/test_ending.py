@@ -31,7 +31,11 @@ def test_a_job_is_cancelled_with_its_reason(service: Service, flags: list[str], 
 
 def test_a_single_task_can_be_cancelled(service: Service) -> None:
     job_id = service.submit("tests.cli.tasks:add", "--arg=1", f"--queue=q{uuid4().hex[:8]}")
-    assert service.run("cancel", f"{job_id}.0").code == 0
+    for _ in range(2):
+        ended = service.run("cancel", f"{job_id}.0", "--key", f"stop {job_id}")
+        assert (ended.code, ended.out) == (0, f"{job_id}.0  asked to stop\n")
+    assert service.run("cancel", f"{job_id}.0", "--hard", "--key", f"stop {job_id}").code == 1
+    assert service.run("cancel", job_id, f"{job_id}.0", "--key", "k").code == 2
     assert service.call("wait", f"{job_id}.0").code == 1
     assert service.ask("task", f"{job_id}.0")["state"] == "TASK_STATE_KILLED"
 

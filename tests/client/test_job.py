@@ -71,7 +71,7 @@ def test_results_come_in_the_order_of_their_inputs(hand: Hand) -> None:
 
 
 def test_results_come_by_more_than_one_page(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.client.job.RESULTS_PER_PAGE", 2)
+    monkeypatch.setattr("holdfast.client.outcome.RESULTS_PER_PAGE", 2)
     job = app.double.map(range(5))
     hand.work(*range(5))
     assert job.results(timeout=30) == list(range(5))

@@ -19,6 +19,7 @@ REFUSALS = [
     errors.NotFound("attempt of task", "4182.3"),
     errors.NotFound("live worker", "host-1a2b"),
     errors.KeyReused("invoice 7", 4182),
+    errors.KeyReused("friday's", request="cut-over"),
     errors.KeyReused('it\'s "quoted" \\ and long\n', 7),
     errors.IllegalMove("task 4182.3", "SUCCEEDED", "dead-letter"),
     errors.IllegalMove("dead letter 4182.3", "discarded", "replay"),

@@ -195,6 +195,79 @@ def test_a_local_function_can_be_pickled() -> None:
     assert function.function(*args) == 42
 
 
+def a_job(job_id: str) -> hf.Job[Any]:
+    """Hold a job of a server that is never asked."""
+    return hf.Job(hf.Client("http://127.0.0.1:9"), job_id, 1)
+
+
+def test_a_job_among_the_arguments_is_waited_for_and_its_result_asked_for() -> None:
+    first, second = a_job("7"), a_job("8")
+    given = [1, (first, {2: second, "x": first})]
+    request = sent(request_call(app.greet, (given,), {"greeting": second}))
+    assert request["depends_on"] == ["7", "8"]
+    assert request["entrypoint"]["args"] == [[1, [None, {"2": None, "x": None}]]]
+    assert request["entrypoint"]["kwargs"] == {"greeting": None}
+    assert request["entrypoint"]["results"] == [
+        {"path": ["args", 0, 1, 0], "job": "7"},
+        {"path": ["args", 0, 1, 1, "2"], "job": "8"},
+        {"path": ["args", 0, 1, 1, "x"], "job": "7"},
+        {"path": ["kwargs", "greeting"], "job": "8"},
+    ]
+    assert given[1] == (first, {2: second, "x": first})
+
+
+def test_a_job_among_pickled_arguments_is_taken_out_of_the_pickle() -> None:
+    function = app.second.with_options(depends_on=[a_job("9")])
+    request = request_call(function, (({3: a_job("7")}, 2),), {})
+    _, args, _ = unpack(request.entrypoint.pickle or "")
+    assert args == (({3: None}, 2),)
+    assert sent(request)["entrypoint"]["results"] == [{"path": ["args", 0, 0, 3], "job": "7"}]
+    assert request.depends_on == ["7", "9"]
+    with pytest.raises(Invalid, match=r"under the key \(1, 2\); use a text"):
+        request_call(app.second, ({(1, 2): a_job("7")},), {})
+
+
+@pytest.mark.parametrize("function", [app.greet, app.second])
+def test_a_job_among_inputs_is_refused(function: TaskFunction[..., Any]) -> None:
+    for inputs in ([1, a_job("7")], [1, [a_job("7")]]):
+        with pytest.raises(Invalid, match=r"goes in the place of an argument.*not among inputs"):
+            request_call(function, (), {}, inputs=inputs)
+    request = request_call(app.greet, (), {"greeting": a_job("7")}, inputs=["Ada"])
+    assert request.depends_on == ["7"]
+
+
+def test_what_a_job_waits_for_is_named_by_handle_id_or_condition() -> None:
+    named: list[Any] = [
+        a_job("7"),
+        "8",
+        9,
+        hf.Dependency(a_job("10"), "failed"),
+        hf.Dependency("11", "ended"),
+    ]
+    request = sent(request_command(["true"], {"depends_on": named}))
+    assert request["depends_on"] == [
+        "7",
+        "8",
+        "9",
+        {"job": "10", "condition": "failed"},
+        {"job": "11", "condition": "ended"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ([hf.Dependency("7", "ended")], "asks for ended, but succeeded is asked for, too"),
+        ([hf.Dependency("8", "done")], "Invalid enum value 'done'"),  # type: ignore[arg-type]
+        ([None], "Expected `str`, got `null`"),
+    ],
+)
+def test_what_cannot_be_waited_for_is_refused_by_its_place(named: list[Any], problem: str) -> None:
+    function = app.double.with_options(depends_on=named)
+    with pytest.raises(Invalid, match=problem):
+        request_call(function, (a_job("7"),), {})
+
+
 def test_a_command_is_words_or_a_line() -> None:
     words = request_command(["echo", "a b"], {"queue": "q", "retries": 1})
     assert sent(words) == {

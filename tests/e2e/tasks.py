@@ -33,3 +33,21 @@ def note_and_wait(folder: str, *, ctx: hf.Context) -> int:
 def kill_the_worker(_: int) -> None:
     """End the process that runs this, whichever it is."""
     os.kill(os.getpid(), 9)
+
+
+@hf.task(queue="e2e", lease=1.5, preemption_retries=1000)
+def take_back(undo: hf.Undo) -> None:
+    """Write down which step of a saga is undone, and whether its own words came along."""
+    folder, name = undo.kwargs["folder"], undo.kwargs["name"]
+    told = undo.result if undo.state == "SUCCEEDED" else (undo.error or "").partition("\n")[0]
+    with Path(folder, "undone").open("a") as notes:
+        notes.write(f"{name} {told}\n")
+
+
+@hf.task(queue="e2e", lease=1.5, preemption_retries=1000, on_exhausted="fail", compensation=take_back)
+def take_step(*, folder: str, name: str, fails: bool) -> str:
+    """Take one step of a saga, or fail."""
+    time.sleep(0.02)
+    if fails:
+        raise hf.PermanentError(name)
+    return f"{name} done"

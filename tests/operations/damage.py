@@ -13,7 +13,8 @@ from holdfast.operations.audit import audit
 from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database, Transaction
 from tests.clock import Clock
-from tests.conftest import TEMPLATE, run_sql
+from tests.conftest import run_sql
+from tests.databases import TEMPLATE
 
 PAST_THE_GUARDS = "set local session_replication_role = replica; set local search_path = holdfast"
 

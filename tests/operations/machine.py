@@ -18,7 +18,7 @@ from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence
 from holdfast.store.database import Database
 from tests.clock import Clock
-from tests.conftest import TEMPLATE, run_sql
+from tests.databases import give_back_database, take_database
 from tests.operations import model_tables as tables
 from tests.operations.ledger_model import CONFLICT, LedgerModel
 from tests.operations.model_state import ModelTask
@@ -35,7 +35,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self, postgres: EmbeddedPostgres) -> None:
         super().__init__()
         self.postgres = postgres
-        self.name = f"machine_{uuid4().hex}"
+        self.name = ""
         self.model = LedgerModel(START)
         self.workers = ["w1", "w2", "w3"]
         # One that nobody ever held is there from the start, so that there is always one to pick.
@@ -91,8 +91,7 @@ class Machine(RuleBasedStateMachine):
         return self.runner.run(step)
 
     async def _open(self) -> None:
-        admin = self.postgres.url("postgres")
-        await run_sql(admin, f"create database {self.name} template {TEMPLATE}")
+        self.name = await take_database(self.postgres)
         url = self.postgres.url(self.name)
         self.ledger = Ledger(await self.stack.enter_async_context(Database(url)))
         self.clock = await self.stack.enter_async_context(Clock(url))
@@ -105,8 +104,7 @@ class Machine(RuleBasedStateMachine):
 
     async def _close(self) -> None:
         await self.stack.aclose()
-        admin = self.postgres.url("postgres")
-        await run_sql(admin, f"drop database {self.name} with (force)")
+        await give_back_database(self.postgres, self.name)
 
     async def _compare(self) -> None:
         await tables.compare_tasks(self.clock, self.model)

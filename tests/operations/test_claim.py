@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.errors import Invalid, LeaseConflict
+from holdfast.errors import Invalid, KeyReused, LeaseConflict
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.cancel import cancel_job
@@ -189,8 +189,8 @@ async def test_a_key_with_a_different_request_is_refused(ledger: Ledger, world: 
     before = await world.dump()
     other = ClaimRequest("w1", ("q",), 1, idempotency_key="k")
     [answer] = await claim(ledger, [other])
-    assert isinstance(answer, Invalid)
-    assert answer.field == "idempotency_key"
+    assert isinstance(answer, KeyReused)
+    assert (answer.request, answer.key) == ("claim", "k")
     assert await world.dump() == before
 
 

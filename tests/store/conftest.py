@@ -13,7 +13,8 @@ import pytest
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.embedded.binaries import get_major_version
 from holdfast.store.migrate import migrate
-from tests.conftest import TEMPLATE, run_sql
+from tests.conftest import QUICK, run_sql
+from tests.databases import TEMPLATE
 from tests.store.raw import Raw
 
 OLDEST = 15
@@ -54,8 +55,7 @@ def postgres(
 ) -> Iterator[EmbeddedPostgres]:
     """A running Postgres of the wanted version with a migrated template database."""
     folder = tmp_path_factory.mktemp("postgres") / "cluster"
-    settings = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-    with EmbeddedPostgres(folder, binaries=postgres_binaries, settings=settings) as postgres:
+    with EmbeddedPostgres(folder, binaries=postgres_binaries, settings=QUICK) as postgres:
         asyncio.run(run_sql(postgres.url("postgres"), f"create database {TEMPLATE}"))
         asyncio.run(migrate(postgres.url(TEMPLATE)))
         yield postgres

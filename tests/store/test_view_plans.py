@@ -43,6 +43,9 @@ IN_ORDER = {
     "read_accounts": {"attempt_usage": "attempt"},
     "read_standing": {"ready": "task_index"},
     "count_jobs_in_line": {"ready": "job_id"},
+    "list_unmet": {"dependencies": "job_id ="},
+    "walk_up": {"dependencies": "job_id ="},
+    "walk_down": {"dependencies": "depends_on ="},
 }
 SORTED = {
     "walk_jobs_named": {"jobs": "name"},
@@ -60,11 +63,14 @@ SORTED = {
     "count_finished": {"events": "ts", "jobs": "job_id"},
     "read_dead_letters": {"dead_letters": "task_index"},
     "list_lines_of_job": {"ready": "job_id", "jobs": "job_id"},
+    "read_graph_jobs": {"jobs": "= mine.job_id"},
+    "list_edges": {"dependencies": "= mine.job_id"},
 }
 EXPECTED = {**IN_ORDER, **SORTED}
 STATEMENTS = {
     **load_statements("views"),
     **load_statements("placed_views"),
+    **load_statements("order_views"),
     **load_statements("fleet"),
     "list_lines_of_job": load_statements("cluster")["list_lines_of_job"],
 }

@@ -18,7 +18,7 @@ SPEC = {"entrypoint": {"function": "app.jobs:work"}, "queue": "q"}
 
 # Everything a submission writes, but for what no two submissions share.
 ROWS = {
-    "jobs": "select to_jsonb(t) - 'job_id' - 'correlation_id' - 'spec_digest'"
+    "jobs": "select to_jsonb(t) - 'job_id' - 'correlation_id' - 'trace_id' - 'spec_digest'"
     " || jsonb_build_object('spec', t.spec::text, 'labels', t.labels::text)"
     " from holdfast.jobs as t",
     "tasks": "select to_jsonb(t) - 'job_id' || jsonb_build_object('input', t.input::text)"

@@ -16,6 +16,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from msgspec import inspect
 
+from holdfast.model.datasets import OutputEntry
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
 from holdfast.wire import answers, cluster, requests, status
@@ -41,6 +42,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "RunningTask": cluster.RunningTask,
     "CompletedTaskEntry": requests.TaskCompletion,
     "UserEvent": requests.UserEvent,
+    "OutputEntry": OutputEntry,
 }
 NAMES = {struct: name for name, struct in STRUCTS.items()}
 STATES = {"JobStatus": "JobState", "TaskStatus": "TaskState", "TaskAttempt": "TaskState"} | {

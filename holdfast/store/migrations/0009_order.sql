@@ -11,6 +11,7 @@ alter table holdfast.jobs
     add constraint a_job_is_released_when_nothing_is_unmet check (unmet >= 0 and (released_at is null or unmet = 0));
 create unique index a_job_is_compensated_by_one_other on holdfast.jobs (compensates_job_id)
     where compensates_job_id is not null and replay_of is null;
+create index compensations_of_a_job on holdfast.jobs (compensates_job_id) where compensates_job_id is not null;
 create index jobs_of_a_graph on holdfast.jobs (graph_id, job_id) where graph_id is not null;
 
 create trigger a_job_starts_after_what_it_depends_on before update on holdfast.jobs for each row
@@ -34,7 +35,7 @@ create table holdfast.dependencies (
     constraint a_settled_dependency_holds_or_not check ((settled_at is null) = (holds is null))
 );
 create index dependents_of_a_job on holdfast.dependencies (depends_on, job_id);
-create index open_dependencies on holdfast.dependencies (depends_on) where settled_at is null;
+create index open_dependencies on holdfast.dependencies (depends_on, job_id) where settled_at is null;
 create trigger a_dependency_is_settled_once before update on holdfast.dependencies for each row
     when (old.settled_at is not null
           or (old.job_id, old.depends_on, old.condition)
@@ -44,7 +45,8 @@ create trigger a_dependency_is_settled_once before update on holdfast.dependenci
 -- What is to be undone, each job once: after its own failure, or after that of a job of its graph that used it.
 create table holdfast.undos (
     job_id bigint not null,
-    graph_id bigint,
+    -- A job without a graph is one of its own here.
+    graph_id bigint not null,
     cause_job_id bigint not null,
     requested_at timestamptz not null,
     -- The compensation, once it has been submitted, and how it ended.

@@ -56,7 +56,7 @@ select (select last_value from holdfast.job_ids) as last_job_id,
 
 -- name: list_prunable_partitions
 -- A range goes when its ids are used up, its jobs have been finished for long enough, nothing of it is
--- still ending, and no dead letter of it waits for somebody's decision.
+-- still ending, nobody has yet to hear of an end, and no dead letter of it waits for somebody's decision.
 select first_job_id, end_job_id from holdfast.partitions
  where end_job_id <= (select last_value from holdfast.job_ids)
    and not exists (select from holdfast.jobs
@@ -67,6 +67,14 @@ select first_job_id, end_job_id from holdfast.partitions
                       and replayed_at is null and discarded_at is null)
    and not exists (select from holdfast.leases where job_id >= first_job_id and job_id < end_job_id)
    and not exists (select from holdfast.outbox where job_id >= first_job_id and job_id < end_job_id)
+   -- Nor what is to be undone, or still may be: when a job of the same graph fails.
+   and not exists (select from holdfast.undos
+                    where job_id >= first_job_id and job_id < end_job_id and ended_at is null)
+   and not exists (select from holdfast.jobs join holdfast.jobs as others using (graph_id)
+                    where jobs.job_id >= first_job_id and jobs.job_id < end_job_id and jobs.spec ? 'compensation'
+                      and (others.finished_at is null or others.finished_at > holdfast.now() - $older_than::interval))
+   and not exists (select from holdfast.dependencies
+                    where depends_on >= first_job_id and depends_on < end_job_id and settled_at is null)
  order by first_job_id limit 1;
 
 -- name: delete_jobs_of_partition

@@ -1,25 +1,28 @@
 -- name: allocate_job_ids
--- And the time, which saves asking for it: a job that does not exist yet waits for no lock.
-select nextval('holdfast.job_ids'), holdfast.now() from generate_series(1, $count::int);
+-- And the time, which saves asking for it: a job that does not exist yet waits for no lock. And whether the
+-- policies that the jobs were completed with still hold.
+select nextval('holdfast.job_ids'), holdfast.now(), (select version from holdfast.policy_clock)
+  from generate_series(1, $count::int);
 
 -- name: insert_jobs
 insert into holdfast.jobs (
     job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of, correlation_id,
-    trace_id, idempotency_key, spec_digest, created_at, submitted_at, fan_out, max_task_failures,
+    trace_id, trace_parent, idempotency_key, spec_digest, created_at, submitted_at, fan_out, max_task_failures,
     num_tasks, pending, graph_id, compensates_job_id, unmet, seq, event_type, event_at, event_actor)
 select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, parent_job_id, replay_of,
-       correlation_id, trace_id, idempotency_key, spec_digest, clock.now, case when shown then clock.now end,
+       correlation_id, trace_id, trace_parent, idempotency_key, spec_digest, clock.now,
+       case when shown then clock.now end,
        fan_out, max_task_failures, num_tasks, num_tasks, graph_id, compensates_job_id, unmet, shown::int,
        case when shown then 'submitted'::holdfast.event_type end, case when shown then clock.now end,
        case when shown then owner end
   from unnest($job_ids::bigint[], $names::text[], $types::text[], $owners::text[], $queues::text[],
               $priorities::int[], $specs::text[], $labels::text[], $parent_job_ids::bigint[],
-              $replay_of::bigint[], $correlation_ids::text[], $trace_ids::text[],
+              $replay_of::bigint[], $correlation_ids::text[], $trace_ids::text[], $trace_parents::text[],
               $idempotency_keys::text[], $spec_digests::bytea[], $shown::boolean[],
               $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[], $graph_ids::bigint[],
               $compensates_job_ids::bigint[], $unmet::int[])
          as new(job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of,
-                correlation_id, trace_id, idempotency_key, spec_digest, shown, fan_out,
+                correlation_id, trace_id, trace_parent, idempotency_key, spec_digest, shown, fan_out,
                 max_task_failures, num_tasks, graph_id, compensates_job_id, unmet),
        (select $now::timestamptz as now) as clock
 on conflict (owner, idempotency_key) where idempotency_key is not null do nothing
@@ -50,8 +53,7 @@ select job_id from holdfast.jobs where job_id = $job_id and submitted_at is null
 delete from holdfast.jobs where job_id = $job_id;
 
 -- name: load_specs
-select job_id, spec::text, correlation_id, trace_id, name, num_tasks,
-       compensates_job_id is not null as is_compensation
+select job_id, spec::text, correlation_id, trace_id, name, num_tasks, compensates_job_id, trace_parent
   from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id);
 
 -- name: count_moves
@@ -135,12 +137,12 @@ select job_id, state, finished_at is not null as ended,
 -- name: flag_cancel
 with clock as materialized (select holdfast.now() as now)
 update holdfast.jobs
-   set cancel_mode = $mode, cancel_reason = coalesce(jobs.cancel_reason, $reason), seq = jobs.seq + 1,
+   set cancel_mode = $mode, cancel_reason = coalesce(jobs.cancel_reason, mine.reason), seq = jobs.seq + 1,
        event_type = 'cancel_requested', event_at = greatest(clock.now, jobs.event_at),
-       event_actor = $actor, event_cause = $reason,
+       event_actor = $actor, event_cause = mine.reason,
        event_payload = jsonb_build_object('mode', $mode::text)
-  from clock
- where job_id = $job_id;
+  from unnest($job_ids::bigint[], $reasons::text[]) as mine(job_id, reason), clock
+ where jobs.job_id = mine.job_id;
 
 -- name: record_job_event
 with clock as materialized (select holdfast.now() as now)
@@ -164,7 +166,7 @@ select kind, job_id, next_index, holdfast.now()
          as new(kind, job_id, next_index);
 
 -- name: list_outbox
-select id from holdfast.outbox
+select id, kind, job_id from holdfast.outbox
  where due_at <= holdfast.now() and kind <> 'release' order by id limit $batch_max;
 
 -- name: lock_outbox

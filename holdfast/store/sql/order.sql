@@ -13,16 +13,19 @@ select id, job_id from holdfast.outbox
 delete from holdfast.outbox where id = any ($ids::bigint[]);
 
 -- name: settle_dependencies
+-- From one ended job to the next, in the order of ids, and no further than the batch: sorting all that wait
+-- for a job would cost the more, the more turns it takes.
 with clock as materialized (select holdfast.now() as now),
 open as materialized (
-    select dependencies.job_id, dependencies.depends_on, ended.state
+    select waiting.job_id, waiting.depends_on, ended.state
       from unnest($ended_job_ids::bigint[]) as mine(depends_on)
       join holdfast.jobs as ended on ended.job_id = mine.depends_on and ended.finished_at is not null
-      join holdfast.dependencies using (depends_on)
-     where dependencies.settled_at is null
-     order by dependencies.job_id, dependencies.depends_on
+     cross join lateral (
+           select dependencies.job_id, dependencies.depends_on from holdfast.dependencies
+            where dependencies.depends_on = mine.depends_on and dependencies.settled_at is null
+            order by dependencies.job_id
+              for update) as waiting
      limit $batch_max
-       for update of dependencies
 )
 update holdfast.dependencies
    set settled_at = clock.now,
@@ -32,22 +35,26 @@ update holdfast.dependencies
 returning dependencies.job_id, dependencies.depends_on, dependencies.condition, open.state, dependencies.holds;
 
 -- name: lock_dependents
-select job_id, finished_at is null and cancel_mode is null as is_live
+select job_id, finished_at is null and cancel_mode is null as is_live, num_tasks,
+       spec ? 'not_before' as has_time
   from holdfast.jobs
  where job_id = any ($job_ids::bigint[])
  order by job_id for update;
 
 -- name: count_met
+-- Nothing is released that has ended or was cancelled while it waited.
 with clock as materialized (select holdfast.now() as now)
 update holdfast.jobs
    set unmet = jobs.unmet - counted.met,
-       released_at = case when jobs.unmet = counted.met then clock.now end
+       released_at = case when jobs.unmet = counted.met and jobs.finished_at is null and jobs.cancel_mode is null
+                          then clock.now end
   from unnest($job_ids::bigint[], $met::int[]) as counted(job_id, met), clock
  where jobs.job_id = counted.job_id
-returning jobs.job_id, jobs.unmet;
+returning jobs.job_id, jobs.released_at is not null as is_released;
 
 -- name: walk_open_dependencies
--- From one job that is waited for to the next, by the index of what is open.
+-- From one job that is waited for to the next, by the index of what is open. A job that is not there does not
+-- end the walk; the audit tells of it.
 with recursive walk(depends_on, turn) as (
     (select depends_on, 1 from holdfast.dependencies
       where settled_at is null and depends_on > $after::bigint order by depends_on limit 1)
@@ -59,7 +66,8 @@ with recursive walk(depends_on, turn) as (
 select walk.depends_on,
        jobs.finished_at is not null and not exists (
            select from holdfast.outbox where outbox.kind = 'release' and outbox.job_id = walk.depends_on)
-  from walk join holdfast.jobs on jobs.job_id = walk.depends_on
+  from walk left join holdfast.jobs on jobs.job_id = walk.depends_on
+ where walk.depends_on is not null
  order by walk.depends_on;
 
 -- name: delete_dependencies_of_partition

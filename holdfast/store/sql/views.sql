@@ -62,7 +62,7 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
        trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
        cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,
        killed, worker_failed, unschedulable, dead_lettered, graph_id, compensates_job_id, unmet, released_at,
-       null as spec
+       null as compensated_by, null as is_compensated, null as spec
   from unnest($job_ids::bigint[]) as walked(id)
  cross join lateral (select * from holdfast.jobs where job_id = walked.id limit 1) as job
  where submitted_at is not null
@@ -79,9 +79,10 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
 select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
        trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
        cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,
-       killed, worker_failed, unschedulable, dead_lettered, graph_id, compensates_job_id, unmet, released_at,
-       spec::text
-  from holdfast.jobs where job_id = $job_id and submitted_at is not null;
+       killed, worker_failed, unschedulable, dead_lettered, jobs.graph_id, compensates_job_id, unmet, released_at,
+       undos.compensation_job_id, undos.succeeded, spec::text
+  from holdfast.jobs left join holdfast.undos using (job_id)
+ where job_id = $job_id and submitted_at is not null;
 
 -- name: walk_tasks
 select task_index from holdfast.tasks
@@ -144,7 +145,8 @@ select attempt, worker_id, state, created_at, started_at, finished_at, released_
 
 -- name: list_results
 select tasks.task_index, tasks.state, tasks.finished_at is not null as is_finished, tasks.result::text, tasks.cause,
-       last.exit_code, last.error, last.error_class, jobs.spec -> 'entrypoint' ? 'pickle' as is_pickled
+       last.exit_code, last.error, last.error_class, jobs.spec -> 'entrypoint' ? 'pickle' as is_pickled,
+       jobs.fan_out
   from holdfast.jobs
   join holdfast.tasks using (job_id)
   left join lateral (

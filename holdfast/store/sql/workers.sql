@@ -21,22 +21,6 @@ select worker_id from holdfast.workers
   join unnest($worker_ids::text[]) as wanted(worker_id) using (worker_id)
  where lost_at is not null;
 
--- name: take_key
--- A key that another transaction is using makes this one wait for it, and then find it taken.
-insert into holdfast.idempotency_keys (scope, key, request_digest, created_at)
-values ($scope, $key, $request_digest, holdfast.now())
-on conflict (scope, key) do nothing
-returning key;
-
--- name: find_key
-select request_digest from holdfast.idempotency_keys where scope = $scope and key = $key;
-
--- name: prune_keys
-delete from holdfast.idempotency_keys where ctid = any (array(
-    select ctid from holdfast.idempotency_keys
-     where created_at < holdfast.now() - $older_than::interval limit $batch_max))
-returning 1;
-
 -- name: see_workers
 update holdfast.workers set last_seen_at = holdfast.now()
  where worker_id = any ($worker_ids::text[]) and lost_at is null;

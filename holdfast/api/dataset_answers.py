@@ -1,0 +1,107 @@
+"""Rows of datasets as the answers that people and programs read."""
+
+from datetime import datetime
+
+import msgspec
+
+from holdfast.api.convert import to_ms
+from holdfast.model.ids import TaskId
+from holdfast.rules.comparison import Difference
+from holdfast.store import datasets as views
+from holdfast.wire.datasets import (
+    CutOverRecord,
+    DatasetStatus,
+    Entry,
+    EntryDifference,
+    TriggerStatus,
+    VersionStatus,
+)
+
+
+def tell_dataset(row: views.DatasetRow) -> DatasetStatus:
+    """Tell of a dataset."""
+    return DatasetStatus(
+        name=row.name,
+        created_at_ms=to_ms(row.created_at),
+        created_by=row.created_by,
+        metadata=msgspec.json.decode(row.metadata),
+        current_version=row.current_version,
+        newest_version=row.newest_version,
+    )
+
+
+def tell_version(dataset: str, row: views.VersionRow) -> VersionStatus:
+    """Tell of a version."""
+    return VersionStatus(
+        dataset=dataset,
+        version=row.version,
+        state=row.state,
+        created_at_ms=to_ms(row.created_at),
+        created_by=row.created_by,
+        based_on=row.based_on,
+        job_id=None if row.opened_by_job is None else str(row.opened_by_job),
+        cut_over_at_ms=_ms(row.cut_over_at),
+        entries=row.entries,
+        size_bytes=row.size_bytes,
+        dropped_at_ms=_ms(row.dropped_at),
+        dropped_by=row.dropped_by,
+    )
+
+
+def tell_entry(row: views.EntryRow) -> Entry:
+    """Tell of an entry, and of the attempt that committed it."""
+    return Entry(
+        key=row.key,
+        partition_key=row.partition_key,
+        uri=row.uri,
+        size_bytes=row.size_bytes,
+        checksum=row.checksum,
+        metadata=None if row.metadata is None else msgspec.json.decode(row.metadata),
+        task_id=str(TaskId(row.job_id, row.task_index)),
+        attempt=row.attempt,
+        committed_at_ms=to_ms(row.committed_at),
+        copied_from=row.copied_from,
+    )
+
+
+def tell_difference(found: Difference) -> EntryDifference:
+    """Tell what has become of a key."""
+    before, after = found.before, found.after
+    return EntryDifference(
+        kind=found.kind,
+        key=found.key,
+        before=tell_entry(before) if isinstance(before, views.EntryRow) else None,
+        after=tell_entry(after) if isinstance(after, views.EntryRow) else None,
+    )
+
+
+def tell_cut_over(row: views.CutOverRow) -> CutOverRecord:
+    """Tell of a cut-over of the past."""
+    return CutOverRecord(
+        number=row.number,
+        version=row.version,
+        previous=row.previous,
+        at_ms=to_ms(row.at),
+        actor=row.actor,
+        reason=row.reason,
+        forced=row.forced,
+    )
+
+
+def tell_trigger(row: views.TriggerRow) -> TriggerStatus:
+    """Tell of a trigger."""
+    return TriggerStatus(
+        name=row.name,
+        spec=msgspec.json.decode(row.spec),
+        created_at_ms=to_ms(row.created_at),
+        created_by=row.created_by,
+        changed_at_ms=to_ms(row.changed_at),
+        last_version=row.last_version,
+        last_job_id=None if row.last_job_id is None else str(row.last_job_id),
+        last_started_at_ms=_ms(row.last_started_at),
+        problem=row.problem,
+    )
+
+
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else to_ms(moment)

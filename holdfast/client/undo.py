@@ -1,0 +1,66 @@
+"""What a compensation is called with: the call that is to be undone, and what came of it."""
+
+import base64
+from typing import Any
+
+import msgspec
+
+from holdfast.model.undo import UndoRecord
+
+
+class Undo(msgspec.Struct, frozen=True, kw_only=True):
+    """One task of a job that is to be undone, or a whole job of replicas.
+
+    `state` is how it ended, such as FAILED or SUCCEEDED; what ended otherwise than SUCCEEDED may
+    have done all, some or none of its work.
+    """
+
+    job_id: str
+    # None for a job of replicas: they belong together, and are undone together.
+    task_id: str | None = None
+    state: str = "FAILED"
+    # The task's own input, and the arguments that all tasks of the job were given.
+    input: Any = None
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    # What it returned; of several replicas, a list.
+    result: Any = None
+    # What it committed to datasets.
+    outputs: list[Any] = []
+    error: str | None = None
+    # Arguments, outputs or the result are missing, because they are too large.
+    truncated: bool = False
+
+
+def read_undo(content: bytes) -> Undo:
+    """Read a record as user code wants it; what was pickled is unpickled, in the worker alone."""
+    record = msgspec.json.decode(content, type=UndoRecord)
+    value, result = msgspec.json.decode(record.input), msgspec.json.decode(record.result)
+    args, kwargs = record.args, record.kwargs
+    if record.is_pickled:
+        value, result = _unpack(value), _unpack(result)
+        if record.pickle is not None:
+            _, args, kwargs = _unpack(record.pickle)
+    return Undo(
+        job_id=record.job_id,
+        task_id=record.task_id,
+        state=record.state,
+        input=value,
+        args=list(args),
+        kwargs=dict(kwargs),
+        result=result,
+        outputs=record.outputs,
+        error=record.error,
+        truncated=record.truncated,
+    )
+
+
+def _unpack(packed: Any) -> Any:
+    """Unpickle a text; of several replicas, each; nothing was returned where there is none."""
+    if packed is None:
+        return None
+    if isinstance(packed, list):
+        return [_unpack(item) for item in packed]
+    import cloudpickle
+
+    return cloudpickle.loads(base64.b64decode(packed))

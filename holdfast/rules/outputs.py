@@ -1,0 +1,42 @@
+"""What a job may declare as its outputs, and what datasets may be called."""
+
+import re
+from collections.abc import Sequence
+
+from holdfast.errors import Invalid, TooLarge
+from holdfast.model.datasets import DATASET_LENGTH_MAX
+from holdfast.model.order import Output
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+VERSION_MAX = 2**31 - 1
+OUTPUTS_MAX = 100
+
+
+def check_name(field: str, name: str) -> None:
+    """Refuse what neither a dataset nor a trigger can be called."""
+    if len(name) > DATASET_LENGTH_MAX:
+        raise TooLarge(field, len(name), DATASET_LENGTH_MAX, unit="characters")
+    if not _NAME.fullmatch(name):
+        raise Invalid(field, f"{name!r} is not such a name; use letters, digits and ._-")
+
+
+def check_declared(outputs: Sequence[Output]) -> None:
+    """Refuse outputs that a job cannot have, whatever datasets there are."""
+    if len(outputs) > OUTPUTS_MAX:
+        raise TooLarge("outputs", len(outputs), OUTPUTS_MAX, unit="datasets")
+    seen: set[str] = set()
+    for place, output in enumerate(outputs):
+        check_name(f"outputs[{place}].dataset", output.dataset)
+        if output.dataset in seen:
+            problem = f"names {output.dataset} again; a job writes one version of a dataset"
+            raise Invalid(f"outputs[{place}].dataset", problem)
+        seen.add(output.dataset)
+        if isinstance(output.version, int) and not 1 <= output.version <= VERSION_MAX:
+            raise Invalid(f"outputs[{place}].version", f"is out of range; use 1 to {VERSION_MAX}")
+
+
+def say_why_not_open(dataset: str, version: int, state: str | None) -> str:
+    """Say why nothing can be written to a version, and what to do."""
+    if state is None:
+        return f"dataset {dataset} has no version {version}; open one first, or give new"
+    return f"version {version} of dataset {dataset} is {state}; open another one"

@@ -1,0 +1,52 @@
+"""Check a policy before it is stored: no job may be refused for what it did not say itself."""
+
+import msgspec
+
+from holdfast.errors import Invalid
+from holdfast.model.policies import TypePolicy
+from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Submission
+from holdfast.rules.policy_fill import follow_policy, limited_fields
+from holdfast.rules.submission import check_numbers, check_text, complete_submission
+
+_NOTHING = Entrypoint(command=["true"])
+
+
+def check_type(type_name: str, limits: Limits) -> None:
+    """Refuse what no type can be called."""
+    if not type_name:
+        raise Invalid("type", "is empty; name a type of job")
+    check_text("type", type_name, limits.text_length_max)
+
+
+def check_policy(type_name: str, policy: TypePolicy, limits: Limits) -> None:
+    """Refuse limits that the server does not have, and defaults beyond either."""
+    check_type(type_name, limits)
+    bounds = policy.limits
+    for name, field, value in limited_fields(bounds):
+        _check_part(f"limits.{name}", JobSpec(_NOTHING, **{field: value}), limits)
+    if bounds.lease_min is not None and bounds.lease_max is not None:
+        _check_order("limits.lease_min", bounds.lease_min, bounds.lease_max, "lease_max")
+    if bounds.backoff_ceiling is not None:
+        ceiling = Backoff(base=0.0, ceiling=bounds.backoff_ceiling)
+        _check_part("limits.backoff_ceiling", JobSpec(_NOTHING, backoff=ceiling), limits)
+    if bounds.tasks is not None:
+        _check_part("limits.tasks", JobSpec(_NOTHING, replicas=bounds.tasks), limits)
+    defaults = JobSpec(_NOTHING, type=type_name, **msgspec.structs.asdict(policy.defaults))
+    submission = Submission(defaults)
+    try:
+        plain = complete_submission(submission, limits).spec
+        follow_policy(submission, plain, policy)
+    except Invalid as refused:
+        raise Invalid(f"defaults.{refused.field}", refused.problem) from refused
+
+
+def _check_part(name: str, spec: JobSpec, limits: Limits) -> None:
+    try:
+        check_numbers(spec, limits)
+    except Invalid as refused:
+        raise Invalid(name, refused.problem) from refused
+
+
+def _check_order(field: str, least: float, most: float, other: str) -> None:
+    if least > most:
+        raise Invalid(field, f"is {least}, more than {other}, which is {most}; swap them")

@@ -1,0 +1,18 @@
+-- name: take_key
+-- A key that another transaction is using makes this one wait for it, and then find it taken.
+insert into holdfast.idempotency_keys (scope, key, request_digest, created_at)
+values ($scope, $key, $request_digest, holdfast.now())
+on conflict (scope, key) do nothing
+returning key;
+
+-- name: find_key
+select request_digest, answer::text from holdfast.idempotency_keys where scope = $scope and key = $key;
+
+-- name: keep_answer
+update holdfast.idempotency_keys set answer = $answer::text::json where scope = $scope and key = $key;
+
+-- name: prune_keys
+delete from holdfast.idempotency_keys where ctid = any (array(
+    select ctid from holdfast.idempotency_keys
+     where created_at < holdfast.now() - $older_than::interval limit $batch_max))
+returning 1;

@@ -1,0 +1,146 @@
+-- name: take_undos
+-- Jobs that ended unsuccessfully; skipped where another server is at it.
+select id, job_id from holdfast.outbox
+ where kind = 'undo' and due_at <= holdfast.now() order by id limit $batch_max for update skip locked;
+
+-- name: put_off_undos
+update holdfast.outbox set due_at = holdfast.now() + $delay::interval where id = any ($ids::bigint[]);
+
+-- name: delete_undo_rows
+delete from holdfast.outbox where id = any ($ids::bigint[]);
+
+-- name: read_causes
+-- An attempt that ended without its worker's word may have run, whatever was recorded of its start.
+select job_id, graph_id,
+       pending + assigned + building + running = 0
+       and not exists (select from holdfast.leases where leases.job_id = jobs.job_id) as is_released,
+       spec ? 'compensation'
+       and exists (select from holdfast.attempts
+                    where attempts.job_id = jobs.job_id and (attempts.started_at is not null or not attempts.reported))
+         as is_undone_itself
+  from holdfast.jobs
+ where job_id = any ($job_ids::bigint[]);
+
+-- name: find_used_jobs
+-- Up the graph from jobs that ended unsuccessfully: what they depend on and has succeeded, and what is
+-- still live. The way ends at others that ended unsuccessfully: they go up from there themselves.
+with recursive used(cause_job_id, graph_id, job_id) as (
+    select causes.job_id, causes.graph_id, dependencies.depends_on
+      from holdfast.jobs as causes join holdfast.dependencies using (job_id)
+     where causes.job_id = any ($job_ids::bigint[]) and causes.graph_id is not null
+    union
+    select used.cause_job_id, used.graph_id, dependencies.depends_on
+      from used
+      join holdfast.jobs on jobs.job_id = used.job_id and jobs.graph_id = used.graph_id
+       and (jobs.finished_at is null or jobs.state = 4)
+      join holdfast.dependencies on dependencies.job_id = used.job_id
+)
+select used.cause_job_id, used.job_id, used.graph_id, jobs.finished_at is null as is_live
+  from used join holdfast.jobs on jobs.job_id = used.job_id and jobs.graph_id = used.graph_id
+ where jobs.finished_at is null or jobs.state = 4 and jobs.spec ? 'compensation'
+ order by used.job_id, used.cause_job_id;
+
+-- name: insert_undos
+insert into holdfast.undos (job_id, graph_id, cause_job_id, requested_at)
+select job_id, graph_id, cause_job_id, holdfast.now()
+  from unnest($job_ids::bigint[], $graph_ids::bigint[], $cause_job_ids::bigint[])
+         as new(job_id, graph_id, cause_job_id)
+ order by job_id
+on conflict (job_id) do nothing
+returning graph_id;
+
+-- name: read_open_undos
+-- Used by a job is what that depends on, directly or not: as long as it may run, and as long as it has
+-- ended unsuccessfully and what that means for others has not been noted.
+with recursive busy as materialized (
+    select job_id from holdfast.jobs
+     where graph_id = $graph_id
+       and (finished_at is null or pending + assigned + building + running > 0
+            or exists (select from holdfast.leases where leases.job_id = jobs.job_id)
+            or exists (select from holdfast.outbox where outbox.kind = 'undo' and outbox.job_id = jobs.job_id))
+),
+used(job_id) as (
+    select dependencies.depends_on from busy join holdfast.dependencies using (job_id)
+    union
+    select dependencies.depends_on from used join holdfast.dependencies using (job_id)
+)
+select undos.job_id, undos.compensation_job_id is not null, jobs.state <> 4, jobs.finished_at,
+       jobs.pending + jobs.assigned + jobs.building + jobs.running = 0
+       and not exists (select from holdfast.leases where leases.job_id = jobs.job_id),
+       exists (select from used where used.job_id = undos.job_id)
+  from holdfast.undos join holdfast.jobs using (job_id)
+ where undos.graph_id = $graph_id and undos.ended_at is null
+ order by undos.job_id;
+
+-- name: lock_undos
+select job_id from holdfast.undos
+ where graph_id = $graph_id and ended_at is null order by job_id for update;
+
+-- name: has_unsubmitted_undos
+select from holdfast.undos
+ where graph_id = $graph_id and ended_at is null and compensation_job_id is null limit 1;
+
+-- name: read_undone_tasks
+select tasks.task_index, tasks.state, tasks.input::text, tasks.result::text, last.error
+  from holdfast.tasks
+ cross join lateral (
+       select attempts.error from holdfast.attempts
+        where attempts.job_id = tasks.job_id and attempts.task_index = tasks.task_index
+        order by attempts.attempt desc limit 1) as last
+ where tasks.job_id = $job_id and tasks.task_index > $after
+   and exists (select from holdfast.attempts
+                where attempts.job_id = tasks.job_id and attempts.task_index = tasks.task_index
+                  and (attempts.started_at is not null or not attempts.reported))
+ order by tasks.task_index
+ limit $batch_max;
+
+-- name: read_undone_outputs
+-- In the order of tasks, from one pass over what the job could write to.
+select entries.task_index,
+       json_build_object('dataset', entries.dataset, 'version', entries.version, 'key', entries.key,
+                         'partition_key', entries.partition_key, 'uri', entries.uri,
+                         'size_bytes', entries.size_bytes, 'checksum', entries.checksum,
+                         'metadata', entries.metadata)::text
+  from holdfast.job_outputs join holdfast.dataset_entries as entries using (dataset, version)
+ where job_outputs.job_id = $job_id and entries.job_id = $job_id and entries.copied_from is null
+ order by entries.task_index, entries.dataset, entries.key
+ limit $batch_max;
+
+-- name: read_used_results
+-- What a job hands on to those that wait for it: of many tasks, or one per input, a list.
+select jobs.fan_out or jobs.num_tasks > 1, tasks.result::text
+  from holdfast.jobs join holdfast.tasks using (job_id)
+ where job_id = $job_id and not jobs.spec -> 'entrypoint' ? 'pickle'
+ order by tasks.task_index
+ limit $batch_max;
+
+-- name: read_undone_job
+select state, error from holdfast.jobs where job_id = $job_id;
+
+-- name: find_compensation
+select job_id from holdfast.jobs
+ where compensates_job_id = $job_id and replay_of is null and submitted_at is not null;
+
+-- name: note_compensation
+update holdfast.undos set compensation_job_id = $compensation_job_id
+ where job_id = $job_id and compensation_job_id is null
+returning job_id;
+
+-- name: list_compensations
+select family.job_id, family.replay_of, family.state, exists (
+           select from holdfast.dead_letters
+            where dead_letters.job_id = family.job_id and dead_letters.replayed_as is null)
+  from holdfast.jobs as family
+ where family.compensates_job_id = $job_id and family.submitted_at is not null
+ order by family.job_id;
+
+-- name: read_compensates
+select compensates_job_id from holdfast.jobs where job_id = $job_id;
+
+-- name: end_undo
+-- Success is noted once; a compensation that failed may still succeed in a replay.
+update holdfast.undos
+   set compensation_job_id = coalesce(compensation_job_id, $compensation_job_id),
+       ended_at = coalesce(ended_at, holdfast.now()), succeeded = $succeeded
+ where job_id = $job_id and succeeded is not true
+returning graph_id;

@@ -1,0 +1,275 @@
+"""Random graphs with random ends come out as a simple evaluation says, whoever was quicker.
+
+Jobs are submitted in one call or in several, between steps of work; some fail, some are retried,
+some cancelled, some placed. No job starts before what it waits for has ended as it had to, and
+nothing waits for ever.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as some
+
+from holdfast.model.ids import TaskId
+from holdfast.model.order import Condition, holds
+from holdfast.model.spec import Submission
+from holdfast.model.states import JobState, TaskState
+from holdfast.operations.cancel import cancel_job
+from holdfast.operations.follow_up import follow_up, follow_up_all
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.requeue import requeue_due
+from holdfast.operations.submit import submit_batch
+from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.store.database import Database
+from tests.audits import assert_audit_is_silent
+from tests.clock import Clock
+from tests.placed_world import PlacedWorld
+
+JOBS_MAX = 9
+TURNS_MAX = 200
+WORKER = "w1"
+CONDITIONS: tuple[Condition, ...] = ("succeeded", "succeeded", "failed", "ended")
+
+
+class Planned(NamedTuple):
+    """One job: what it waits for, by place, and how its attempts end."""
+
+    waits: dict[int, Condition]
+    ends_well: bool
+    is_retried: bool
+    dead_letters: bool
+    is_placed: bool
+    tasks: int
+    delay: float | None
+
+
+class Plan(NamedTuple):
+    """A graph, how many jobs go into each call, and what happens meanwhile."""
+
+    jobs: list[Planned]
+    calls: list[int]
+    steps: list[tuple[str, int]]
+
+
+@some.composite
+def plans(draw: some.DrawFn) -> Plan:
+    """Draw a graph and its story."""
+    jobs = []
+    for place in range(draw(some.integers(2, JOBS_MAX))):
+        earlier = some.integers(0, max(place - 1, 0))
+        waits = draw(
+            some.dictionaries(earlier, some.sampled_from(CONDITIONS), max_size=min(place, 3))
+        )
+        jobs.append(
+            Planned(
+                waits,
+                ends_well=draw(some.sampled_from([True, True, False])),
+                is_retried=draw(some.booleans()),
+                dead_letters=draw(some.booleans()),
+                is_placed=draw(some.sampled_from([False, False, True])),
+                tasks=draw(some.sampled_from([1, 1, 2])),
+                delay=draw(some.sampled_from([None, None, None, 20.0])),
+            )
+        )
+    calls = draw(some.lists(some.integers(1, JOBS_MAX), max_size=len(jobs)))
+    kinds = some.sampled_from(["submit", "work", "work", "work", "follow", "cancel", "place"])
+    steps = draw(some.lists(some.tuples(kinds, some.integers(0, JOBS_MAX - 1)), max_size=25))
+    return Plan(jobs, calls, steps)
+
+
+class Story:
+    """One plan played on a ledger that others have used before."""
+
+    def __init__(self, world: PlacedWorld, plan: Plan, number: int) -> None:
+        self.world = world
+        self.plan = plan
+        self.queue = f"q{number}"
+        self.job_ids: list[int] = []
+        self.cancelled: set[int] = set()
+        self._calls = [*plan.calls, JOBS_MAX]
+        self._steps: dict[str, Callable[[int], Awaitable[Any]]] = {
+            "submit": self.submit,
+            "work": self.work,
+            "place": self.place,
+            "follow": lambda _: follow_up(world.ledger),
+            "cancel": self.cancel,
+        }
+
+    async def play(self) -> None:
+        """Play every step, then go on until everything has ended."""
+        for kind, pick in self.plan.steps:
+            await self._steps[kind](pick)
+        for _ in range(TURNS_MAX):
+            if len(self.job_ids) == len(self.plan.jobs) and not await self._live():
+                return
+            await self.submit()
+            await self.world.clock.advance(10)
+            await requeue_due(self.world.ledger)
+            await follow_up_all(self.world.ledger)
+            await self.work()
+            await self.place()
+        raise AssertionError(f"these wait for ever: {await self._live()}")
+
+    async def submit(self, _: int = 0) -> None:
+        """Submit the jobs of the next call: by names within it, by ids beyond it."""
+        first = len(self.job_ids)
+        jobs = self.plan.jobs[first : first + (self._calls.pop(0) if self._calls else JOBS_MAX)]
+        if jobs:
+            [[now]] = await self.world.clock.fetch("select extract(epoch from holdfast.now())")
+            graph = [self._describe(first + n, first, float(now)) for n in range(len(jobs))]
+            answers = await submit_batch(self.world.ledger, graph[::-1])
+            self.job_ids += [answer.job_id for answer in answers[::-1]]
+
+    def _describe(self, place: int, first: int, now: float) -> Submission:
+        job = self.plan.jobs[place]
+        fields = {
+            "entrypoint": {"function": "app:work"},
+            "queue": None if job.is_placed else self.queue,
+            "depends_on": [
+                {"job": f"j{other}" if other >= first else str(self.job_ids[other])}
+                | {"condition": condition}
+                for other, condition in job.waits.items()
+            ],
+            "max_retries_failure": int(job.is_retried),
+            "on_exhausted": "dead_letter" if job.dead_letters else "fail",
+            "backoff": {"base": 0.0},
+        }
+        if job.delay is not None:
+            fields["not_before"] = now + job.delay
+        inputs = parse_inputs(list(range(job.tasks)))
+        return Submission(parse_spec(fields), inputs, local_name=f"j{place}")
+
+    async def work(self, _: int = 0) -> None:
+        """Claim what there is of this story, and end it as planned."""
+        for claim in await self.world.claim(2, queue=self.queue):
+            ends_well = self._ends_well(claim.task_id.job_id, claim.attempt)
+            await self.world.start(claim)
+            await (self.world.succeed(claim) if ends_well else self.world.fail(claim))
+
+    async def place(self, _: int = 0) -> None:
+        """Place what there is, and end it as planned."""
+        await self.world.place()
+        await self.world.beat()
+        worker = self.world.workers[WORKER]
+        rows = await self.world.clock.fetch(
+            "select job_id, task_index, attempt from holdfast.leases "
+            "where placed and not ending and job_id = any ($1)",
+            self.job_ids,
+        )
+        for job_id, index, attempt in rows:
+            task_id = TaskId(job_id, index)
+            worker.start(task_id)
+            await self.world.beat()
+            ends_well = self._ends_well(job_id, attempt)
+            worker.succeed(task_id) if ends_well else worker.fail(task_id)
+            await self.world.beat()
+
+    async def cancel(self, pick: int) -> None:
+        """Cancel some job, and let that reach its tasks."""
+        if self.job_ids:
+            place = pick % len(self.job_ids)
+            job_id = self.job_ids[place]
+            if await cancel_job(self.world.ledger, job_id, "hard", actor="operator"):
+                self.cancelled.add(place)
+            await follow_up_all(self.world.ledger)
+            await self.world.beat()
+
+    def _ends_well(self, job_id: int, attempt: int) -> bool:
+        job = self.plan.jobs[self.job_ids.index(job_id)]
+        return job.ends_well and (attempt > 0 or not job.is_retried)
+
+    async def _live(self) -> list[int]:
+        rows = await self.world.clock.fetch(
+            "select job_id from holdfast.jobs where job_id = any ($1) and finished_at is null",
+            self.job_ids,
+        )
+        return [row[0] for row in rows]
+
+    def expected(self) -> list[JobState]:
+        """Evaluate the graph: plainly, one job after the other."""
+        states: list[JobState] = []
+        for place, job in enumerate(self.plan.jobs):
+            may_start = all(
+                holds(condition, succeeded=states[other] == JobState.SUCCEEDED)
+                for other, condition in job.waits.items()
+            )
+            if place in self.cancelled or not may_start:
+                states.append(JobState.KILLED)
+            elif job.ends_well:
+                states.append(JobState.SUCCEEDED)
+            else:
+                states.append(JobState.DEAD_LETTERED if job.dead_letters else JobState.FAILED)
+        return states
+
+    async def check(self) -> None:
+        """Compare with the evaluation, and the events with what had to come first."""
+        states = [await self.world.job_state(job_id) for job_id in self.job_ids]
+        assert states == [TaskState(state) for state in self.expected()]
+        early = await self.world.clock.fetch(
+            """select begun.job_id, depends_on, condition
+                 from holdfast.events as begun join holdfast.dependencies using (job_id)
+                 left join holdfast.events as ended
+                   on ended.job_id = depends_on and ended.task_index = -1
+                  and ended.type::text in ('succeeded', 'failed', 'killed', 'dead_lettered')
+                where begun.job_id = any ($1) and begun.type::text in ('claimed', 'placed')
+                  and (ended.id is null or ended.id > begun.id or ended.ts > begun.ts
+                       or condition <> 'ended'
+                          and (condition = 'succeeded') <> (ended.type = 'succeeded'))""",
+            self.job_ids,
+        )
+        assert early == []
+        await assert_audit_is_silent(self.world.ledger.database)
+
+
+@asynccontextmanager
+async def a_world(url: str) -> AsyncIterator[PlacedWorld]:
+    """Open a ledger with one worker that is called, and has room for everything."""
+    async with Database(url) as database, Clock(url) as clock:
+        world = PlacedWorld(Ledger(database), clock)
+        await world.watch()
+        await world.add(WORKER, cpu=100.0, memory=10**12, disk=10**12)
+        yield world
+
+
+def play_many(url: str, examples: int) -> None:
+    """Draw and play so many plans, one after the other in one ledger."""
+    numbers = count(1)
+    opened = a_world(url)
+
+    with asyncio.Runner() as runner:
+        world = runner.run(opened.__aenter__())
+
+        @settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(plans())
+        def play(plan: Plan) -> None:
+            runner.run(_play(Story(world, plan, next(numbers))))
+
+        try:
+            play()
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
+
+
+async def _play(story: Story) -> None:
+    await story.play()
+    await story.check()
+
+
+def test_random_graphs_end_as_a_plain_evaluation_says(database_url: str) -> None:
+    play_many(database_url, 12)
+
+
+@pytest.mark.nightly
+def test_many_random_graphs_end_as_a_plain_evaluation_says(database_url: str) -> None:
+    play_many(database_url, 600)
