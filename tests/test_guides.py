@@ -9,7 +9,17 @@ from tests.guides import ROOT, reading
 from tests.sqs import aws_fixture, sqs_endpoint_fixture
 
 __all__ = ["aws_fixture", "sqs_endpoint_fixture"]
-GUIDES = ("tasks", "workers", "dead-letters", "bundles", "endpoints", "cluster", "idempotency")
+GUIDES = (
+    "tasks",
+    "order",
+    "workers",
+    "dead-letters",
+    "bundles",
+    "endpoints",
+    "cluster",
+    "idempotency",
+    "compensation",
+)
 
 
 def free_port() -> int:

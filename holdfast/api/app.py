@@ -13,6 +13,7 @@ from holdfast.api import (
     health,
     jobs,
     reads,
+    types,
     work,
 )
 from holdfast.api.endpoint import Endpoint, Receive, Scope, Send, send_error
@@ -29,6 +30,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *reads.ENDPOINTS,
     *graphs.ENDPOINTS,
     *datasets.ENDPOINTS,
+    *types.ENDPOINTS,
     *bundles.ENDPOINTS,
     *health.ENDPOINTS,
 )

@@ -19,7 +19,8 @@ TYPES = (
     "replayed",
     "compensated",
 )
-# Renewals and heartbeats are notes beside the log, so asking the log for them finds nothing.
+# Notes beside the log: listed only where one asks for them by name, and never in a stream.
+NOTES = ("lease_renewed", "heartbeat", "progress")
 ALIASES = {
     "job_claimed": "claimed",
     "job_started": "started",
@@ -31,7 +32,7 @@ ALIASES = {
     "job_dead_lettered": "dead_lettered",
     "job_compensated": "compensated",
 }
-_KNOWN = {**{name: name for name in TYPES}, **ALIASES}
+_KNOWN = {**{name: name for name in (*TYPES, *NOTES)}, **ALIASES}
 
 
 def parse_event_type(text: str | None, field: str = "type") -> str | None:

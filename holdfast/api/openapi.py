@@ -13,6 +13,7 @@ from holdfast.model.datasets import DatasetName
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.bundles import OCTETS, BundleHash
 from holdfast.wire.datasets import VersionText
+from holdfast.wire.policies import TypeText
 from holdfast.wire.requests import JobIdText, Nothing, QueueText, TaskIdText, WorkerIdText
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -27,6 +28,7 @@ _PATH_SHAPES: dict[str, Any] = {
     "dataset": DatasetName,
     "trigger": DatasetName,
     "version": VersionText,
+    "type": TypeText,
 }
 # Any route may answer so: the request is wrong, too large, or comes at a bad moment.
 _ALWAYS = {

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.api import convert
 from holdfast.api.endpoint import Call, Endpoint, Stream
-from holdfast.api.event_names import parse_event_type
+from holdfast.api.event_names import NOTES, parse_event_type
 from holdfast.api.pages import EventPlace, check_page_size, read_token, write_token
 from holdfast.errors import Invalid, Unavailable
 from holdfast.model.ids import parse_job_id, parse_task_id
@@ -22,6 +22,7 @@ from holdfast.store.follow import (
     Moment,
     list_events_of_job,
     list_events_of_task,
+    list_notes,
 )
 from holdfast.wire.requests import EventListQuery, EventStreamQuery
 from holdfast.wire.status import EventPage
@@ -39,7 +40,10 @@ async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
     kind, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
         await views.get_job(tx, job_id)
-        found = await list_events_of_job(tx, job_id, kind, after=after, page_size=page_size + 1)
+        if kind in NOTES:
+            found = await list_notes(tx, job_id, kind, after=after, page_size=page_size + 1)
+        else:
+            found = await list_events_of_job(tx, job_id, kind, after=after, page_size=page_size + 1)
     return _tell_page(found, page_size)
 
 
@@ -49,7 +53,19 @@ async def list_task_events(call: Call[None, EventListQuery]) -> EventPage:
     kind, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
         await views.get_task(tx, task_id)
-        found = await list_events_of_task(tx, task_id, kind, after=after, page_size=page_size + 1)
+        if kind in NOTES:
+            found = await list_notes(
+                tx,
+                task_id.job_id,
+                kind,
+                task_index=task_id.task_index,
+                after=after,
+                page_size=page_size + 1,
+            )
+        else:
+            found = await list_events_of_task(
+                tx, task_id, kind, after=after, page_size=page_size + 1
+            )
     return _tell_page(found, page_size)
 
 

@@ -71,12 +71,19 @@ COMMANDS = {
     ),
     "Operate": (
         ("queues", "holdfast.cli.queues", "app", "List queues; pause and resume one."),
+        ("types", "holdfast.cli.types", "app", "List types of jobs; set and show policies."),
         ("workers", "holdfast.cli.workers", "app", "List workers; show and drain one."),
         (
             "dead-letters",
             "holdfast.cli.dead_letters",
             "app",
             "List, show, replay and discard dead letters.",
+        ),
+        (
+            "datasets",
+            "holdfast.cli.datasets",
+            "app",
+            "List datasets; open, compare, cut over and drop their versions.",
         ),
         (
             "audit",

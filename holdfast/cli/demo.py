@@ -1,4 +1,4 @@
-"""`holdfast demo`: a server, workers, six jobs, a kill -9, what came of it; nothing is left."""
+"""`holdfast demo`: a server, workers, a few jobs, a kill -9, what came of it; nothing is left."""
 
 import asyncio
 import os
@@ -118,7 +118,8 @@ async def _show_dead_letters(console: Console, ledger: Ledger) -> None:
         console.print(Text.assemble(f"{task_id}  ", (letter["reason_code"], "bold")))
         error = (letter["last_error"] or "").partition("\n")[0]
         cause = f"at stage {letter['stage']}: {error}"
-        console.print(Text(f"     {cause}\n     input {letter['input']}"), soft_wrap=True)
+        given = f"\n     input {letter['input']}" if letter["input"] is not None else ""
+        console.print(Text(f"     {cause}{given}"), soft_wrap=True)
 
 
 async def _show_verdict(console: Console, url: str, events: int) -> bool:

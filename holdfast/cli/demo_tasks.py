@@ -58,3 +58,33 @@ def train(*, ctx: hf.Context) -> str:
         ctx.checkpoint.save(step + 1)
         ctx.progress((step + 1) / STEPS, f"step {step + 1}")
     return f"steps {first + 1} to {STEPS} by attempt {ctx.attempt}"
+
+
+@hf.task(queue=QUEUE)
+async def release_room(undo: hf.Undo) -> None:
+    """Undo a reservation: what was given, and what came of it, is at hand."""
+    await asyncio.sleep(0.05)
+
+
+@hf.task(queue=QUEUE)
+async def refund(undo: hf.Undo) -> None:
+    """Undo a charge."""
+    await asyncio.sleep(0.05)
+
+
+@hf.task(queue=QUEUE, compensation=release_room)
+async def reserve_room(guest: str) -> str:
+    """Begin a trip."""
+    return f"room for {guest}"
+
+
+@hf.task(queue=QUEUE, compensation=refund)
+async def charge(room: str) -> str:
+    """Go on with what the step before has returned."""
+    return f"paid: {room}"
+
+
+@hf.task(queue=QUEUE)
+async def book_flight(receipt: str) -> str:
+    """Fail for good: what was done before must not stay."""
+    raise hf.PermanentError("no seats left")

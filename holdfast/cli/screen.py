@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -105,6 +106,8 @@ class Screen:
                 return f"waits for attempt {event.attempt}"
             case "cancel_requested":
                 return f"cancel requested by {event.actor}: {event.cause}"
+            case "compensated":
+                return f"undone by job {msgspec.json.decode(event.payload or '{}').get('job_id')}"
             case "started":
                 return "job starts" if event.task_index < 0 else "runs"
             case "dead_lettered" if event.task_index >= 0:

@@ -1,8 +1,8 @@
-"""The demo's story: six jobs on five worker processes, one of which does not survive it."""
+"""The demo's story: a few jobs on five worker processes, one of which does not survive it."""
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from holdfast.model.resources import Coscheduling, Resources
 from holdfast.model.spec import Backoff, Entrypoint
 from holdfast.model.states import JobState
 from holdfast.wire.requests import JobRequest
-from holdfast.wire.status import TaskStatus
+from holdfast.wire.status import JobStatus, TaskStatus
 
 LOOK_SECONDS = 0.1
 CHAPTER_SECONDS_MAX = 60.0
@@ -57,6 +57,7 @@ class Story:
             await self._retry(),
             await self._refuse_input(),
             await self._cancel(),
+            *await self._undo_a_graph(),
             await self._restart_a_gang(),
             await self._kill_a_worker(),
         ]
@@ -94,6 +95,31 @@ class Story:
         await job.cancel.aio(reason="nobody needs it any more")
         await self._watch(job, "export")
         return Played(int(job.id), JobState.KILLED, 1, "was told, cleaned up, and ended")
+
+    async def _undo_a_graph(self) -> list[Played]:
+        self._screen.title("Three jobs, each waiting for the one before; the last one fails")
+        async with self._client.graph():
+            room = await self._client.submit.aio(demo_tasks.reserve_room, "ada")
+            receipt = await self._client.submit.aio(demo_tasks.charge, room)
+            flight = await self._client.submit.aio(demo_tasks.book_flight, receipt)
+        for job, name in ((room, "reserve_room"), (receipt, "charge"), (flight, "book_flight")):
+            self._screen.watch(int(job.id), name)
+        await self._watch(flight, "book_flight")
+        self._screen.say("what had succeeded before it is undone, in reverse order")
+        played = [
+            Played(int(room.id), JobState.SUCCEEDED, 1, "undone last"),
+            Played(int(receipt.id), JobState.SUCCEEDED, 1, "undone first"),
+            Played(int(flight.id), JobState.DEAD_LETTERED, 1, "failed for good"),
+        ]
+        for job, undo in ((receipt, "refund"), (room, "release_room")):
+            status = await self._wait_until(job, lambda status: status.compensated_by is not None)
+            undoing = await self._client.job.aio(status.compensated_by or "")
+            await self._watch(undoing, undo)
+            await self._wait_until(job, lambda status: bool(status.is_compensated))
+            remark = f"undoes job {job.id}"
+            played.append(Played(int(undoing.id), JobState.SUCCEEDED, 1, remark))
+        await self._screen.show_news()
+        return played
 
     async def _restart_a_gang(self) -> Played:
         self._screen.title("A gang of three starts together, fails together, starts again")
@@ -135,6 +161,15 @@ class Story:
                 await self._screen.show_news()
                 await asyncio.sleep(LOOK_SECONDS)
         await self._screen.show_news()
+
+    async def _wait_until(self, job: Job[Any], is_so: Callable[[JobStatus], bool]) -> JobStatus:
+        """Wait until something is true of a job; what happens meanwhile is shown afterwards."""
+        for _ in range(int(CHAPTER_SECONDS_MAX / LOOK_SECONDS)):
+            status = await job.status.aio()
+            if is_so(status):
+                return status
+            await asyncio.sleep(LOOK_SECONDS)
+        raise Unavailable(f"job {job.id} is not undone after {CHAPTER_SECONDS_MAX:g} s")
 
     async def _wait_for(self, job: Job[Any], state: str, steps: int = 0) -> TaskStatus:
         """Wait until a job's task is in a state, and some steps ahead."""

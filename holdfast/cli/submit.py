@@ -29,6 +29,19 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 PATIENCE_SECONDS = 120.0
 
 
+Spec = Annotated[
+    str | None,
+    Parameter(help="A file with a whole job, JSON or TOML; - is stdin.", allow_leading_hyphen=True),
+]
+Graph = Annotated[
+    str | None,
+    Parameter(
+        help='A file with jobs that go in together or not at all, as {"specs": [...]}; - is stdin.',
+        allow_leading_hyphen=True,
+    ),
+]
+
+
 def submit(
     *what: Annotated[
         str,
@@ -51,28 +64,14 @@ def submit(
             allow_leading_hyphen=True,
         ),
     ] = None,
-    spec: Annotated[
-        str | None,
-        Parameter(
-            help="A file with a whole job, JSON or TOML; - is stdin.", allow_leading_hyphen=True
-        ),
-    ] = None,
-    graph: Annotated[
-        str | None,
-        Parameter(
-            help='A file with jobs that go in together or not at all, as {"specs": [...]}; '
-            "- is stdin.",
-            allow_leading_hyphen=True,
-        ),
-    ] = None,
+    spec: Spec = None,
+    graph: Graph = None,
     flags: JobFlags = NO_FLAGS,
     placing: PlacedFlags = NO_PLACING,
     server: Server = None,
     as_json: Json = False,
 ) -> int:
     """Submit a function, a command, a whole spec or a graph of them; writes the jobs' ids."""
-    from holdfast.client import admin
-
     if [bool(what), spec is not None, graph is not None].count(True) != 1:
         raise Invalid("WHAT", "give a function, a command, --spec or --graph, one of them")
     is_flagged = bool(arg or kwarg) or (flags, placing) != (NO_FLAGS, NO_PLACING)
@@ -92,6 +91,14 @@ def submit(
         request = describe_command(what, flags, placing)
     if inputs is not None:
         request = _with_inputs(request, inputs)
+    return _submit_job(request, placing, server, as_json=as_json)
+
+
+def _submit_job(
+    request: JobRequest, placing: PlacedFlags, server: str | None, *, as_json: bool
+) -> int:
+    from holdfast.client import admin
+
     with open_client(server, patience=PATIENCE_SECONDS) as client:
         answer = admin.submit_spec(client, with_workspace(client, request, placing))
     if as_json:

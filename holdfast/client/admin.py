@@ -189,13 +189,12 @@ def replay_dead_letters(
     idempotency_key: str | None = None,
 ) -> ReplayAnswer:
     """Submit dead letters again: those with these ids, or all that a filter matches."""
-    by_filter = isinstance(which, DeadLetterFilter)
-    request = ReplayRequest(
-        task_ids=None if by_filter else list(which),
-        filter=which if by_filter else None,
-        dry_run=dry_run,
-        # A replay whose answer got lost can be sent again, and is still one replay.
-        idempotency_key=None if dry_run else idempotency_key or f"auto-{uuid4()}",
+    # A replay whose answer got lost can be sent again, and is still one replay.
+    key = None if dry_run else idempotency_key or f"auto-{uuid4()}"
+    request = (
+        ReplayRequest(filter=which, dry_run=dry_run, idempotency_key=key)
+        if isinstance(which, DeadLetterFilter)
+        else ReplayRequest(task_ids=list(which), dry_run=dry_run, idempotency_key=key)
     )
     return _change(client, "/api/dead-letters:replay", request, returns=ReplayAnswer)
 

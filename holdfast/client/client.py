@@ -20,7 +20,7 @@ from holdfast.client.bundle import pack
 from holdfast.client.context import Identity, Lease, current, find_lease
 from holdfast.client.datasets import create_dataset, list_datasets, name_dataset
 from holdfast.client.endpoints import get_address, list_endpoints
-from holdfast.client.graph import Graph, find_graph, refer
+from holdfast.client.graph import collect_by, find_graph, refer
 from holdfast.client.job import Job
 from holdfast.client.request import request_call, request_command
 from holdfast.client.task import GivenOptions, TaskFunction
@@ -145,6 +145,7 @@ class Client:
     upload = both(_upload)
     endpoint = both(get_address)
     endpoints = both(list_endpoints)
+    graph = collect_by
     create_dataset = both(create_dataset)
     dataset = name_dataset
     datasets = both(list_datasets)
@@ -160,10 +161,6 @@ class Client:
     ) -> Coroutine[Any, Any, Job[None]]:
         """Submit a command, a list of words or a line for the shell, with options as of a task."""
         return self._submit(request_command(command, options, inputs=inputs, refer=self._refer))
-
-    def graph(self) -> Graph:
-        """Collect what this client submits within a block, and submit it at its end, or none."""
-        return Graph(self)
 
     @both
     async def job(self, job_id: str | int) -> Job[Any]:

@@ -101,6 +101,11 @@ def graph() -> Graph:
     return Graph()
 
 
+def collect_by(client: "Client") -> Graph:
+    """Collect what a client submits within a block, and submit it at its end."""
+    return Graph(client)
+
+
 def find_graph(client: "Client") -> Graph | None:
     """Find the graph that collects what this client submits here and now."""
     found = _in_use.get()

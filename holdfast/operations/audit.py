@@ -20,6 +20,9 @@ from holdfast.store.statements import Statement, load_statements
 _AUDIT = load_statements("audit")
 _JOBS = load_statements("audit_jobs")
 _CLUSTER = load_statements("audit_cluster")
+_POLICIES = load_statements("policies")
+_DATASETS = load_statements("audit_datasets")
+_ORDER = load_statements("audit_order")
 _UNDO = load_statements("audit_undo")
 
 ROWS_AHEAD_MAX = 1000
@@ -105,6 +108,17 @@ def _passes() -> list[tuple[Statement, dict[str, Any]]]:
         (_CLUSTER["check_ports"], {}),
         (_CLUSTER["check_accounts"], {}),
         (_CLUSTER["check_gangs"], {}),
+        (_POLICIES["check_policies"], {}),
+        (_DATASETS["check_entries"], {}),
+        (_DATASETS["check_commits"], {}),
+        (_DATASETS["check_versions"], {}),
+        (_DATASETS["check_current_versions"], {}),
+        (_DATASETS["check_cut_overs"], {}),
+        (_DATASETS["check_trigger_runs"], {}),
+        (_ORDER["check_dependencies"], {}),
+        (_ORDER["check_dependents"], {}),
+        (_ORDER["check_order_of_starts"], {}),
+        (_ORDER["check_held_lines"], {}),
         (_UNDO["check_undos"], {}),
         (_UNDO["check_compensations"], {}),
         (_UNDO["check_order_of_undos"], {}),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
+from holdfast.operations.beat_notes import note_beats
 from holdfast.operations.endings import id_columns
 from holdfast.operations.leadership import Term, hold_term
 from holdfast.operations.ledger import Ledger
@@ -130,7 +131,7 @@ async def store_answers(ledger: Ledger, term: Term, heard: Sequence[Heard]) -> l
 
 
 async def _store_answers(
-    _: Ledger, tx: Transaction, term: Term, *, heard: Sequence[Heard]
+    ledger: Ledger, tx: Transaction, term: Term, *, heard: Sequence[Heard]
 ) -> list[bool]:
     await hold_term(tx, term)
     rows = await tx.fetch(
@@ -140,11 +141,12 @@ async def _store_answers(
     known = [item for item in heard if item.worker_id in live]
     named = sorted((fence, item.worker_id) for item in known for fence in item.running)
     if named:
-        await tx.fetch(
+        rows = await tx.fetch(
             _CLUSTER["renew_placed"],
             **fence_columns([fence for fence, _ in named]),
             worker_ids=[worker_id for _, worker_id in named],
         )
+        await note_beats(ledger, tx, [(TaskId(row[0], row[1]), row[2], row[3]) for row in rows])
     if known:
         # After the renewals: a lease is counted from the moment that is noted here.
         await tx.fetch(

@@ -72,11 +72,11 @@ async def compensate(ledger: Ledger, row_id: int, graph_id: int) -> int:
     try:
         is_due = undo is not None and can_be_undone(undo)
         prepared = await _prepare(ledger, row_id, undo.job_id) if undo and is_due else None
-        return await ledger.write(_advance, row_id, graph_id, prepared)
+        return await ledger.write(_advance, row_id, graph_id=graph_id, prepared=prepared)
     except Refused as refused:
         # Nothing that waiting for it would hold up; the audit tells of it, too.
         log.error("what is next to be undone in %s is refused: %s", graph_id, refused)
-        await ledger.write(_put_off, row_id, REFUSED_PUT_OFF)
+        await ledger.write(_put_off, row_id, delay=REFUSED_PUT_OFF)
         return 0
 
 
@@ -86,7 +86,7 @@ async def _choose(tx: Transaction, graph_id: int) -> OpenUndo | None:
 
 
 async def _advance(
-    _: Ledger, tx: Transaction, row_id: int, graph_id: int, prepared: Prepared | None
+    _: Ledger, tx: Transaction, row_id: int, *, graph_id: int, prepared: Prepared | None
 ) -> int:
     """Store a compensation if it is still the next one, and be done until it has ended."""
     if await tx.fetch_one(_JOBS["lock_outbox"], id=row_id) is None:
@@ -114,7 +114,7 @@ async def _advance(
     return 1
 
 
-async def _put_off(_: Ledger, tx: Transaction, row_id: int, delay: timedelta) -> None:
+async def _put_off(_: Ledger, tx: Transaction, row_id: int, *, delay: timedelta) -> None:
     if await tx.fetch_one(_JOBS["lock_outbox"], id=row_id) is not None:
         await tx.fetch(_JOBS["put_off_outbox"], id=row_id, delay=delay)
 
@@ -137,7 +137,7 @@ async def _prepare(ledger: Ledger, row_id: int, job_id: int) -> Prepared:
     if count > CHUNK_TASKS_MAX:
         # Whoever starts over under the same key ends this try: nobody should without need.
         patience = timedelta(seconds=30 + count / TASKS_PER_SECOND_MIN)
-        await ledger.write(_put_off, row_id, patience)
+        await ledger.write(_put_off, row_id, delay=patience)
         large_job_id = await _submit_large(ledger, submission, job_id)
         return Prepared(job_id, None, large_job_id, queue, count)
     [arrival] = await admit(ledger, [complete_submission(submission, ledger.limits)])
@@ -239,7 +239,7 @@ async def _walk_tasks(ledger: Ledger, job_id: int, outputs: Outputs) -> AsyncIte
             )
         for row in rows:
             committed = tuple(outputs.by_task.get(row[0], ()))
-            yield UndoneTask(*row, outputs=committed, is_cut=row[0] >= outputs.cut_from)
+            yield UndoneTask(*row)._replace(outputs=committed, is_cut=row[0] >= outputs.cut_from)
         if len(rows) < PAGE_TASKS_MAX:
             return
         after = rows[-1][0]

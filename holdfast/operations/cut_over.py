@@ -83,12 +83,12 @@ async def _cut_over(
     check_version(dataset, version, state, "cut over to")
     if previous == version:
         return CutOver(version, previous, await tx.now(), changed=False)
-    if state == "open":
-        if not force:
-            remedy = "wait for them, cancel them, or force it"
-            await refuse_writers(tx, dataset, version, request="cut over to", remedy=remedy)
-        await _seal(tx, dataset, version)
+    if state == "open" and not force:
+        remedy = "wait for them, cancel them, or force it"
+        await refuse_writers(tx, dataset, version, request="cut over to", remedy=remedy)
     now = await tx.now()
+    if state == "open":
+        await _seal(tx, dataset, version, now=now)
     await tx.fetch(_DATASETS["set_current_version"], dataset=dataset, version=version)
     await tx.fetch(
         _DATASETS["record_cut_over"],
@@ -104,14 +104,14 @@ async def _cut_over(
     return CutOver(version, previous, now, changed=True, triggered=triggered)
 
 
-async def _seal(tx: Transaction, dataset: str, version: int) -> None:
+async def _seal(tx: Transaction, dataset: str, version: int, *, now: datetime) -> None:
     """Let nothing more into a version, and write down what it holds."""
     entries, size = await count_entries(tx, dataset, version, count_max=ENTRIES_COUNTED_MAX)
     await tx.fetch(
         _DATASETS["seal_version"],
         dataset=dataset,
         version=version,
-        now=await tx.now(),
+        now=now,
         entries=entries,
         size=size,
     )

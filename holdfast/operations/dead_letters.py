@@ -85,12 +85,12 @@ async def dead_letter_task(
     check_text("actor", actor, 256)
     check_text("reason", reason, 1024)
     keyed = request_key("dead-letter", actor, idempotency_key, [task_id, reason])
-    await write_once(ledger, keyed, type(None), _dead_letter, task_id, actor=actor, reason=reason)
+    await write_once(ledger, keyed, bool, _dead_letter, task_id, actor=actor, reason=reason)
 
 
 async def _dead_letter(
     _: Ledger, tx: Transaction, task_id: TaskId, *, actor: str, reason: str
-) -> None:
+) -> bool:
     tasks = await lock_tasks(tx, [task_id])
     jobs = await tx.fetch(_JOBS["read_job_flags"], job_ids=[task_id.job_id])
     if not tasks or not jobs:
@@ -110,6 +110,7 @@ async def _dead_letter(
         raise IllegalMove(f"task {task_id}", TaskState(task.state).name, "dead-letter")
     moves.add_error(task_id.job_id, reason)
     await settle(tx, moves)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ async def _store_replays(
     await _lock_letters(tx, [t for replayed, _ in plan for t in replayed.task_ids], "replay")
     answers = await store_arrivals(tx, arrivals)
     replays = []
-    for (replayed, _), answer in zip(plan, answers, strict=True):
+    for (replayed, _submission), answer in zip(plan, answers, strict=True):
         if not isinstance(answer, Submitted):  # a job whose result it needs is gone
             raise answer
         await tx.fetch(
@@ -241,12 +242,13 @@ async def discard(
     _check_ids(task_ids)
     check_text("actor", actor, 256)
     keyed = request_key("discard", actor, idempotency_key, sorted(task_ids))
-    await write_once(ledger, keyed, type(None), _discard, task_ids, actor=actor)
+    await write_once(ledger, keyed, bool, _discard, task_ids, actor=actor)
 
 
-async def _discard(_: Ledger, tx: Transaction, task_ids: Sequence[TaskId], *, actor: str) -> None:
+async def _discard(_: Ledger, tx: Transaction, task_ids: Sequence[TaskId], *, actor: str) -> bool:
     await _lock_letters(tx, task_ids, "discard")
     await tx.fetch(_DEAD["mark_discarded"], **id_columns(task_ids), actor=actor)
+    return True
 
 
 async def _lock_letters(

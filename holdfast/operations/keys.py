@@ -59,7 +59,7 @@ async def write_once(
 ) -> Answer:
     """Run a change in one transaction, once per key; a repeat is given the first answer.
 
-    The answer must be something that msgspec can write as JSON and read back.
+    The answer is something that msgspec can write as JSON and read back, and not None.
     """
     if keyed is None:
         return await ledger.write(change, *arguments, **named)
@@ -69,7 +69,7 @@ async def write_once(
             first = await find_answer(tx, keyed, answer_type)
             if first is None:  # retention has come between the two looks
                 raise LockTimeout("the key was forgotten at the same moment")
-            return first.value
+            return first
         answer = await change(ledger, tx, *arguments, **named)
         await keep_answer(tx, keyed, answer)
         return answer
@@ -94,14 +94,7 @@ async def recall(
     if keyed is None:
         return None
     async with ledger.database.transaction() as tx:
-        first = await find_answer(tx, keyed, answer_type)
-    return None if first is None else first.value
-
-
-class FirstAnswer(NamedTuple):
-    """What a request under this key was answered the first time."""
-
-    value: Any
+        return await find_answer(tx, keyed, answer_type)
 
 
 async def take_key(tx: Transaction, keyed: RequestKey) -> bool:
@@ -113,15 +106,15 @@ async def take_key(tx: Transaction, keyed: RequestKey) -> bool:
 
 
 async def find_answer(
-    tx: Transaction, keyed: RequestKey, answer_type: type[Any]
-) -> FirstAnswer | None:
+    tx: Transaction, keyed: RequestKey, answer_type: type[Answer]
+) -> Answer | None:
     """Find what the key's first request was answered; KeyReused if that was a different one."""
     used = await tx.fetch_one(_KEYS["find_key"], scope=keyed.scope, key=keyed.key)
     if used is None:
         return None
     if used["request_digest"] != keyed.digest:
         raise KeyReused(keyed.key, request=keyed.action)
-    return FirstAnswer(msgspec.json.decode(used["answer"], type=answer_type))
+    return msgspec.json.decode(used["answer"], type=answer_type)
 
 
 async def keep_answer(tx: Transaction, keyed: RequestKey, answer: Any) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import Invalid, NotFound, TooLarge
+from holdfast.errors import Invalid, Refused, TooLarge
 from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
 from holdfast.model.shapes import read_tolerantly
 from holdfast.operations.ledger import Ledger
@@ -21,21 +21,41 @@ VERSION_MAX = 2**63 - 1
 
 
 async def set_policy(
-    ledger: Ledger, type_name: str, policy: TypePolicy, *, actor: str
+    ledger: Ledger,
+    type_name: str,
+    policy: TypePolicy,
+    *,
+    actor: str,
+    if_version: int | None = None,
 ) -> StoredPolicy:
-    """Decide for all jobs of a type that are submitted from now on; a repeat changes nothing."""
+    """Decide for all jobs of a type that are submitted from now on; a repeat changes nothing.
+
+    With `if_version` only if that is still the version of its policy, 0 if there was none.
+    """
     check_policy(type_name, policy, ledger.limits)
     check_text("actor", actor, 256)
-    return await ledger.write(_set_policy, type_name, policy, actor=actor)
+    return await ledger.write(_set_policy, type_name, policy, actor=actor, if_version=if_version)
 
 
 async def _set_policy(
-    _: Ledger, tx: Transaction, type_name: str, policy: TypePolicy, *, actor: str
+    _: Ledger,
+    tx: Transaction,
+    type_name: str,
+    policy: TypePolicy,
+    *,
+    actor: str,
+    if_version: int | None,
 ) -> StoredPolicy:
     await tx.fetch(_POLICIES["lock_policies"])
     before = await _find(tx, type_name)
     if before is not None and before.policy == policy:
         return before
+    version = 0 if before is None else before.version
+    if if_version is not None and version != if_version:
+        raise Refused(
+            f"the policy of type {type_name} is at version {version}, not {if_version}; "
+            "read it and decide again"
+        )
     if before is None:
         counted = await tx.fetch_one(_POLICIES["count_policies"])
         if counted is not None and counted[0] >= POLICIES_MAX:
@@ -51,20 +71,21 @@ async def _set_policy(
     return _read(stored)
 
 
-async def unset_policy(ledger: Ledger, type_name: str, *, actor: str) -> None:
-    """Take a policy back: the built-in defaults and the server's limits hold again."""
+async def unset_policy(ledger: Ledger, type_name: str, *, actor: str) -> bool:
+    """Take a policy back, so that what is built in holds again; False if there was none."""
     check_type(type_name, ledger.limits)
     check_text("actor", actor, 256)
-    await ledger.write(_unset_policy, type_name, actor=actor)
+    return await ledger.write(_unset_policy, type_name, actor=actor)
 
 
-async def _unset_policy(_: Ledger, tx: Transaction, type_name: str, *, actor: str) -> None:
+async def _unset_policy(_: Ledger, tx: Transaction, type_name: str, *, actor: str) -> bool:
     await tx.fetch(_POLICIES["lock_policies"])
     before = await _find(tx, type_name)
     if before is None:
-        raise NotFound("policy of type", type_name)
+        return False
     await _record(tx, type_name, before=before, after=None, actor=actor)
     await tx.fetch(_POLICIES["delete_policy"], type=type_name)
+    return True
 
 
 async def find_policy(ledger: Ledger, type_name: str) -> StoredPolicy | None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from holdfast.errors import LeaseConflict, Refused
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
+from holdfast.operations.beat_notes import note_beats
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence, check_fence, fence_columns
 from holdfast.store.database import LockTimeout, Transaction
@@ -45,7 +46,14 @@ async def renew(ledger: Ledger, fences: Sequence[Fence]) -> list[Answer]:
         if not open_fences:
             return [answers[fence] for fence in fences]
         async with ledger.database.transaction() as tx:
-            answers |= await _renew(tx, open_fences)
+            renewed = await _renew(tx, open_fences)
+            beats = [
+                (fence.task_id, fence.attempt, answer.lease_expires_at)
+                for fence, answer in renewed.items()
+                if isinstance(answer, Renewed)
+            ]
+            await note_beats(ledger, tx, beats)
+        answers |= renewed
         open_fences = [fence for fence in open_fences if fence not in answers]
     raise LockTimeout("leases are held by another transaction; renew again")
 

@@ -152,7 +152,7 @@ def record_of_task(job_id: int, task: UndoneTask, entrypoint: Entrypoint, *, byt
         is_pickled=entrypoint.pickle is not None,
     )
     record = msgspec.structs.replace(record, truncated=task.is_cut)
-    return _fill(record, entrypoint, task.result, task.outputs, bytes_max=bytes_max)
+    return _fill(record, entrypoint, task.result, outputs=task.outputs, bytes_max=bytes_max)
 
 
 def record_of_replicas(
@@ -171,15 +171,15 @@ def record_of_replicas(
     result = results[0] if len(results) == 1 else f"[{','.join(results)}]"
     outputs = [text for task in tasks for text in task.outputs]
     record = msgspec.structs.replace(record, truncated=any(task.is_cut for task in tasks))
-    return _fill(record, entrypoint, result, outputs, bytes_max=bytes_max)
+    return _fill(record, entrypoint, result, outputs=outputs, bytes_max=bytes_max)
 
 
 def _fill(
     record: UndoRecord,
     entrypoint: Entrypoint,
     result: str | None,
-    outputs: Sequence[str],
     *,
+    outputs: Sequence[str],
     bytes_max: int,
 ) -> str:
     """Add what there is room for: the outputs, the arguments, the result."""

@@ -58,6 +58,28 @@ async def list_events_of_task(
     return [Event(*row) for row in rows]
 
 
+async def list_notes(
+    tx: Transaction,
+    job_id: int,
+    kind: str,
+    *,
+    task_index: int | None = None,
+    after: Moment,
+    page_size: int,
+) -> list[Event]:
+    """List notes of one kind, of a job or of one task, in the words of events."""
+    rows = await tx.fetch(
+        _VIEWS["list_notes"],
+        job_id=job_id,
+        task_index=task_index,
+        type=kind,
+        after_ts=after.ts,
+        after_id=after.id,
+        count_max=page_size,
+    )
+    return [Event(*row) for row in rows]
+
+
 class Follower:
     """One reader of events, of all jobs or of one; without a cursor it starts at the present."""
 

@@ -11,6 +11,7 @@ from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
 _JOBS = load_statements("jobs")
+VERBOSE_KNOWN_MAX = 100_000
 
 
 class StoredSpec(NamedTuple):
@@ -36,6 +37,8 @@ class SpecCache:
     def __init__(self, jobs_max: int = 4096) -> None:
         self._jobs_max = jobs_max
         self._specs: OrderedDict[int, StoredSpec] = OrderedDict()
+        # One bit of each spec, of more jobs than have their specs at hand: every renewal asks.
+        self._is_verbose: OrderedDict[int, bool] = OrderedDict()
 
     async def load(self, tx: Transaction, job_ids: Iterable[int]) -> dict[int, StoredSpec]:
         """Return the specs of these jobs, reading those that are not at hand."""
@@ -68,6 +71,17 @@ class SpecCache:
         if stored is not None:
             named |= {"correlation_id": stored.correlation_id, "trace_id": stored.trace_id}
         return named
+
+    async def list_verbose(self, tx: Transaction, job_ids: set[int]) -> set[int]:
+        """List those of these jobs whose renewals are noted."""
+        unknown = job_ids - self._is_verbose.keys()
+        found = await self.load(tx, unknown) if unknown else {}
+        for job_id, stored in found.items():
+            self._is_verbose[job_id] = bool(stored.spec.verbose_events)
+        verbose = {job_id for job_id in job_ids if self._is_verbose.get(job_id)}
+        while len(self._is_verbose) > VERBOSE_KNOWN_MAX:
+            self._is_verbose.popitem(last=False)
+        return verbose
 
     def _keep(self, specs: dict[int, StoredSpec]) -> None:
         self._specs.update(specs)

@@ -112,12 +112,14 @@ class Tracer:
         decided = self._provider.sampler.should_sample(None, int(trace_id, 16), NAME)
         return SAMPLED if decided.decision.name == "RECORD_AND_SAMPLE" else 0
 
-    def close(self) -> None:
-        """Send what is left, unless that takes too long."""
-        if self._provider is not None:
-            closing = threading.Thread(target=self._provider.shutdown, daemon=True)
-            closing.start()
-            closing.join(CLOSE_SECONDS_MAX)
+    def close(self) -> bool:
+        """Send what is left; False if that takes too long, and is left to itself."""
+        if self._provider is None:
+            return True
+        closing = threading.Thread(target=self._provider.shutdown, daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS_MAX)
+        return not closing.is_alive()
 
 
 def _known(attributes: Mapping[str, Attribute | None]) -> dict[str, Attribute]:

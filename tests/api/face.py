@@ -57,6 +57,11 @@ class Face:
         said = _said(await call(self.app, "POST", target, body=body, headers=_names(headers)))
         return _as_declared("POST", target, said)
 
+    async def change(self, method: str, target: str, body: Any = None, **headers: str) -> Said:
+        """Ask for something by another method."""
+        said = _said(await call(self.app, method, target, body=body, headers=_names(headers)))
+        return _as_declared(method, target, said)
+
     def begin(self, target: str, body: Any) -> Exchange:
         """Ask for something that may take long."""
         return Exchange(self.app, "POST", target, body=body)

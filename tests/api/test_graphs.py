@@ -24,8 +24,8 @@ async def test_a_graph_is_read_with_its_states_and_conditions(
         "nodes": [
             {
                 "job_id": first,
-                "name": "app:work",
-                "type": "app:work",
+                "name": "work",
+                "type": "work",
                 "state": "JOB_STATE_PENDING",
                 "graph_id": first,
                 "compensates_job_id": None,

@@ -134,3 +134,13 @@ def test_what_cannot_be_asked_is_exit_code_2(service: Service, arguments: list[s
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("holdfast: ")
     assert ended.err.count("\n") == 1
+
+
+def test_a_job_says_what_undoes_it(service: Service) -> None:
+    job_id = service.submit("--compensation", "cat $HOLDFAST_INPUT_FILE", "--", "false")
+    eventually(lambda: service.ask("job", job_id)["is_compensated"])
+    undo_id = service.ask("job", job_id)["compensated_by"]
+    assert f"\nundone by    {undo_id} (done)\n" in service.run("job", job_id).out
+    assert f"\nundoes       {job_id}\n" in service.run("job", undo_id).out
+    assert f'"job_id":"{job_id}"' in service.run("logs", f"{undo_id}.0").out
+    assert "compensated" in service.run("events", job_id).out

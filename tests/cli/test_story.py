@@ -49,7 +49,7 @@ async def test_every_job_ends_as_the_story_says(database_url: str, tmp_path: Pat
             gang = await list_events(tx, played[-2].job_id)
         assert_restarted_together(gang)
         await assert_audit_is_silent(database)
-    assert [plan.state for plan in played].count(TaskState.SUCCEEDED) == 4
+    assert [plan.state for plan in played].count(TaskState.SUCCEEDED) == 8
 
 
 def assert_restarted_together(events: list[Event]) -> None:

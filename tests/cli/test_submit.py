@@ -81,8 +81,8 @@ def test_a_function_is_placed_if_it_needs_something(cluster: Service) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give a function, a command or --spec"),
-        (["m:f", "--spec", "x"], "give a function, a command or --spec"),
+        ([], "give a function, a command, --spec or --graph"),
+        (["m:f", "--spec", "x"], "give a function, a command, --spec or --graph"),
         (["--spec", "x", "--queue", "q"], "no other flag than --inputs"),
         (["--spec", "x", "--arg", "1"], "no other flag than --inputs"),
         (["--spec", "x", "--gang"], "no other flag than --inputs"),

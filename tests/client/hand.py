@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from holdfast.client.client import Client
+from holdfast.model.datasets import OutputEntry
 from holdfast.wire.answers import (
     ClaimedTask,
     LogAppendAnswer,
@@ -47,6 +48,11 @@ class Hand:
     def finish(self, claim: ClaimedTask, result: Any = None) -> None:
         """Say that an attempt has succeeded."""
         self._complete(claim, status="succeeded", result=msgspec.Raw(msgspec.json.encode(result)))
+
+    def commit(self, claim: ClaimedTask, entries: list[dict[str, Any]]) -> None:
+        """Say that an attempt has succeeded, and what it has written."""
+        outputs = msgspec.convert(entries, list[OutputEntry])
+        self._complete(claim, status="succeeded", outputs=outputs)
 
     def fail(self, claim: ClaimedTask, error_class: str = "PermanentError") -> None:
         """Say that an attempt has failed."""

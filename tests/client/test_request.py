@@ -311,3 +311,43 @@ def test_options_of_functions_are_no_options_of_a_command() -> None:
     with pytest.raises(Invalid) as caught:
         request_command(["true"], {"retires": 3})  # type: ignore[typeddict-unknown-key]
     assert caught.value.field == "retires"
+
+
+@hf.task
+def refund(undo: hf.Undo, reason: str = "none") -> None:
+    """Undo a call, as it is asked for below."""
+
+
+@pytest.mark.parametrize(
+    ("compensation", "told"),
+    [
+        (refund, {"function": f"{__name__}:refund"}),
+        (
+            refund.with_arguments(reason="late"),
+            {"function": f"{__name__}:refund", "kwargs": {"reason": "late"}},
+        ),
+        (["undo", "it"], {"command": ["undo", "it"]}),
+        ("undo it", {"shell": "undo it"}),
+    ],
+)
+def test_a_compensation_is_a_function_or_a_command(compensation: Any, told: Any) -> None:
+    call = request_call(app.greet.with_options(compensation=compensation), ("Ada",), {})
+    assert sent(call)["compensation"] == told
+    assert sent(request_command("do it", {"compensation": compensation}))["compensation"] == told
+
+
+def test_a_pickled_compensation_is_packed_with_its_arguments() -> None:
+    packed = refund.with_options(pickled=True).with_arguments("late")
+    call = request_call(app.greet.with_options(compensation=packed), ("Ada",), {})
+    function, args, kwargs = unpack(sent(call)["compensation"]["pickle"])
+    assert (function.path, args, kwargs) == (refund.path, ("late",), {})
+
+
+@pytest.mark.parametrize(
+    ("compensation", "field"),
+    [(refund.with_arguments(1, 2, 3), "args"), (["undo", 1], "compensation"), (7, "compensation")],
+)
+def test_a_compensation_that_cannot_be_called_is_refused(compensation: Any, field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        request_call(app.greet.with_options(compensation=compensation), ("Ada",), {})
+    assert refused.value.field == field

@@ -35,7 +35,7 @@ def kill_the_worker(_: int) -> None:
     os.kill(os.getpid(), 9)
 
 
-@hf.task(queue="e2e", lease=1.5, preemption_retries=1000)
+@hf.task(queue="e2e", lease=8.0, preemption_retries=1000)
 def take_back(undo: hf.Undo) -> None:
     """Write down which step of a saga is undone, and whether its own words came along."""
     folder, name = undo.kwargs["folder"], undo.kwargs["name"]
@@ -44,7 +44,9 @@ def take_back(undo: hf.Undo) -> None:
         notes.write(f"{name} {told}\n")
 
 
-@hf.task(queue="e2e", lease=1.5, preemption_retries=1000, on_exhausted="fail", compensation=take_back)
+@hf.task(
+    queue="e2e", lease=8.0, preemption_retries=1000, on_exhausted="fail", compensation=take_back
+)
 def take_step(*, folder: str, name: str, fails: bool) -> str:
     """Take one step of a saga, or fail."""
     time.sleep(0.02)

@@ -11,7 +11,9 @@ from tests.e2e.test_kills import check_ledger
 from tests.test_guides import free_port
 
 SECONDS_MAX = 90
-SAY = """echo '{"partition_key": "%s", "uri": "v'$HOLDFAST_OUTPUT_VERSION'"}' >> $HOLDFAST_OUTPUTS"""
+SAY = (
+    """echo '{"partition_key": "%s", "uri": "v'$HOLDFAST_OUTPUT_VERSION'"}' >> $HOLDFAST_OUTPUTS"""
+)
 PARTS = [f"part-{n}" for n in range(5)]
 
 

@@ -14,7 +14,9 @@ from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.operations.damage import Damage, a_scene, find_planted, reported
 from tests.operations.test_audit_cluster import DAMAGES as PLACED
+from tests.operations.test_audit_order import DAMAGES as ORDERED
 from tests.operations.test_audit_undo import DAMAGES as UNDONE
+from tests.operations.test_policies import DAMAGES as POLICIES
 from tests.world import World
 
 DOCS = Path(__file__).parents[2] / "docs" / "audit.md"
@@ -254,4 +256,5 @@ async def test_planted_damage_is_named(scene_url: str, damage: Damage) -> None:
 
 def test_the_docs_explain_every_invariant() -> None:
     explained = re.findall(r"^\| `(\w+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(explained) == sorted({damage.invariant for damage in [*DAMAGES, *PLACED, *UNDONE]})
+    planted = [*DAMAGES, *POLICIES, *PLACED, *ORDERED, *UNDONE]
+    assert sorted(explained) == sorted({damage.invariant for damage in planted})

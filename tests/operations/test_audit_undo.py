@@ -50,7 +50,8 @@ DAMAGES = [
     Damage("undo_left_behind", "7", "update undos set ended_at = now(), succeeded = false "
            "where job_id = 9", (("undo_left_behind", "8"),
                                 ("undo_differs_from_its_compensation", "9"))),
-    Damage("compensation_missing", "3", "update undos set compensation_job_id = 99 where job_id = 3",
+    Damage("compensation_missing", "3",
+           "update undos set compensation_job_id = 99 where job_id = 3",
            (("compensation_without_undo", "4"),)),
     Damage("compensation_without_undo", "11",
            "update jobs set compensates_job_id = 8 where job_id = 11"),
@@ -59,7 +60,8 @@ DAMAGES = [
            (("compensated_event_differs", "2"), ("undone_out_of_order", "1"))),
     Damage("compensated_event_differs", "2",
            "delete from events where job_id = 2 and type = 'compensated'; "
-           "update jobs set seq = seq - 1, event_type = 'succeeded', event_at = finished_at where job_id = 2"),
+           "update jobs set seq = seq - 1, event_type = 'succeeded', event_at = finished_at "
+           "where job_id = 2"),
     Damage("undone_out_of_order", "1",
            f"update undos set ended_at = ended_at + {LATER} where job_id = 2"),
 ]  # fmt: skip

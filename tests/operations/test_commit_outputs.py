@@ -61,7 +61,9 @@ async def test_a_failed_attempt_commits_nothing(world: World, library: Library) 
     [again] = await world.claim()
     await library.commit(again, an_entry())
     assert await library.read() == {"p": "s3://bucket/p"}
-    [row] = await world.clock.fetch("select attempt from holdfast.commits where job_id = $1", job_id)
+    [row] = await world.clock.fetch(
+        "select attempt from holdfast.commits where job_id = $1", job_id
+    )
     assert row[0] == 1
     await assert_audit_is_silent(world.ledger.database)
 
@@ -89,7 +91,9 @@ async def test_the_same_again_is_ignored_and_another_is_refused(
 ) -> None:
     await library.write(an_entry("a", checksum="1"))
     await library.write(an_entry("a", checksum="1"), an_entry("b"))
-    [rows] = await world.clock.fetch("select array_agg(entries order by job_id) from holdfast.commits")
+    [rows] = await world.clock.fetch(
+        "select array_agg(entries order by job_id) from holdfast.commits"
+    )
     assert rows[0] == [1, 1]
     await library.submit()
     [claim] = await world.claim()
@@ -107,7 +111,9 @@ async def test_a_replacement_takes_the_place_of_its_partition(
     world: World, library: Library
 ) -> None:
     await library.write(an_entry("p", "old", key="1"), an_entry("p", "old", key="2"), an_entry("q"))
-    await library.write(an_entry("p", "new", key="2"), an_entry("p", "new", key="3"), mode="replace")
+    await library.write(
+        an_entry("p", "new", key="2"), an_entry("p", "new", key="3"), mode="replace"
+    )
     assert await library.read() == {"2": "new", "3": "new", "q": "s3://bucket/q"}
     await library.submit("replace")
     [claim] = await world.claim()
@@ -180,7 +186,9 @@ async def test_a_version_that_was_sealed_by_force_takes_nothing_more(
     [claim] = await world.claim()
     await library.cut_over(1, force=True)
     before = await world.dump()
-    with pytest.raises(Invalid, match=r"outputs\[0\]\.dataset: version 1 of dataset events is sealed"):
+    with pytest.raises(
+        Invalid, match=r"outputs\[0\]\.dataset: version 1 of dataset events is sealed"
+    ):
         await library.commit(claim, an_entry())
     assert await world.dump() == before
 

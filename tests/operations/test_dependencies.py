@@ -243,7 +243,7 @@ async def test_a_large_job_takes_what_it_waits_for_as_it_is_once_all_of_it_has_a
     world: World, monkeypatch: pytest.MonkeyPatch, well: bool
 ) -> None:
     first = await world.submit(on_exhausted="fail")
-    insert_tasks = submit.insert_tasks
+    insert_tasks = arrivals.insert_tasks
 
     async def end_meanwhile(*given: Any, first: int, end: int) -> None:
         if first == 20:

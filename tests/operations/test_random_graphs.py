@@ -127,7 +127,7 @@ class Story:
 
     def _describe(self, place: int, first: int, now: float) -> Submission:
         job = self.plan.jobs[place]
-        fields = {
+        fields: dict[str, Any] = {
             "entrypoint": {"function": "app:work"},
             "queue": None if job.is_placed else self.queue,
             "depends_on": [

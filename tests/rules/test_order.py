@@ -109,13 +109,13 @@ def test_a_path_that_leads_nowhere_is_refused(path: list[Any]) -> None:
 
 
 def test_a_pickle_can_only_be_looked_into_by_who_unpickles_it() -> None:
-    pickled = {"function": None, "pickle": "gAR9", "args": [], "kwargs": {}}
+    pickled: dict[str, Any] = {"function": None, "pickle": "gAR9", "args": [], "kwargs": {}}
     check_order(with_result(["args", 5], **pickled), Limits())
     assert problem_with(with_result(["args"], **pickled)).field == "entrypoint.results[0]"
 
 
 def test_a_result_needs_a_function_and_a_job_that_has_succeeded() -> None:
-    command = {"function": None, "shell": "true", "args": [], "kwargs": {}}
+    command: dict[str, Any] = {"function": None, "shell": "true", "args": [], "kwargs": {}}
     assert "function only" in problem_with(with_result(["args", 0], **command)).problem
     assert "depends_on" in problem_with(with_result(["args", 0], job="8")).problem
     results = [{"path": ["args", 0], "job": "7"}]

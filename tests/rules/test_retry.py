@@ -375,3 +375,29 @@ def test_counters_never_shrink_and_no_retry_goes_beyond_a_budget(
         assert raised != (0, 1) or verdict.preemption_count <= losses_max
     if isinstance(verdict, TaskDeadLettered):
         assert on_exhausted == "dead_letter"
+
+
+@pytest.mark.parametrize("on_exhausted", ["fail", "dead_letter"])
+@pytest.mark.parametrize(
+    ("outcome", "counters"),
+    [
+        (a_failure(), Counters(failure_count=3)),
+        (a_failure("PermanentError"), Counters()),
+        (a_failure("ValidationError"), Counters()),
+        (a_failure("Timeout"), Counters(failure_count=3)),
+        (LOST, Counters(preemption_count=5)),
+    ],
+)
+def test_whatever_ends_a_compensation_is_a_dead_letter_of_its_own_kind(
+    outcome: Outcome, counters: Counters, on_exhausted: str
+) -> None:
+    verdict = after(
+        outcome,
+        counters,
+        is_compensation=True,
+        max_retries_failure=3,
+        max_retries_preemption=5,
+        on_exhausted=on_exhausted,
+    )
+    assert isinstance(verdict, TaskDeadLettered)
+    assert verdict.reason_code == "compensation_failed"

@@ -106,3 +106,28 @@ async def test_the_turn_that_is_being_taken_is_finished_first() -> None:
         await begun.wait()
         asyncio.get_running_loop().call_later(0.01, may_end.set)
     assert ended == [True]
+
+
+async def test_a_chore_that_is_woken_does_not_wait_for_its_time() -> None:
+    turns, wanted = Turns(), asyncio.Event()
+    async with run_in_background([Chore("sweep", 3600, turns.run, wake=wanted)]):
+        await eventually(lambda: turns.taken == 1)
+        wanted.set()
+        await eventually(lambda: turns.taken == 2)
+        wanted.set()
+        await eventually(lambda: turns.taken == 3)
+
+
+async def test_a_wish_during_a_turn_makes_another_turn() -> None:
+    wanted = asyncio.Event()
+    turns = 0
+
+    async def run() -> int:
+        nonlocal turns
+        turns += 1
+        if turns == 1:
+            wanted.set()
+        return 0
+
+    async with run_in_background([Chore("sweep", 3600, run, wake=wanted)]):
+        await eventually(lambda: turns == 2)

@@ -1,7 +1,10 @@
 """The chores of a server: each one is there, and does what its name says."""
 
+import pytest
+
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.prune import Retention
+from holdfast.services import due
 from holdfast.services.chores import Chore
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.due import list_chores
@@ -20,14 +23,15 @@ async def test_every_chore_runs_on_an_empty_ledger_and_finds_nothing(ledger: Led
     found = chores(ledger, Doorbells())
     assert sorted(found) == [
         "add partitions",
-        "follow up",
         "give up scheduling",
+        "look for forgotten dependents",
         "note workers",
         "prune",
         "reap leases",
         "requeue due",
         "ring for ended jobs",
         "ring for ready tasks",
+        "sweep dropped versions",
         "tell what should stop",
     ]
     for chore in found.values():
@@ -90,3 +94,21 @@ async def test_leases_that_ran_out_are_reaped_and_their_tasks_requeued(
     await found["requeue due"].run()
     [again] = await world.claim()
     assert (again.task_id, again.attempt) == (mine.task_id, 1)
+
+
+async def test_what_was_forgotten_of_many_is_found_in_one_turn_after_the_other(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due, "WALK_MAX", 2)
+    parents = [await world.submit() for _ in range(5)]
+    for parent in parents:
+        await world.submit(depends_on=[str(parent)])
+    for claimed in await world.claim(10):
+        await world.succeed(claimed)
+    await world.clock.fetch("delete from holdfast.outbox")
+    chore = chores(ledger, Doorbells())["look for forgotten dependents"]
+    assert [await chore.run() for _ in range(3)] == [True, True, False]
+    rows = await world.clock.fetch("select job_id from holdfast.outbox order by id")
+    assert [row[0] for row in rows] == parents
+    assert await chore.run()  # from the beginning again; what is on its way is not told twice
+    assert await world.count("outbox") == 5

@@ -25,6 +25,8 @@ KEYS = {
     "jobs": {"job_id"},
     "ready": {"queue"},
     "waiting": {"job_id", "task_index"},
+    "dependencies": {"depends_on"},
+    "outbox": {"kind"},
 }
 HOT = {
     "tasks": (
@@ -40,7 +42,14 @@ HOT = {
         "lock_leases", "renew_leases", "find_leases", "find_ended_attempts", "release_leases",
         "request_soft_cancel",
     ),
-    "jobs": ("count_moves", "start_jobs", "finish_jobs", "load_specs", "read_job_flags"),
+    "jobs": (
+        "count_moves", "start_jobs", "finish_jobs", "load_specs", "read_job_flags", "hold_jobs",
+        "flag_cancel",
+    ),
+    "order": (
+        "take_releases", "settle_dependencies", "lock_dependents", "count_met",
+        "walk_open_dependencies",
+    ),
 }  # fmt: skip
 STATEMENTS = [load_statements(file)[name] for file, names in HOT.items() for name in names]
 

@@ -293,3 +293,22 @@ def test_each_job_calls_a_function_with_arguments_of_its_own() -> None:
     first = functions.find(Entrypoint(function="os.path:join", args=[1]))
     second = functions.find(Entrypoint(function="os.path:join", args=[2], kwargs={"a": 3}))
     assert (first.args, second.args, second.kwargs) == ([1], [2], {"a": 3})
+
+
+@pytest.mark.parametrize("is_pickled", [False, True])
+def test_a_compensation_is_told_first_what_it_undoes(is_pickled: bool) -> None:
+    def refund(undo: hf.Undo, reason: str) -> tuple[str, Any, str]:
+        return undo.job_id, undo.input, reason
+
+    named = Entrypoint(function="os.path:join", args=["late"])
+    callee = find_function(pickled(refund, "late") if is_pickled else named)
+    raw = msgspec.Raw(b'{"job_id": "4", "state": "FAILED", "input": {"order": 7}}')
+    args, _ = arguments_of(callee, raw, fan_out=True, undoes=True, context=a_context())
+    assert args == [hf.Undo(job_id="4", state="FAILED", input={"order": 7}), "late"]
+
+
+def test_a_record_that_cannot_be_read_is_a_parse_error() -> None:
+    callee = find_function(Entrypoint(function="os.path:join"))
+    with pytest.raises(BadCall) as bad:
+        arguments_of(callee, msgspec.Raw(b"{}"), fan_out=True, undoes=True, context=a_context())
+    assert bad.value.outcome.error_class == "ParseError"

@@ -30,6 +30,9 @@ create table holdfast.policy_clock (
 );
 insert into holdfast.policy_clock default values;
 
+-- Jobs with verbose events have many notes; one reads those of a kind.
+create index notes_of_a_kind on holdfast.notes (job_id, kind, ts, id);
+
 -- Submitting by SQL, as rules/policy_fill.py has it --------------------------------------------------
 
 -- What the policy gives where the spec says nothing; `plain` is what the job would be without the policy. What comes
@@ -63,7 +66,7 @@ begin
             continue;
         end if;
         given := coalesce(defaults -> field.name, plain -> field.name,
-                          case field.name when 'priority' then '0' end);
+                          case field.name when 'priority' then jsonb '0' end);
         if given is null or given > field.highest then
             given := coalesce(field.highest, given);
         elsif given < field.lowest then

@@ -88,7 +88,8 @@ locked as materialized (
 update holdfast.leases
    set expires_at = greatest(leases.expires_at, clock.now + leases.duration), acknowledged = true
   from locked, clock
- where leases.job_id = locked.job_id and leases.task_index = locked.task_index;
+ where leases.job_id = locked.job_id and leases.task_index = locked.task_index
+returning leases.job_id, leases.task_index, leases.attempt, leases.expires_at;
 
 -- name: record_answers
 update holdfast.workers

@@ -114,8 +114,9 @@ update holdfast.jobs
 -- What follows from it, for others: those that wait for it, its undoing, what it has undone.
 returning jobs.job_id, jobs.graph_id is not null or jobs.spec ? 'compensation' as may_be_undone,
           jobs.compensates_job_id is not null as is_compensation,
-          exists (select from holdfast.dependencies
-                   where depends_on = jobs.job_id and settled_at is null) as is_awaited;
+          -- With `exists`, a planner may read all that is open instead, into a hash.
+          (select true from holdfast.dependencies
+            where depends_on = jobs.job_id and settled_at is null limit 1) is not null as is_awaited;
 
 -- name: lock_job
 select job_id, state, cancel_mode, cancel_reason, num_tasks, queue, finished_at is not null as finished

@@ -78,7 +78,7 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
 -- name: get_job_with_spec
 select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
        trace_id, idempotency_key, submitted_at, state, started_at, finished_at, error, exit_code,
-       cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, succeeded, failed,
+       cancel_mode, cancel_reason, num_tasks, pending, assigned, building, running, jobs.succeeded, failed,
        killed, worker_failed, unschedulable, dead_lettered, jobs.graph_id, compensates_job_id, unmet, released_at,
        undos.compensation_job_id, undos.succeeded, spec::text
   from holdfast.jobs left join holdfast.undos using (job_id)
@@ -195,6 +195,19 @@ with page as materialized (
 )
 select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
        jobs.correlation_id, jobs.trace_id, page.cause, page.payload::text, 1 as version, page.txid
+  from page join holdfast.jobs using (job_id)
+ order by page.ts, page.id;
+
+-- name: list_notes
+-- Notes of one kind, in the words of events; the plan of one task goes by another index than that of a job.
+with page as materialized (
+    select * from holdfast.notes
+     where job_id = $job_id and ($task_index::int is null or task_index = $task_index) and kind = $type
+       and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
+     order by ts, id limit $count_max
+)
+select page.id, page.job_id, page.task_index, page.attempt, -1 as seq, page.kind, page.ts, null::text as actor,
+       jobs.correlation_id, jobs.trace_id, null::text as cause, page.payload::text, 1 as version, 0 as txid
   from page join holdfast.jobs using (job_id)
  order by page.ts, page.id;
 
