@@ -7,6 +7,7 @@ import pytest
 
 from tests.guides import ROOT, reading
 from tests.sqs import aws_fixture, sqs_endpoint_fixture
+from tests.tracing.sink import listening_sink
 
 __all__ = ["aws_fixture", "sqs_endpoint_fixture"]
 GUIDES = (
@@ -17,8 +18,8 @@ GUIDES = (
     "bundles",
     "endpoints",
     "cluster",
-    "idempotency",
     "compensation",
+    "datasets",
 )
 
 
@@ -45,6 +46,23 @@ def test_a_guide_can_be_followed(name: str, tmp_path: Path, database_url: str) -
     with reading(tmp_path, port, DATABASE_URL=database_url) as reader:
         reader.start(f"holdfast server --database-url {database_url} --port {port}")
         reader.follow(page(name))
+
+
+def test_guides_for_operators_can_be_followed(tmp_path: Path, database_url: str) -> None:
+    port = free_port()
+    with reading(tmp_path, port, DATABASE_URL=database_url) as reader:
+        reader.start(f"holdfast server --database-url {database_url} --port {port}")
+        for name in ("idempotency", "policies"):
+            reader.follow(page(name))
+
+
+def test_tracing_can_be_followed(tmp_path: Path, database_url: str) -> None:
+    with listening_sink() as sink:
+        with reading(tmp_path, free_port(), DATABASE_URL=database_url) as reader:
+            reader.follow(page("tracing").replace("http://127.0.0.1:4318", sink.url))
+        steps = [(span.name, span.service.removeprefix("holdfast-")) for span in sink.spans]
+    ran = [("claim sh", "server"), ("run sh", "worker"), ("complete sh", "server")]
+    assert steps[:5] == [("submit", "client"), ("submit sh", "server"), *ran]
 
 
 def test_wake_ups_by_sqs_can_be_followed(

@@ -46,7 +46,7 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
     reported = _completions(asked)
     completions = [_completion(item) for item in reported]
     began_ns = now_ns()
-    keyed = request_key("complete", asked.worker_id, asked.idempotency_key, completions)
+    keyed = request_key("complete", asked.worker_id, asked.idempotency_key, request=completions)
     # The usual way, without a key, shares its transaction with what others complete.
     answers = (
         await runtime.writers.complete(completions)

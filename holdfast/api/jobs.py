@@ -131,7 +131,9 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
     )
     ledger = call.runtime.ledger
     # What a filter matches changes with the replay: a repeat is known by what it asks for.
-    keyed = request_key("replay", call.actor, asked.idempotency_key, [asked.task_ids, asked.filter])
+    keyed = request_key(
+        "replay", call.actor, asked.idempotency_key, request=[asked.task_ids, asked.filter]
+    )
     if task_ids or asked.filter is None:
         replays = await replay(
             ledger, task_ids, actor=call.actor, dry_run=asked.dry_run, keyed=keyed

@@ -53,7 +53,7 @@ _LIMITS = {
     "only_on_exhausted": "on_exhausted",
     "only_on_timeout": "on_timeout",
 }
-_BACKOFF = {"backoff_base": "base", "backoff_factor": "factor", "backoff_ceiling": "ceiling"}
+_BACKOFF = {"backoff_first": "base", "backoff_factor": "factor", "backoff_ceiling": "ceiling"}
 OnExhausted = Literal["fail", "dead_letter"] | None
 OnTimeout = Literal["kill", "fail"] | None
 
@@ -66,7 +66,9 @@ class Flags:
     lease: Annotated[float | None, Parameter(help="Seconds of a lease.")] = None
     retries: Annotated[int | None, Parameter(help="Retries after a failure.")] = None
     preemption_retries: Annotated[int | None, Parameter(help="Retries after a lost worker.")] = None
-    backoff_base: Annotated[float | None, Parameter(help="Seconds before the first retry.")] = None
+    backoff_first: Annotated[
+        float | None, Parameter(name="--backoff-base", help="Seconds before the first retry.")
+    ] = None
     backoff_factor: Annotated[float | None, Parameter(help="How the wait grows.")] = None
     backoff_ceiling: Annotated[float | None, Parameter(help="Seconds it grows to.")] = None
     on_exhausted: Annotated[

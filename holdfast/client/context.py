@@ -65,6 +65,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     trace_parent: str | None = None
     # The datasets that its job writes.
     outputs: list[Output] = []
+    environment: dict[str, str] = {}
 
     @property
     def lease(self) -> Lease:
@@ -133,6 +134,8 @@ class Context:
         self._connection = connection
         self.checkpoint = Checkpoint(identity, connection)
         self.output = Outputs(identity.outputs)
+        # The variables of its job; a function that shares its process has them here alone.
+        self.environment = identity.environment
         self.log = logging.LoggerAdapter(
             logging.getLogger("holdfast.task"),
             {

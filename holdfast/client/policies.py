@@ -41,12 +41,12 @@ def get_type(client: Client, type_name: str) -> TypeStatus:
 
 def set_policy(client: Client, type_name: str, request: PolicyRequest) -> TypeStatus:
     """Set the whole policy of a type."""
-    return _call(client, "PUT", type_path(type_name), TypeStatus, body=request)
+    return _call(client, "PUT", type_path(type_name), returns=TypeStatus, body=request)
 
 
 def unset_policy(client: Client, type_name: str) -> bool:
     """Take the policy of a type back; False if it had none."""
-    return _call(client, "DELETE", type_path(type_name), Changed).changed
+    return _call(client, "DELETE", type_path(type_name), returns=Changed).changed
 
 
 def list_changes(client: Client, type_name: str, count_max: int) -> list[PolicyChangeStatus]:
@@ -65,7 +65,7 @@ def list_changes(client: Client, type_name: str, count_max: int) -> list[PolicyC
 
 
 def _call(
-    client: Client, method: str, path: str, returns: type[Answer], *, body: Any = None
+    client: Client, method: str, path: str, *, returns: type[Answer], body: Any = None
 ) -> Answer:
     calling = client._transport.insist(
         method, path, returns, body=body, seconds_max=client._patience

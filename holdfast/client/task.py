@@ -78,6 +78,7 @@ class TaskOptions(
     bundle: str | None = None
     requirements: list[str] | None = None
     outputs: list[Output] | None = None
+    verbose_events: bool | None = None
     # Jobs, their ids, or Dependencies.
     depends_on: list[Any] | None = None
     # A task function, one with arguments, or a command: what undoes the job's effects.
@@ -116,6 +117,7 @@ class GivenOptions(TypedDict, total=False):
     bundle: str | None
     requirements: list[str] | None
     outputs: list[Output] | None
+    verbose_events: bool | None
     depends_on: "Sequence[Job[Any] | str | int | Dependency] | None"
     compensation: "TaskFunction[Any, Any] | TaskCall | Sequence[str] | str | None"
     pickled: bool

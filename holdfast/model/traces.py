@@ -73,6 +73,6 @@ def name_trace(trace_parent: str | None, wanted: str | None) -> str:
     return wanted if wanted is not None and is_same else context.trace_id
 
 
-def span_id_of(step: Step, trace_id: str, task_id: str, attempt: int) -> str:
+def span_id_of(step: Step, trace_id: str, *, task_id: str, attempt: int) -> str:
     """Work out the id of a span that other processes refer to without having heard of it."""
     return sha256(f"{step} {trace_id} {task_id} {attempt}".encode()).hexdigest()[:16]

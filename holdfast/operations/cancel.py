@@ -42,9 +42,9 @@ async def cancel_job(
     """Flag a job for cancel; False if it had ended, or was cancelled like this before."""
     check_job_id(job_id)
     _check_words(mode, actor, reason)
-    keyed = request_key("cancel", actor, idempotency_key, ["job", job_id, mode, reason])
+    keyed = request_key("cancel", actor, idempotency_key, request=["job", job_id, mode, reason])
     return await write_once(
-        ledger, keyed, bool, flag_job, job_id, mode=mode, actor=actor, reason=reason
+        ledger, keyed, flag_job, job_id, returns=bool, mode=mode, actor=actor, reason=reason
     )
 
 
@@ -57,9 +57,7 @@ async def flag_job(
         raise NotFound("job", job_id)
     if row["finished"] or row["cancel_mode"] in ("hard", mode):
         return False
-    await tx.fetch(
-        _JOBS["flag_cancel"], job_ids=[job_id], mode=mode, reasons=[reason], actor=actor
-    )
+    await tx.fetch(_JOBS["flag_cancel"], job_ids=[job_id], mode=mode, reasons=[reason], actor=actor)
     await add_follow_ups(tx, [("sweep", job_id)])
     return True
 
@@ -76,9 +74,9 @@ async def cancel_task(
     """Cancel one task; False if it had finished, or was cancelled like this before."""
     check_task_id(task_id)
     _check_words(mode, actor, reason)
-    keyed = request_key("cancel", actor, idempotency_key, ["task", task_id, mode, reason])
+    keyed = request_key("cancel", actor, idempotency_key, request=["task", task_id, mode, reason])
     return await write_once(
-        ledger, keyed, bool, _cancel_task, task_id, mode=mode, actor=actor, reason=reason
+        ledger, keyed, _cancel_task, task_id, returns=bool, mode=mode, actor=actor, reason=reason
     )
 
 

@@ -1,9 +1,9 @@
 """Submit compensations: of a job at once, of a graph one after another.
 
-The next one is chosen, its records are read, and then, in one transaction that holds the undos of
-the graph, it is chosen again, stored and noted; so there is never a second one, whoever dies when.
-One that is too large for a transaction is submitted in chunks, under a key: whoever comes after a
-crash finds the same job under it.
+The next one is chosen, its records are read, and then, in one transaction that others of the same
+graph wait for, it is chosen again, stored and noted: there is never a second one, whoever dies
+when. One that is too large for a transaction is submitted in chunks, under a key: whoever comes
+after a crash finds the same job under it.
 """
 
 import logging
@@ -42,9 +42,9 @@ from holdfast.store.specs import StoredSpec
 from holdfast.store.statements import load_statements
 
 log = logging.getLogger("holdfast.compensate")
-_JOBS = load_statements("jobs")
 _UNDO = load_statements("undo")
 
+CHOICE_MAX = 10
 PAGE_TASKS_MAX = 200
 REPLICAS_TOLD_MAX = 1000
 OUTPUTS_MAX = 100_000  # that are told, of one compensation
@@ -71,17 +71,17 @@ async def compensate(ledger: Ledger, row_id: int, graph_id: int) -> int:
         undo = await _choose(tx, graph_id)
     try:
         is_due = undo is not None and can_be_undone(undo)
-        prepared = await _prepare(ledger, row_id, undo.job_id) if undo and is_due else None
+        prepared = await _prepare(ledger, graph_id, undo.job_id) if undo and is_due else None
         return await ledger.write(_advance, row_id, graph_id=graph_id, prepared=prepared)
     except Refused as refused:
         # Nothing that waiting for it would hold up; the audit tells of it, too.
         log.error("what is next to be undone in %s is refused: %s", graph_id, refused)
-        await ledger.write(_put_off, row_id, delay=REFUSED_PUT_OFF)
+        await ledger.write(_put_off, graph_id, delay=REFUSED_PUT_OFF)
         return 0
 
 
 async def _choose(tx: Transaction, graph_id: int) -> OpenUndo | None:
-    rows = await tx.fetch(_UNDO["read_open_undos"], graph_id=graph_id)
+    rows = await tx.fetch(_UNDO["read_open_undos"], graph_id=graph_id, batch_max=CHOICE_MAX)
     return next_undo([OpenUndo(*row) for row in rows])
 
 
@@ -89,15 +89,15 @@ async def _advance(
     _: Ledger, tx: Transaction, row_id: int, *, graph_id: int, prepared: Prepared | None
 ) -> int:
     """Store a compensation if it is still the next one, and be done until it has ended."""
-    if await tx.fetch_one(_JOBS["lock_outbox"], id=row_id) is None:
+    ids = [row[0] for row in await tx.fetch(_UNDO["lock_undo_graph"], graph_id=graph_id)]
+    if row_id not in ids:
         return 0
-    await tx.fetch(_UNDO["lock_undos"], graph_id=graph_id)
     undo = await _choose(tx, graph_id)
     if undo is None:  # nothing is left, or the end of one under way comes first
-        await tx.fetch(_JOBS["delete_outbox"], id=row_id)
+        await tx.fetch(_UNDO["delete_undo_rows"], ids=ids)
         return 1
     if not can_be_undone(undo):
-        await tx.fetch(_JOBS["put_off_outbox"], id=row_id, delay=PUT_OFF)
+        await tx.fetch(_UNDO["put_off_undos"], ids=ids, delay=PUT_OFF)
         return 0
     if prepared is None or prepared.undone_job_id != undo.job_id:
         return 1  # something has changed meanwhile: at once again
@@ -110,16 +110,16 @@ async def _advance(
     await tx.fetch(_UNDO["note_compensation"], job_id=undo.job_id, compensation_job_id=job_id)
     for index in range(min(prepared.num_tasks, TASKS_ANNOUNCED_MAX)):
         tx.news.add_ready(prepared.queue, TaskId(job_id, index))
-    await tx.fetch(_JOBS["delete_outbox"], id=row_id)
+    await tx.fetch(_UNDO["delete_undo_rows"], ids=ids)
     return 1
 
 
-async def _put_off(_: Ledger, tx: Transaction, row_id: int, *, delay: timedelta) -> None:
-    if await tx.fetch_one(_JOBS["lock_outbox"], id=row_id) is not None:
-        await tx.fetch(_JOBS["put_off_outbox"], id=row_id, delay=delay)
+async def _put_off(_: Ledger, tx: Transaction, graph_id: int, *, delay: timedelta) -> None:
+    rows = await tx.fetch(_UNDO["lock_undo_graph"], graph_id=graph_id)
+    await tx.fetch(_UNDO["put_off_undos"], ids=[row[0] for row in rows], delay=delay)
 
 
-async def _prepare(ledger: Ledger, row_id: int, job_id: int) -> Prepared:
+async def _prepare(ledger: Ledger, graph_id: int, job_id: int) -> Prepared:
     async with ledger.database.transaction() as tx:
         stored = (await ledger.specs.load(tx, [job_id]))[job_id]
     records = await _read_records(ledger, job_id, stored)
@@ -137,7 +137,7 @@ async def _prepare(ledger: Ledger, row_id: int, job_id: int) -> Prepared:
     if count > CHUNK_TASKS_MAX:
         # Whoever starts over under the same key ends this try: nobody should without need.
         patience = timedelta(seconds=30 + count / TASKS_PER_SECOND_MIN)
-        await ledger.write(_put_off, row_id, delay=patience)
+        await ledger.write(_put_off, graph_id, delay=patience)
         large_job_id = await _submit_large(ledger, submission, job_id)
         return Prepared(job_id, None, large_job_id, queue, count)
     [arrival] = await admit(ledger, [complete_submission(submission, ledger.limits)])

@@ -85,7 +85,7 @@ async def complete(
     }
     ordered = list(good.values())[::-1]
     if keyed is not None and good:
-        told = await write_once(ledger, keyed, list[_Told], _complete_and_tell, ordered)
+        told = await write_once(ledger, keyed, _complete_and_tell, ordered, returns=list[_Told])
         answers = {
             item.fence: _retell(item, how.accepted, how.conflict, unfit=how.unfit)
             for item, how in zip(ordered, told, strict=True)

@@ -54,14 +54,16 @@ async def cut_over(
     check_text("reason", reason or "", REASON_LENGTH_MAX)
     if not 1 <= version <= VERSION_MAX:
         raise Invalid("version", f"is out of range; use 1 to {VERSION_MAX}")
-    keyed = request_key("cut-over", actor, idempotency_key, [dataset, version, reason, force])
+    keyed = request_key(
+        "cut-over", actor, idempotency_key, request=[dataset, version, reason, force]
+    )
     return await write_once(
         ledger,
         keyed,
-        CutOver,
         _cut_over,
         dataset,
-        version,
+        returns=CutOver,
+        version=version,
         actor=actor,
         reason=reason,
         force=force,
@@ -72,15 +74,15 @@ async def _cut_over(
     _: Ledger,
     tx: Transaction,
     dataset: str,
-    version: int,
     *,
+    version: int,
     actor: str,
     reason: str | None,
     force: bool,
 ) -> CutOver:
     previous = await lock_dataset(tx, dataset)
     state = await lock_version(tx, dataset, version)
-    check_version(dataset, version, state, "cut over to")
+    check_version(dataset, version, state, request="cut over to")
     if previous == version:
         return CutOver(version, previous, await tx.now(), changed=False)
     if state == "open" and not force:

@@ -43,7 +43,9 @@ async def put_trigger(
     if spec.idempotency_key is not None:
         raise Invalid("spec.idempotency_key", "is given by the trigger; leave it out")
     refuse_local_names(spec)
-    complete_submission(_prepare(dataset, name, 1, submission), ledger.limits)
+    complete_submission(
+        _prepare(submission, dataset=dataset, trigger=name, version=1), ledger.limits
+    )
     if submission.num_tasks > ledger.limits.batch_tasks_max:
         raise TooLarge(
             "spec.inputs", submission.num_tasks, ledger.limits.batch_tasks_max, unit="tasks"
@@ -90,10 +92,10 @@ async def start_triggered(ledger: Ledger, submit: Submit) -> int:
     async with ledger.database.transaction() as tx:
         rows = await tx.fetch(_TRIGGERS["list_due_runs"], batch_max=RUNS_MAX)
     for dataset, trigger, version, spec, inputs in rows:
-        run = {"dataset": dataset, "trigger": trigger, "version": version}
+        run: dict[str, Any] = {"dataset": dataset, "trigger": trigger, "version": version}
         template = Submission(read_tolerantly(spec, JobSpec), _parse_inputs(inputs))
         try:
-            submitted = await submit(_prepare(dataset, trigger, version, template))
+            submitted = await submit(_prepare(template, **run))
             await _note(ledger, run, submitted.job_id)
         except KeyReused as error:  # submitted before, by a trigger that has changed since
             if error.job_id is None:
@@ -111,7 +113,7 @@ async def _note(ledger: Ledger, run: dict[str, Any], job_id: int) -> None:
         await tx.fetch(_TRIGGERS["note_run"], **run, job_id=job_id)
 
 
-def _prepare(dataset: str, trigger: str, version: int, template: Submission) -> Submission:
+def _prepare(template: Submission, *, dataset: str, trigger: str, version: int) -> Submission:
     """Make the submission of one run: its key, and what it finds in its environment."""
     spec = msgspec.structs.replace(
         template.spec,

@@ -58,9 +58,9 @@ async def open_version(
     """Open the next version: empty, or with the entries of another one to begin with."""
     check_name("dataset", dataset)
     check_text("actor", actor, 256)
-    keyed = request_key("open version", actor, idempotency_key, [dataset, based_on])
+    keyed = request_key("open version", actor, idempotency_key, request=[dataset, based_on])
     return await write_once(
-        ledger, keyed, Opened, _open_version, dataset, actor=actor, based_on=based_on
+        ledger, keyed, _open_version, dataset, returns=Opened, actor=actor, based_on=based_on
     )
 
 
@@ -70,7 +70,7 @@ async def _open_version(
     await lock_dataset(tx, dataset)
     if based_on is not None:
         held = await tx.fetch_one(_DATASETS["hold_version"], dataset=dataset, version=based_on)
-        check_version(dataset, based_on, held and held[0], "open a version based on")
+        check_version(dataset, based_on, held and held[0], request="open a version based on")
         count, _size = await count_entries(tx, dataset, based_on, count_max=COPIED_MAX + 1)
         if count > COPIED_MAX:
             raise TooLarge("based_on", count, COPIED_MAX, unit="entries")
@@ -95,18 +95,18 @@ async def drop_version(ledger: Ledger, dataset: str, version: int, *, actor: str
     """
     check_name("dataset", dataset)
     check_text("actor", actor, 256)
-    return await ledger.write(_drop_version, dataset, version, actor=actor)
+    return await ledger.write(_drop_version, dataset, version=version, actor=actor)
 
 
 async def _drop_version(
-    _: Ledger, tx: Transaction, dataset: str, version: int, *, actor: str
+    _: Ledger, tx: Transaction, dataset: str, *, version: int, actor: str
 ) -> bool:
     current = await lock_dataset(tx, dataset)
     subject = f"version {version} of dataset {dataset}"
     state = await lock_version(tx, dataset, version)
     if state == "dropped":
         return False
-    check_version(dataset, version, state, "drop")
+    check_version(dataset, version, state, request="drop")
     if version == current:
         raise IllegalMove(subject, "the current one; cut over to another one first", "drop")
     await refuse_writers(tx, dataset, version, request="drop", remedy="cancel them first")
@@ -166,7 +166,7 @@ async def refuse_writers(
         raise IllegalMove(f"version {version} of dataset {dataset}", state, request)
 
 
-def check_version(dataset: str, version: int, state: str | None, request: str) -> None:
+def check_version(dataset: str, version: int, state: str | None, *, request: str) -> None:
     """Refuse a version that is not there, or not any more."""
     if state is None:
         raise NotFound(f"dataset {dataset} with a version", version)

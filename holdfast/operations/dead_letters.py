@@ -84,8 +84,8 @@ async def dead_letter_task(
     check_task_id(task_id)
     check_text("actor", actor, 256)
     check_text("reason", reason, 1024)
-    keyed = request_key("dead-letter", actor, idempotency_key, [task_id, reason])
-    await write_once(ledger, keyed, bool, _dead_letter, task_id, actor=actor, reason=reason)
+    keyed = request_key("dead-letter", actor, idempotency_key, request=[task_id, reason])
+    await write_once(ledger, keyed, _dead_letter, task_id, returns=bool, actor=actor, reason=reason)
 
 
 async def _dead_letter(
@@ -152,7 +152,7 @@ async def _replay(
     plan = await _plan_replays(ledger, task_ids, only_open=keyed is None)
     arrivals = await admit(ledger, [submission for _, submission in plan])
     return await write_once(
-        ledger, keyed, list[Replay], _store_replays, plan, arrivals, actor=actor
+        ledger, keyed, _store_replays, plan, arrivals=arrivals, returns=list[Replay], actor=actor
     )
 
 
@@ -204,8 +204,8 @@ async def _store_replays(
     _: Ledger,
     tx: Transaction,
     plan: list[tuple[Replay, Submission]],
-    arrivals: list[Arrival],
     *,
+    arrivals: list[Arrival],
     actor: str,
 ) -> list[Replay]:
     # Locked and checked again: somebody may have replayed or discarded them meanwhile.
@@ -241,8 +241,8 @@ async def discard(
     """Decide that dead letters need nothing more; they stay readable until retention."""
     _check_ids(task_ids)
     check_text("actor", actor, 256)
-    keyed = request_key("discard", actor, idempotency_key, sorted(task_ids))
-    await write_once(ledger, keyed, bool, _discard, task_ids, actor=actor)
+    keyed = request_key("discard", actor, idempotency_key, request=sorted(task_ids))
+    await write_once(ledger, keyed, _discard, task_ids, returns=bool, actor=actor)
 
 
 async def _discard(_: Ledger, tx: Transaction, task_ids: Sequence[TaskId], *, actor: str) -> bool:

@@ -38,7 +38,7 @@ class RequestKey(NamedTuple):
         return self.scope.partition(":")[0]
 
 
-def request_key(action: str, caller: str, key: str | None, request: Any) -> RequestKey | None:
+def request_key(action: str, caller: str, key: str | None, *, request: Any) -> RequestKey | None:
     """Describe a request under a caller's key; None if it came without one."""
     if key is None:
         return None
@@ -52,9 +52,9 @@ def request_key(action: str, caller: str, key: str | None, request: Any) -> Requ
 async def write_once(
     ledger: Ledger,
     keyed: RequestKey | None,
-    answer_type: type[Answer],
     change: Callable[..., Awaitable[Answer]],
     *arguments: Any,
+    returns: type[Answer],
     **named: Any,
 ) -> Answer:
     """Run a change in one transaction, once per key; a repeat is given the first answer.
@@ -66,7 +66,7 @@ async def write_once(
 
     async def keyed_change(_: Ledger, tx: Transaction) -> Answer:
         if not await take_key(tx, keyed):
-            first = await find_answer(tx, keyed, answer_type)
+            first = await find_answer(tx, keyed, returns)
             if first is None:  # retention has come between the two looks
                 raise LockTimeout("the key was forgotten at the same moment")
             return first
@@ -87,14 +87,12 @@ async def wait_turn(keyed: RequestKey, run: Callable[[], Awaitable[Answer]]) -> 
     raise Unavailable(f"the {keyed.action} under this key is still under way; try again")
 
 
-async def recall(
-    ledger: Ledger, keyed: RequestKey | None, answer_type: type[Answer]
-) -> Answer | None:
+async def recall(ledger: Ledger, keyed: RequestKey | None, returns: type[Answer]) -> Answer | None:
     """Find what a request under this key was answered before; None if there was none."""
     if keyed is None:
         return None
     async with ledger.database.transaction() as tx:
-        return await find_answer(tx, keyed, answer_type)
+        return await find_answer(tx, keyed, returns)
 
 
 async def take_key(tx: Transaction, keyed: RequestKey) -> bool:
@@ -105,16 +103,14 @@ async def take_key(tx: Transaction, keyed: RequestKey) -> bool:
     return taken is not None
 
 
-async def find_answer(
-    tx: Transaction, keyed: RequestKey, answer_type: type[Answer]
-) -> Answer | None:
+async def find_answer(tx: Transaction, keyed: RequestKey, returns: type[Answer]) -> Answer | None:
     """Find what the key's first request was answered; KeyReused if that was a different one."""
     used = await tx.fetch_one(_KEYS["find_key"], scope=keyed.scope, key=keyed.key)
     if used is None:
         return None
     if used["request_digest"] != keyed.digest:
         raise KeyReused(keyed.key, request=keyed.action)
-    return msgspec.json.decode(used["answer"], type=answer_type)
+    return msgspec.json.decode(used["answer"], type=returns)
 
 
 async def keep_answer(tx: Transaction, keyed: RequestKey, answer: Any) -> None:

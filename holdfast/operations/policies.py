@@ -34,15 +34,17 @@ async def set_policy(
     """
     check_policy(type_name, policy, ledger.limits)
     check_text("actor", actor, 256)
-    return await ledger.write(_set_policy, type_name, policy, actor=actor, if_version=if_version)
+    return await ledger.write(
+        _set_policy, type_name, policy=policy, actor=actor, if_version=if_version
+    )
 
 
 async def _set_policy(
     _: Ledger,
     tx: Transaction,
     type_name: str,
-    policy: TypePolicy,
     *,
+    policy: TypePolicy,
     actor: str,
     if_version: int | None,
 ) -> StoredPolicy:

@@ -25,7 +25,7 @@ def check_policy(type_name: str, policy: TypePolicy, limits: Limits) -> None:
     for name, field, value in limited_fields(bounds):
         _check_part(f"limits.{name}", JobSpec(_NOTHING, **{field: value}), limits)
     if bounds.lease_min is not None and bounds.lease_max is not None:
-        _check_order("limits.lease_min", bounds.lease_min, bounds.lease_max, "lease_max")
+        _check_leases(bounds.lease_min, bounds.lease_max)
     if bounds.backoff_ceiling is not None:
         ceiling = Backoff(base=0.0, ceiling=bounds.backoff_ceiling)
         _check_part("limits.backoff_ceiling", JobSpec(_NOTHING, backoff=ceiling), limits)
@@ -47,6 +47,6 @@ def _check_part(name: str, spec: JobSpec, limits: Limits) -> None:
         raise Invalid(name, refused.problem) from refused
 
 
-def _check_order(field: str, least: float, most: float, other: str) -> None:
+def _check_leases(least: float, most: float) -> None:
     if least > most:
-        raise Invalid(field, f"is {least}, more than {other}, which is {most}; swap them")
+        raise Invalid("limits.lease_min", f"is {least}, more than lease_max, which is {most}")

@@ -135,12 +135,15 @@ class Runtime:
         self.is_stopping = True
         self.doorbells.close()
 
+    async def _start_triggered(self) -> int:
+        return await start_triggered(self.ledger, self.submit)
+
     def chores(self, options: Options) -> list[Chore]:
         """List what is to be done in the background."""
         return [
             Chore("lead", CANDIDATE_SECONDS, self.leader.stand),
             Chore("follow up", 0.25, partial(follow_up, self.ledger), wake=self._follow_up_wanted),
-            Chore("start jobs of cut-overs", 1.0, partial(start_triggered, self.ledger, self.submit)),
+            Chore("start what cut-overs ask for", 1.0, self._start_triggered),
             *list_chores(self.ledger, self.doorbells, self.stops, retention=options.retention),
             *(
                 Chore("publish again", 5.0, Republisher(self.ledger, transport).run)

@@ -118,7 +118,7 @@ def begin_deliveries(prepared: Prepared) -> "dict[Fence, Span]":
             continue
         task_id, attempt = wanted.fence.task_id, wanted.fence.attempt
         context = _context_of(tracer, wanted.job)
-        place = span_id_of("place", context.trace_id, str(task_id), attempt)
+        place = span_id_of("place", context.trace_id, task_id=str(task_id), attempt=attempt)
         spans[wanted.fence] = tracer.begin(
             f"heartbeat {prepared.worker_id}",
             context._replace(span_id=place),
@@ -186,14 +186,16 @@ def _hand_out(
     """Begin the span of a claim or a placement, linked to the run before it if there was one."""
     context = _context_of(tracer, job)
     trace_id, name = context.trace_id, str(task_id)
-    before = span_id_of("run", trace_id, name, attempt - 1)
+    before = span_id_of("run", trace_id, task_id=name, attempt=attempt - 1)
     return tracer.begin(
         f"{step} {job.policy.type}",
         None if job.trace_parent is None else context,
         attributes={**_describe_attempt(job, task_id, attempt), "holdfast.worker_id": worker_id},
         links=[context._replace(span_id=before)] if attempt else [],
         trace_id=trace_id,
-        span_id=span_id_of("place", trace_id, name, attempt) if step == "place" else None,
+        span_id=span_id_of("place", trace_id, task_id=name, attempt=attempt)
+        if step == "place"
+        else None,
         began_ns=began_ns,
     )
 

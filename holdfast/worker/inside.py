@@ -169,6 +169,7 @@ def identify(attempt: Briefed, server: str) -> Identity:
         trace_id=attempt.job.trace_id,
         trace_parent=attempt.trace_parent,
         outputs=attempt.job.outputs,
+        environment=attempt.job.environment,
         deadline=None if timeout is None else datetime.now(UTC) + timedelta(seconds=timeout),
     )
 

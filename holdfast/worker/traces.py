@@ -69,7 +69,7 @@ def begin_run(
         },
         trace_id=trace_id,
         # Known to the server, which links the next attempt to this one.
-        span_id=span_id_of("run", trace_id, attempt.task_id, attempt.number),
+        span_id=span_id_of("run", trace_id, task_id=attempt.task_id, attempt=attempt.number),
         began_ns=None if began_at is None else time.time_ns() - _ns(boot_clock() - began_at),
     )
     span.enter()

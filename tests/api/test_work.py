@@ -47,6 +47,7 @@ async def test_a_claim_carries_all_that_a_worker_needs(quiet_face: Face) -> None
         "environment": {"REGION": "north"},
         "timeout": 60.0,
         "correlation_id": "c-1",
+        "trace_id": "t-1",
     }
     job_id = await quiet_face.submit(**spec)
     claims = await quiet_face.claim(5)
@@ -68,6 +69,7 @@ async def test_a_claim_carries_all_that_a_worker_needs(quiet_face: Face) -> None
         "queue": "q",
         "timeout": 60.0,
         "environment": {"REGION": "north"},
+        "trace_id": "t-1",
         "fan_out": True,
     }
     assert claims[0]["lease_token"] != claims[1]["lease_token"]

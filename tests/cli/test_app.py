@@ -26,6 +26,7 @@ SUBCOMMANDS = [
     *(["queues", name] for name in ("pause", "resume")),
     *(["endpoint", name] for name in ("get", "register", "remove")),
     *(["dead-letters", name] for name in ("show", "replay", "discard")),
+    *(["types", name] for name in ("list", "show", "set", "unset", "history")),
     ["workers", "drain"],
 ]
 

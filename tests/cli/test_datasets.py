@@ -1,5 +1,6 @@
 """`datasets`: versions are opened, filled by jobs, compared, cut over to and dropped."""
 
+import json
 from uuid import uuid4
 
 from tests.cli.conftest import Service
@@ -10,15 +11,10 @@ SAY = """echo '{"partition_key": "%s", "uri": "s3://%s", "size_bytes": 1500}' > 
 def fill(service: Service, name: str, key: str) -> str:
     """Have a command write one entry to the newest open version."""
     spec = service.folder / f"{uuid4().hex}.json"
-    spec.write_text(
-        '{"entrypoint": {"shell": %s}, "queue": "default", "outputs": [{"dataset": "%s"}]}'
-        % (_quoted(SAY % (key, key)), name)
-    )
+    entrypoint = {"shell": SAY % (key, key)}
+    fields = {"entrypoint": entrypoint, "queue": "default", "outputs": [{"dataset": name}]}
+    spec.write_text(json.dumps(fields))
     return service.submit_and_wait("--spec", str(spec))
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def test_a_dataset_goes_from_its_first_version_to_the_next(service: Service) -> None:

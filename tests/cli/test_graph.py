@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import msgspec
+
 from holdfast.cli.graph import INDENT_MAX, draw
 from holdfast.wire.graphs import GraphEdge, GraphNode, JobGraph
 from tests.cli.conftest import Service
@@ -16,7 +18,8 @@ def a_graph(job_id: str, *edges: tuple[str, str, str], undoes: str | None = None
         state = "JOB_STATE_SUCCEEDED"
         undo = GraphNode(job_id="99", name="undo", type="t", state=state, compensates_job_id=undoes)
         nodes.append(undo)
-    listed = [GraphEdge(before=b, after=a, condition=c) for b, a, c in edges]  # type: ignore[arg-type]
+    shapes = [{"from": before, "to": after, "condition": c} for before, after, c in edges]
+    listed = msgspec.convert(shapes, list[GraphEdge])
     return JobGraph(job_id=job_id, nodes=nodes, edges=listed)
 
 

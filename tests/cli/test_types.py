@@ -28,7 +28,7 @@ def test_a_policy_is_set_piece_by_piece_and_shown(service: Service) -> None:
     assert "base=2 factor=2 ceiling=60" in shown
     [line] = [line for line in service.call("types").out.splitlines() if name in line]
     assert "max_retries_failure=7" in line
-    job_id = service.submit("tests.cli.tasks:add", "--arg=1", "--queue=none", f"--type={name}")
+    job_id = service.submit("tests.cli.tasks:add", "--arg=1", "--queue=none", f"--name={name}")
     assert service.ask("job", job_id)["spec"]["max_retries_failure"] == 7
     assert service.call("cancel", job_id).code == 0
     assert service.call("types", "set", name, "--fresh").code == 0
@@ -43,7 +43,7 @@ def test_a_policy_is_set_piece_by_piece_and_shown(service: Service) -> None:
 
 def test_what_cannot_be_set_is_said_with_its_field(service: Service) -> None:
     for arguments, word in (
-        (["--lease", "1"], "defaults.lease"),
+        (["--timeout", "0"], "defaults.timeout"),
         (["--retries", "3", "--max-retries", "2"], "defaults.max_retries_failure"),
         ([], "give something to set"),
     ):

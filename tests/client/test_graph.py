@@ -50,6 +50,22 @@ async def test_a_graph_is_sent_by_the_awaited_face(client: Client, hand: Hand) -
     assert claim.task_id == f"{first.id}.0"
 
 
+async def test_what_is_submitted_after_the_end_of_the_block_is_sent_at_once(
+    client: Client,
+) -> None:
+    is_over = asyncio.Event()
+
+    async def submit_later() -> hf.Job[int]:
+        await is_over.wait()
+        return await app.double.submit.aio(1)
+
+    async with client.graph() as graph:
+        later = asyncio.create_task(submit_later())  # knows of the graph, as all that begins here
+    is_over.set()
+    assert (await later).id
+    assert graph.jobs == []
+
+
 def test_a_graph_whose_answer_is_lost_is_one_graph(stranger: Peer) -> None:
     stranger.script = [Say(None), TAKEN]
     with Client(stranger.url), hf.graph():

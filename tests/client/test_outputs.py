@@ -30,9 +30,9 @@ def test_one_of_several_has_to_be_named() -> None:
     output("p", "u", dataset="users")
     assert (output.entries[0].dataset, output.version("users")) == ("users", 1)
     for wrong in (None, "others"):
-        with pytest.raises(Invalid, match="dataset: .*events, users"):
+        with pytest.raises(Invalid, match=r"dataset: .*events, users"):
             output("p", "u", dataset=wrong)
-    with pytest.raises(Invalid, match="dataset: .*none"):
+    with pytest.raises(Invalid, match=r"dataset: .*none"):
         Outputs([])("p", "u")
 
 

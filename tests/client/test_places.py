@@ -56,7 +56,7 @@ def test_values_are_put_in_their_places_in_copies() -> None:
     row = [None, 2]
     table = OrderedDict(a=1, b=None)
     given = {"args": (row, Pair(None, 5), row), "kwargs": {"table": table}}
-    places = [
+    places: list[tuple[list[Any], Any]] = [
         (["args", 0, 0], 1),
         (["args", 1, 0], (4,)),
         (["kwargs", "table", "b"], {"deep": []}),

@@ -1,6 +1,7 @@
 """Real workers fill a version, by functions and commands, claimed and placed; it is cut over."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_a_version_is_filled_by_real_workers_and_cut_over(tmp_path: Path) -> Non
         events = client.create_dataset("events", {"owner": "ann"})
         version = events.open_version()
         events.on_cut_over("look", look)
-        jobs = [
+        jobs: list[hf.Job[Any]] = [
             write_part.map(PARTS),
             write_in_a_process.submit(),
             client.run_command(SAY % "claimed", queue="e2e", outputs=[hf.Output("events")]),

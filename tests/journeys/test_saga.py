@@ -139,6 +139,19 @@ async def test_a_branch_that_succeeds_in_vain_is_undone_too(world: World) -> Non
     await saga.check("left", "right", "root")
 
 
+async def test_what_a_killed_job_would_have_used_is_undone_together(world: World) -> None:
+    saga = await a_saga(world, one=[], two=[], bad=["one"], join=["bad", "two"])
+    await saga.succeed("one")
+    late = await saga.run("two")
+    await saga.fail("bad")
+    assert await saga.undo() == "bad"
+    # The join was killed, and wants both undone, the later one first.
+    assert not await saga.open_undos()
+    await world.succeed(late)
+    assert await saga.undo_all() == ["bad", "two", "one"]
+    await saga.check("bad", "two", "one")
+
+
 async def test_two_failures_at_once_undo_what_they_share_once_and_last(world: World) -> None:
     saga = await a_saga(world, root=[], left=["root"], right=["root"])
     await saga.succeed("root")

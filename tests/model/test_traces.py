@@ -81,11 +81,11 @@ def test_any_text_stands_for_one_trace() -> None:
 def test_ids_of_spans_follow_from_what_they_are() -> None:
     trace_id = make_trace_id()
     ids = {
-        span_id_of(step, trace_id, task_id, attempt)
+        span_id_of(step, trace_id, task_id=task_id, attempt=attempt)
         for step in ("run", "place")
         for task_id in ("7.0", "7.1")
         for attempt in (0, 1)
     }
     assert len(ids) == 8
-    assert span_id_of("run", trace_id, "7.0", 0) in ids
+    assert span_id_of("run", trace_id, task_id="7.0", attempt=0) in ids
     assert TraceContext.read(f"00-{trace_id}-{ids.pop()}-01") is not None

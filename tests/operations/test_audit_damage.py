@@ -14,6 +14,7 @@ from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.operations.damage import Damage, a_scene, find_planted, reported
 from tests.operations.test_audit_cluster import DAMAGES as PLACED
+from tests.operations.test_audit_datasets import DAMAGES as OUTPUTS
 from tests.operations.test_audit_order import DAMAGES as ORDERED
 from tests.operations.test_audit_undo import DAMAGES as UNDONE
 from tests.operations.test_policies import DAMAGES as POLICIES
@@ -256,5 +257,5 @@ async def test_planted_damage_is_named(scene_url: str, damage: Damage) -> None:
 
 def test_the_docs_explain_every_invariant() -> None:
     explained = re.findall(r"^\| `(\w+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
-    planted = [*DAMAGES, *POLICIES, *PLACED, *ORDERED, *UNDONE]
+    planted = [*DAMAGES, *POLICIES, *PLACED, *OUTPUTS, *ORDERED, *UNDONE]
     assert sorted(explained) == sorted({damage.invariant for damage in planted})

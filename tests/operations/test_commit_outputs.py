@@ -97,6 +97,7 @@ async def test_the_same_again_is_ignored_and_another_is_refused(
     assert rows[0] == [1, 1]
     await library.submit()
     [claim] = await world.claim()
+    await world.start(claim)  # or it would not be ended by the first statement
     before = await world.dump()
     with pytest.raises(Invalid, match=r"outputs\[1\]\.key: version 1 of events has another entry"):
         await library.commit(claim, an_entry("c"), an_entry("a", checksum="2"))
@@ -164,6 +165,7 @@ async def test_what_cannot_be_committed_changes_nothing(
 ) -> None:
     await library.submit()
     [claim] = await world.claim()
+    await world.start(claim)  # or it would not be ended by the first statement
     before = await world.dump()
     with pytest.raises(Refused, match=problem):
         await library.commit(claim, entry)
@@ -184,6 +186,7 @@ async def test_a_version_that_was_sealed_by_force_takes_nothing_more(
 ) -> None:
     await library.submit()
     [claim] = await world.claim()
+    await world.start(claim)
     await library.cut_over(1, force=True)
     before = await world.dump()
     with pytest.raises(
@@ -218,7 +221,7 @@ async def test_a_refusal_is_told_again_under_its_key(world: World, library: Libr
     await library.submit()
     [claim] = await world.claim()
     items = [Completion(fence_of(claim), "succeeded", outputs=(an_entry(dataset="others"),))]
-    keyed = request_key("complete", "w1", "k", items)
+    keyed = request_key("complete", "w1", "k", request=items)
     first = await complete(world.ledger, items, keyed)
     [again] = await complete(world.ledger, items, keyed)
     assert isinstance(again, Invalid)

@@ -130,9 +130,8 @@ async def test_a_large_one_is_found_again_after_a_crash(world: World, database_u
     await follow_up(world.ledger)
     async with Database(database_url) as other:
         server = Ledger(other)
-        [row] = await world.clock.fetch("select id from holdfast.outbox where kind = 'undo_graph'")
         # It dies between storing the compensation and noting it.
-        prepared = await compensate._prepare(server, row[0], 1)
+        prepared = await compensate._prepare(server, 1, 1)
     assert prepared.arrival is None
     await world.clock.advance(20)
     await follow_up_all(world.ledger)
@@ -156,12 +155,16 @@ async def test_two_that_prepare_the_same_store_it_once(world: World, database_ur
     await saga.fail("job")
     await world.clock.advance(1)
     await follow_up(world.ledger)
-    [row] = await world.clock.fetch("select id from holdfast.outbox where kind = 'undo_graph'")
+    # Each finds a row of its own that tells it to look.
+    await world.clock.fetch(
+        "insert into holdfast.outbox (kind, job_id, created_at) values ('undo_graph', 1, now())"
+    )
+    rows = await world.clock.fetch("select id from holdfast.outbox where kind = 'undo_graph'")
+    assert len(rows) == 2
     async with Database(database_url) as other:
-        both = (world.ledger, Ledger(other))
-        await asyncio.gather(*(compensate.compensate(each, row[0], 1) for each in both))
-        for each in both:
-            await compensate.compensate(each, row[0], 1)
+        both = ((world.ledger, rows[0][0]), (Ledger(other), rows[1][0]))
+        turns = (compensate.compensate(each, row_id, 1) for each, row_id in both)
+        assert sorted(await asyncio.gather(*turns)) == [0, 1]  # the first has done both
     assert await saga.undo_all() == ["job"]
     await saga.check("job")
     assert (await world.task(TaskId(2, 0))).finished

@@ -1,5 +1,7 @@
 """Datasets and versions: created, opened, based on each other, dropped."""
 
+from typing import Any
+
 import asyncpg
 import pytest
 
@@ -20,7 +22,7 @@ async def library(world: World) -> Library:
 
 
 async def test_creating_it_again_is_harmless(world: World, library: Library) -> None:
-    made = {"actor": "ben", "metadata": {"team": "search"}}
+    made: dict[str, Any] = {"actor": "ben", "metadata": {"team": "search"}}
     found, is_new = await create_dataset(world.ledger, "users", **made)
     assert (is_new, found.created_by, found.current_version) == (True, "ben", None)
     assert (await create_dataset(world.ledger, "users", actor="eve"))[1] is False

@@ -29,7 +29,7 @@ HOUR = 3600
 
 def key_of(request: Any, *, key: str = "k", caller: str = "ann") -> RequestKey:
     """Describe a request under a key."""
-    keyed = request_key("cut-over", caller, key, request)
+    keyed = request_key("cut-over", caller, key, request=request)
     assert keyed is not None
     return keyed
 
@@ -42,10 +42,10 @@ async def count(_: Ledger, tx: Transaction, calls: list[int]) -> list[int]:
 
 async def test_the_same_key_returns_the_first_answer(ledger: Ledger) -> None:
     calls: list[int] = []
-    first = await write_once(ledger, key_of(7), list[int], count, calls)
-    again = await write_once(ledger, key_of(7), list[int], count, calls)
+    first = await write_once(ledger, key_of(7), count, calls, returns=list[int])
+    again = await write_once(ledger, key_of(7), count, calls, returns=list[int])
     assert (first, again, calls) == ([0], [0], [0])
-    assert await write_once(ledger, None, list[int], count, calls) == [0, 1]
+    assert await write_once(ledger, None, count, calls, returns=list[int]) == [0, 1]
     assert await recall(ledger, key_of(7), list[int]) == [0]
     assert await recall(ledger, key_of(7, key="new"), list[int]) is None
     assert await recall(ledger, None, list[int]) is None
@@ -53,20 +53,20 @@ async def test_the_same_key_returns_the_first_answer(ledger: Ledger) -> None:
 
 async def test_a_different_request_under_the_key_is_refused(ledger: Ledger, world: World) -> None:
     calls: list[int] = []
-    await write_once(ledger, key_of(7), list[int], count, calls)
+    await write_once(ledger, key_of(7), count, calls, returns=list[int])
     before = await world.dump()
     with pytest.raises(KeyReused, match="'k' was used for a different cut-over") as refused:
-        await write_once(ledger, key_of(8), list[int], count, calls)
+        await write_once(ledger, key_of(8), count, calls, returns=list[int])
     assert (refused.value.field, refused.value.job_id) == ("idempotency_key", None)
     assert (calls, await world.dump()) == ([0], before)
-    await write_once(ledger, key_of(8, caller="bob"), list[int], count, calls)
+    await write_once(ledger, key_of(8, caller="bob"), count, calls, returns=list[int])
     assert calls == [0, 1]
 
 
 @pytest.mark.parametrize("key", ["", "\x00", "k" * 257])
 def test_a_key_is_a_name(key: str) -> None:
     with pytest.raises(Invalid) as refused:
-        request_key("cancel", "ann", key, None)
+        request_key("cancel", "ann", key, request=None)
     assert refused.value.field == "idempotency_key"
 
 
@@ -104,7 +104,9 @@ async def test_who_comes_second_waits_and_gets_the_first_answer(
         other = Ledger(database)
         async with ledger.database.transaction() as tx:
             assert await take_key(tx, key_of(7))
-            asking = asyncio.create_task(write_once(other, key_of(7), list[int], count, calls))
+            asking = asyncio.create_task(
+                write_once(other, key_of(7), count, calls, returns=list[int])
+            )
             watching = asyncio.create_task(second())
             # Two waits for a lock have run out: who asked under the key has begun again.
             await asyncio.wait_for(may_go_on.wait(), 20)
@@ -131,7 +133,7 @@ async def test_two_connections_racing_with_one_key_replay_once(
     ledger: Ledger, database_url: str, world: World
 ) -> None:
     letters = [await dead_letter(world) for _ in range(2)]
-    keyed = request_key("replay", "ann", "k", letters)
+    keyed = request_key("replay", "ann", "k", request=letters)
     async with Database(database_url) as database:
         answers = await asyncio.gather(
             *(
@@ -143,7 +145,10 @@ async def test_two_connections_racing_with_one_key_replay_once(
     assert await world.count("jobs") == 4
     with pytest.raises(KeyReused):
         await replay(
-            ledger, letters[:1], actor="ann", keyed=request_key("replay", "ann", "k", letters[:1])
+            ledger,
+            letters[:1],
+            actor="ann",
+            keyed=request_key("replay", "ann", "k", request=letters[:1]),
         )
 
 
@@ -157,7 +162,7 @@ async def dead_letter(world: World) -> TaskId:
 
 async def test_a_dry_run_of_a_replay_takes_no_key(ledger: Ledger, world: World) -> None:
     letter = await dead_letter(world)
-    keyed = request_key("replay", "ann", "k", [letter])
+    keyed = request_key("replay", "ann", "k", request=[letter])
     [tried] = await replay(ledger, [letter], actor="ann", dry_run=True, keyed=keyed)
     [made] = await replay(ledger, [letter], actor="ann", keyed=keyed)
     assert (tried.job_id, made.job_id is None) == (None, False)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import asyncpg
+import pytest
 
 from holdfast.errors import LeaseConflict
 from holdfast.model.ids import TaskId
@@ -25,9 +26,9 @@ BATCH = 100
 ClaimAll = Callable[[int], Awaitable[list[TaskId]]]
 
 
-async def _submit(ledger: Ledger) -> int:
+async def _submit(ledger: Ledger, tasks: int = TASKS) -> int:
     spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "q"})
-    return (await submit_one(ledger, Submission(spec, ("1",) * TASKS))).job_id
+    return (await submit_one(ledger, Submission(spec, ("1",) * tasks))).job_id
 
 
 async def _claim_patiently(ledger: Ledger, requests: list[ClaimRequest]) -> list[Answer]:
@@ -64,13 +65,17 @@ async def test_64_claimers_of_one_queue_never_claim_a_task_twice(
     await assert_audit_is_silent(ledger.database)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "batch"),
+    [(1_000, 10), pytest.param(TASKS, BATCH, marks=pytest.mark.nightly)],
+)
 async def test_64_claimers_by_id_never_claim_a_task_twice(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, database_url: str, tasks: int, batch: int
 ) -> None:
-    job_id = await _submit(ledger)
+    job_id = await _submit(ledger, tasks)
     # Every task is wanted by three claimers, as if its wake-up had been delivered three times.
     wishes: list[list[TaskId]] = [[] for _ in range(CLAIMERS)]
-    for index in range(TASKS):
+    for index in range(tasks):
         for number in random.Random(index).sample(range(CLAIMERS), 3):
             wishes[number].append(TaskId(job_id, index))
 
@@ -80,10 +85,10 @@ async def test_64_claimers_by_id_never_claim_a_task_twice(
         random.Random(number).shuffle(wanted)
         async with Database(database_url, connections_max=1) as database:
             own = Ledger(database)
-            for first in range(0, len(wanted), BATCH):
+            for first in range(0, len(wanted), batch):
                 requests = [
                     ClaimRequest(f"w{number}", task_id=task_id)
-                    for task_id in wanted[first : first + BATCH]
+                    for task_id in wanted[first : first + batch]
                 ]
                 for answer in await _claim_patiently(own, requests):
                     if isinstance(answer, list):
@@ -94,7 +99,7 @@ async def test_64_claimers_by_id_never_claim_a_task_twice(
         return taken
 
     handed_out = await _race(claim_all)
-    assert handed_out == Counter({TaskId(job_id, index): 1 for index in range(TASKS)})
+    assert handed_out == Counter({TaskId(job_id, index): 1 for index in range(tasks)})
     await assert_audit_is_silent(ledger.database)
 
 

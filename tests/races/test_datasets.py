@@ -163,9 +163,9 @@ async def test_a_cut_over_and_the_commits_it_overtakes_agree(
         await library.submit(inputs=list(range(WAVE)), version=version)
         claims = await world.claim(WAVE)
         cut = partial(Library(World(other, world.clock)).cut_over, version, force=True)
-        *answers, _ = await asyncio.gather(
-            *(commit(world.ledger, claim) for claim in claims), insist(cut)
-        )
+        cutting = asyncio.create_task(insist(cut))
+        answers = await asyncio.gather(*(commit(world.ledger, claim) for claim in claims))
+        await cutting
         [sealed] = await world.clock.fetch(
             "select entries from holdfast.dataset_versions where version = $1", version
         )
@@ -186,3 +186,48 @@ async def commit(ledger: Ledger, claim: Claim) -> bool:
     [answer] = await insist(partial(complete, ledger, [item]))
     assert isinstance(answer, Completed), answer
     return False
+
+
+async def test_of_two_tasks_that_write_one_key_at_once_one_is_refused(
+    world: World, library: Library, other: Ledger
+) -> None:
+    await library.submit(inputs=list(range(60)))
+    claims = await world.claim(60)
+    for number, pair in enumerate(zip(claims[::2], claims[1::2], strict=True)):
+        items = [
+            Completion(
+                fence_of(claim), "succeeded", outputs=(an_entry(str(number), f"{claim.task_id}"),)
+            )
+            for claim in pair
+        ]
+        answers = await asyncio.gather(
+            insist(partial(complete, world.ledger, items[:1])),
+            insist(partial(complete, other, items[1:])),
+        )
+        winners = [a for [a] in answers if isinstance(a, Completed)]
+        assert len(winners) == 1
+        assert (await library.read())[str(number)] == str(winners[0].task_id)
+    await assert_audit_is_silent(world.ledger.database)
+
+
+async def test_two_that_replace_one_partition_at_once_leave_no_mix(
+    world: World, library: Library, other: Ledger
+) -> None:
+    await library.submit("replace", inputs=list(range(40)))
+    claims = await world.claim(40)
+    for pair in zip(claims[::2], claims[1::2], strict=True):
+        items = [
+            Completion(
+                fence_of(claim),
+                "succeeded",
+                outputs=tuple(an_entry("p", str(claim.task_id), key=f"{who}{n}") for n in range(3)),
+            )
+            for who, claim in zip("ab", pair, strict=True)
+        ]
+        await asyncio.gather(
+            insist(partial(complete, world.ledger, items[:1])),
+            insist(partial(complete, other, items[1:])),
+        )
+        found = await library.read()
+        assert (len(found), len(set(found.values()))) == (3, 1), found
+    await assert_audit_is_silent(world.ledger.database)

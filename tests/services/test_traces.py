@@ -86,7 +86,7 @@ async def test_a_job_of_a_transaction_has_a_trace_as_well(
     first, second = sink.spans
     assert {first.trace_id, second.trace_id} == {trace_id}
     assert TraceContext.read(context) == TraceContext(trace_id, second.span_id)
-    before = span_id_of("run", trace_id, f"{job_id}.0", 0)
+    before = span_id_of("run", trace_id, task_id=f"{job_id}.0", attempt=0)
     assert (first.links, second.links) == ([], [(trace_id, before)])
     assert second.attributes == {
         "holdfast.job_id": str(job_id),

@@ -3,7 +3,10 @@
 import pytest
 
 from holdfast.errors import NotFound
+from holdfast.model.spec import Submission
 from holdfast.operations.follow_up import follow_up_all
+from holdfast.operations.submit import submit_one
+from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.order_views import EdgeRow, GraphRows, list_unmet, read_graph
 from tests.world import World
@@ -63,6 +66,20 @@ async def test_of_a_large_graph_the_nearest_are_read(world: World, database: Dat
     few = await graph_of(database, chain[0], edges_max=2)
     assert (len(few.nodes), len(few.edges), few.is_truncated) == (7, 2, True)
     assert not (await graph_of(database, chain[0], jobs_max=7, edges_max=6)).is_truncated
+
+
+async def test_what_undoes_a_job_is_shown_beside_it_and_left_out_first(
+    world: World, database: Database
+) -> None:
+    first = await world.submit()
+    spec = parse_spec({"entrypoint": {"function": "app:undo"}, "queue": "q"})
+    undo = await submit_one(world.ledger, Submission(spec, compensates_job_id=first))
+    last = await after(world, first)
+    found = await graph_of(database, first)
+    assert [node.job_id for node in found.nodes] == [first, undo.job_id, last]
+    assert found.nodes[1].compensates_job_id == first
+    few = await graph_of(database, first, jobs_max=2)
+    assert ([node.job_id for node in few.nodes], few.is_truncated) == ([first, last], True)
 
 
 async def test_what_is_still_waited_for_is_listed(world: World, database: Database) -> None:

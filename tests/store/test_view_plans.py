@@ -58,6 +58,7 @@ SORTED = {
     },
     "list_events_of_job": {"events": "job_id", "jobs": "job_id"},
     "list_events_of_task": {"events": "task_index", "jobs": "job_id"},
+    "list_notes": {"notes": "kind", "jobs": "job_id"},
     "read_events_between": {"events": "txid", "jobs": "job_id"},
     "read_events_of_job_between": {"events": "job_id", "jobs": "job_id"},
     "count_finished": {"events": "ts", "jobs": "job_id"},

@@ -4,6 +4,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import holdfast as hf
 from tests.tracing.tasks import AT_ONCE, fail_once, in_a_child
@@ -18,7 +19,7 @@ def main(server: str) -> None:
         placed = client.run_command(
             FAIL_ONCE, type="placed", bundle=client.upload(folder), retries=1, backoff=AT_ONCE
         )
-        jobs = {
+        jobs: dict[str, hf.Job[Any]] = {
             "function": fail_once.submit(),
             "child": in_a_child.submit(),
             "command": client.run_command(["printenv", "TRACEPARENT"], queue="traced"),

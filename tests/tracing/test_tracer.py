@@ -7,6 +7,7 @@ import pytest
 from holdfast.model.traces import TraceContext
 from holdfast.tracing.current import find_trace
 from holdfast.tracing.switch import find_tracer
+from holdfast.tracing.tracer import Span
 from tests.tracing.sink import tracing_here
 
 TRACE, SPAN, OTHER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "a" * 16
@@ -31,7 +32,7 @@ def test_a_span_says_what_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
         span.fail("what\nwhere", kind="Oops")
         span.end()
         other = tracer.begin("root", None, trace_id="c" * 32)
-        contextvars.copy_context().run(lambda: (other.enter(), _expect(other.context)))
+        contextvars.copy_context().run(_enter, other)
         other.end()
     [seen, root] = sink.spans
     assert (seen.name, seen.kind, seen.trace_id) == ("second", "client", TRACE)
@@ -47,8 +48,9 @@ def _divide(context: TraceContext) -> None:
     assert 1 / int(find_trace() != context)
 
 
-def _expect(context: TraceContext) -> None:
-    assert find_trace() == context
+def _enter(span: Span) -> None:
+    span.enter()
+    assert find_trace() == span.context
 
 
 def test_what_is_raised_in_a_block_is_noted_in_its_span(monkeypatch: pytest.MonkeyPatch) -> None:

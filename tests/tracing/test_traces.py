@@ -17,7 +17,8 @@ from holdfast.client.client import Client
 from holdfast.embedded import EmbeddedPostgres
 from tests.cli.conftest import living, served_at
 from tests.cli.program import environment, eventually
-from tests.conftest import TEMPLATE, run_sql
+from tests.conftest import run_sql
+from tests.databases import TEMPLATE
 from tests.tracing import submitter
 from tests.tracing.sink import SeenSpan, Sink, listening_sink
 
@@ -40,7 +41,7 @@ class Story:
         """Find the trace of a job."""
         events = self.events_of(self.jobs[name])
         [trace_id] = {event.trace_id for event in events}
-        assert trace_id is not None
+        assert isinstance(trace_id, str)
         return trace_id
 
     def events_of(self, job_id: str) -> list[Any]:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast.model.order import ResultPlace
+from holdfast.model.spec import Entrypoint
 from holdfast.worker import inside as inside_module
 from holdfast.worker.attempt import Attempt
 from holdfast.worker.function import HANDED_BACK, KILLED, Callee, Outcome
@@ -119,6 +121,17 @@ async def test_bad_arguments_never_reach_the_function(inside: Inside) -> None:
     outcome = await running
     assert (outcome.error_class, outcome.stage) == ("ValidationError", "input")
     assert attempt.started_at is None
+
+
+async def test_a_call_whose_results_do_not_come_can_be_stopped(inside: Inside) -> None:
+    place = ResultPlace(["args", 0], "8")
+    entrypoint = Entrypoint(function="a:b", args=[None], results=[place])
+    attempt, running = inside.begin(sample_tasks.echo, None, entrypoint=entrypoint)
+    await asyncio.wait([running], timeout=0.2)  # nobody answers there
+    assert attempt.on_stop is None
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 @pytest.mark.parametrize("function", WAITS)

@@ -163,15 +163,20 @@ async def test_results_reach_functions_wherever_they_run(placed: PlacedWorkplace
     placed.employ()
     first = await placed.submit(call("add", 1, 1))
     some = await placed.submit(call("add", 1), [10, 20])
+    only = await placed.submit(call("add", 1), [5])
+    of_one = await placed.submit(**after("echo", only))
     on_the_loop = await placed.submit(**after("add", first))
     in_a_thread = await placed.submit(**after("add_in_thread", on_the_loop, first))
     in_a_process = await placed.submit(**after("add_in_process", in_a_thread, on_the_loop))
     elsewhere = await placed.submit(**after("echo", in_a_process, queue=None))
-    packed = {"pickle": pack((sample_tasks.echo, (), {"value": (Decimal(4), None)}))}
+    packed: dict[str, Any] = {
+        "pickle": pack((sample_tasks.echo, (), {"value": (Decimal(4), None)}))
+    }
     packed["results"] = [{"path": ["kwargs", "value", 1], "job": some.partition(".")[0]}]
     pickled = await placed.submit(packed, depends_on=[some.partition(".")[0]])
 
     assert await result_of(placed, on_the_loop) == 3
+    assert await result_of(placed, of_one) == [6]
     assert await result_of(placed, in_a_thread) == 5
     assert (await result_of(placed, in_a_process))[0] == 8
     assert (await result_of(placed, elsewhere))[0] == 8

@@ -76,7 +76,7 @@ def test_switched_on_a_run_is_a_span_that_everybody_can_name(
     with tracing_here(monkeypatch) as sink:
         asyncio.run(run())
     seen, build = sink.spans
-    span_id = span_id_of("run", TRACE, "7.0", 0)
+    span_id = span_id_of("run", TRACE, task_id="7.0", attempt=0)
     assert attempt.trace_parent == f"00-{TRACE}-{span_id}-01 a=1"
     assert (seen.name, seen.span_id, seen.parent_id) == ("run sample", span_id, SPAN)
     assert (build.name, build.parent_id) == ("build sample", span_id)

@@ -103,9 +103,11 @@ end $$;
 create function holdfast.refuse_beyond(field text, given jsonb, type text, lowest jsonb, highest jsonb) returns void
     language plpgsql as $$
 begin
-    perform holdfast.refuse_field(field, format('%s is beyond what type %s allows; use at most %s', given, type, highest))
+    perform holdfast.refuse_field(field, format(
+                '%s is beyond what type %s allows; use at most %s', given, type, highest))
       where given > highest;
-    perform holdfast.refuse_field(field, format('%s is beyond what type %s allows; use at least %s', given, type, lowest))
+    perform holdfast.refuse_field(field, format(
+                '%s is beyond what type %s allows; use at least %s', given, type, lowest))
       where given < lowest;
 end $$;
 
@@ -151,7 +153,8 @@ begin
         perform holdfast.refuse_field(field, 'is empty; leave it out or give it a value') where spec ->> field = '';
         perform holdfast.check_size(field, length(spec ->> field), limits.text_length_max, 'characters');
     end loop;
-    perform holdfast.refuse_field('idempotency_key', 'begins with holdfast:, which is kept for jobs that the server submits; use another')
+    perform holdfast.refuse_field('idempotency_key',
+                'begins with holdfast:, which is kept for jobs that the server submits; use another')
       where spec ->> 'idempotency_key' like 'holdfast:%';
     perform holdfast.refuse_field('queue', format(
                 '%L is not a queue name; use letters, digits and ._:/-', spec ->> 'queue'))

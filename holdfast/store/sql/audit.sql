@@ -315,8 +315,7 @@ checked as (
            lines.hidden as hidden_job_in_line,
            tasks.state = 1 and (
                (ready.queue, ready.urgency, ready.eligible_at, ready.unschedulable_at is not null)
-               is distinct from (lines.queue, lines.urgency, greatest(tasks.eligible_at, lines.released_at),
-                                 lines.timed)
+               is distinct from (lines.queue, lines.urgency, greatest(tasks.eligible_at, released_at), lines.timed)
                or ready.avoid is not null and (lines.queue <> '' or tasks.attempt = 0))
                as ready_row_differs,
            tasks.state = 1 and leases.job_id is not null as ready_row_beside_a_lease

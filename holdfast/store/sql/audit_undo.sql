@@ -10,15 +10,19 @@ with recursive ended as materialized (
      where jobs.finished_at is not null
 ),
 -- What jobs that ended unsuccessfully depend on, up to others that did; of those still in the outbox, maybe.
+-- From job to job by their keys: one pass over the tables per step would be too much for a long chain.
 used(job_id, graph_id, is_noted) as (
     select dependencies.depends_on, ended.graph_id, ended.is_noted
       from ended join holdfast.dependencies using (job_id)
      where not ended.succeeded and ended.graph_id is not null
     union
-    select dependencies.depends_on, used.graph_id, used.is_noted
+    select further.depends_on, used.graph_id, used.is_noted
       from used
-      join ended on ended.job_id = used.job_id and ended.graph_id = used.graph_id and ended.succeeded
-      join holdfast.dependencies on dependencies.job_id = used.job_id
+     cross join lateral (select from holdfast.jobs
+                          where jobs.job_id = used.job_id and jobs.graph_id = used.graph_id and jobs.state = 4
+                         offset 0) as between_them
+     cross join lateral (select depends_on from holdfast.dependencies
+                          where dependencies.job_id = used.job_id offset 0) as further
 ),
 in_vain as (
     select used.job_id, bool_or(used.is_noted) as is_noted
@@ -112,14 +116,17 @@ select checks.invariant, checked.job_id, null::int, null::int, checks.detail
  where checks.broken;
 
 -- name: check_order_of_undos
--- Noted together, for the same reason: the later must not be submitted before the earlier has ended.
-select 'undone_out_of_order', late.job_id, null::int, null::int,
-       format('its compensation began before that of job %s had ended', early.job_id)
-  from holdfast.undos as early
-  join holdfast.jobs as early_jobs on early_jobs.job_id = early.job_id
-  join holdfast.undos as late on late.cause_job_id = early.cause_job_id and late.graph_id = early.graph_id
-  join holdfast.jobs as late_jobs on late_jobs.job_id = late.job_id
-  join holdfast.jobs as compensations on compensations.job_id = late.compensation_job_id
- where (early_jobs.state <> 4, early_jobs.finished_at, early.job_id)
-       > (late_jobs.state <> 4, late_jobs.finished_at, late.job_id)
-   and (early.ended_at is null or early.ended_at > compensations.submitted_at);
+-- Noted together, for the same reason: the later must not be submitted before all earlier ones have ended.
+with steps as (
+    select undos.job_id, compensations.submitted_at, max(coalesce(undos.ended_at, 'infinity')) over earlier as ended_at
+      from holdfast.undos
+      join holdfast.jobs using (job_id)
+      left join holdfast.jobs as compensations on compensations.job_id = undos.compensation_job_id
+    window earlier as (
+        partition by undos.graph_id, undos.cause_job_id
+        order by jobs.state = 4, jobs.finished_at desc, undos.job_id desc
+        rows between unbounded preceding and 1 preceding)
+)
+select 'undone_out_of_order', job_id, null::int, null::int,
+       format('its compensation was submitted at %s, and one before it ended at %s', submitted_at, ended_at)
+  from steps where ended_at > submitted_at;

@@ -174,9 +174,6 @@ select id, kind, job_id from holdfast.outbox
 -- Skipped when another server is at it.
 select id, kind, job_id, next_index from holdfast.outbox where id = $id for update skip locked;
 
--- name: put_off_outbox
-update holdfast.outbox set due_at = holdfast.now() + $delay::interval where id = $id;
-
 -- name: advance_outbox
 update holdfast.outbox set next_index = $next_index where id = $id;
 

@@ -70,11 +70,14 @@ select undos.job_id, undos.compensation_job_id is not null, jobs.state <> 4, job
        exists (select from used where used.job_id = undos.job_id)
   from holdfast.undos join holdfast.jobs using (job_id)
  where undos.graph_id = $graph_id and undos.ended_at is null
- order by undos.job_id;
+ -- The order of holdfast.rules.undo: a graph may have thousands of them, and the first ones are enough.
+ order by undos.compensation_job_id is null, jobs.state = 4, jobs.finished_at desc, undos.job_id desc
+ limit $batch_max;
 
--- name: lock_undos
-select job_id from holdfast.undos
- where graph_id = $graph_id and ended_at is null order by job_id for update;
+-- name: lock_undo_graph
+-- All rows of the graph: of two that are at it, the second sees the row of the first, and waits for it.
+select id from holdfast.outbox
+ where kind = 'undo_graph' and job_id = $graph_id order by id for update;
 
 -- name: has_unsubmitted_undos
 select from holdfast.undos

@@ -199,7 +199,7 @@ select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type:
  order by page.ts, page.id;
 
 -- name: list_notes
--- Notes of one kind, in the words of events; the plan of one task goes by another index than that of a job.
+-- Notes of one kind, in the words of events.
 with page as materialized (
     select * from holdfast.notes
      where job_id = $job_id and ($task_index::int is null or task_index = $task_index) and kind = $type
