@@ -15,7 +15,7 @@ from holdfast.store.datasets import DatasetRow, get_dataset
 from holdfast.store.statements import load_statements
 
 _DATASETS = load_statements("datasets")
-COPIED_MAX = 1_000_000
+COPIED_MAX = 300_000  # about ten seconds, within the patience of clients
 SWEPT_MAX = 5000
 WRITERS_TOLD_MAX = 10
 

@@ -76,6 +76,32 @@ async def test_both_ways_follow_the_policy_of_a_type(
         await two_ways.compare(fields | asked, inputs)
 
 
+BEYOND: list[tuple[dict[str, Any], dict[str, Any], list[int] | None, str]] = [
+    ({"lease_min": 40.0}, {"lease": 35}, None, "lease"),
+    ({"lease_max": 40.0}, {"lease": 45}, None, "lease"),
+    ({"max_retries_failure": 2}, {"max_retries_failure": 3}, None, "max_retries_failure"),
+    ({"max_retries_failure": 2}, {"max_attempts": 4}, None, "max_attempts"),
+    ({"max_retries_preemption": 0}, {"max_retries_preemption": 1}, None, "max_retries_preemption"),
+    ({"timeout": 9.0}, {"timeout": 10}, None, "timeout"),
+    ({"grace": 9.0}, {"grace": 10}, None, "grace"),
+    ({"priority": 1}, {"priority": 2}, None, "priority"),
+    ({"backoff_ceiling": 9.0}, {"backoff": {}}, None, "backoff.ceiling"),
+    ({"on_exhausted": "fail"}, {"on_exhausted": "dead_letter"}, None, "on_exhausted"),
+    ({"on_timeout": "kill"}, {"on_timeout": "fail"}, None, "on_timeout"),
+    ({"verbose_events": False}, {"verbose_events": True}, None, "verbose_events"),
+    ({"tasks": 2}, {"replicas": 3}, None, "replicas"),
+    ({"tasks": 2}, {}, [1, 2, 3], "inputs"),
+]
+
+
+async def test_both_ways_refuse_what_is_beyond_a_limit_by_the_same_field(two_ways: TwoWays) -> None:
+    for limits, asked, inputs, field in BEYOND:
+        policy = msgspec.convert({"limits": limits}, TypePolicy)
+        await set_policy(two_ways.ledger, "work", policy, actor="ann")
+        assert await two_ways.compare(SPEC | asked, inputs) == field, limits
+        assert isinstance(await two_ways.compare(SPEC), dict), limits
+
+
 async def test_a_repeat_is_one_whatever_the_policy_has_become(two_ways: TwoWays) -> None:
     ledger, fields = two_ways.ledger, SPEC | {"idempotency_key": "k"}
     first = await two_ways.by_python(fields)
