@@ -1,6 +1,8 @@
 """A real Postgres for every test that wants one, and each time a database as new."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -15,6 +17,10 @@ from tests.clock import Clock
 from tests.databases import TEMPLATE, give_back_database, take_database
 from tests.placed_world import PlacedWorld
 from tests.world import World
+
+# Hundreds of processes are started, and without its bytecode each would compile Holdfast anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Durability is not the subject of most tests, and to compile a plan takes longer than to run it.
 QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}

@@ -199,7 +199,8 @@ class Fleet:
 
     async def place(self) -> dict[TaskId, str]:
         """Make one pass of the scheduler."""
-        return dict(await Scheduler(self.ledger).run(await self.term()))
+        placed = await Scheduler(self.ledger).run(await self.term())
+        return {item.task_id: item.worker_id for item in placed}
 
 
 async def failures(world: World, worker: Called) -> int:

@@ -137,7 +137,8 @@ def test_what_cannot_be_asked_is_exit_code_2(service: Service, arguments: list[s
 
 
 def test_a_job_says_what_undoes_it(service: Service) -> None:
-    job_id = service.submit("--compensation", "cat $HOLDFAST_INPUT_FILE", "--", "false")
+    undo = "cat $HOLDFAST_INPUT_FILE"
+    job_id = service.run("run", "-d", "--compensation", undo, "--", "false").out.strip()
     eventually(lambda: service.ask("job", job_id)["is_compensated"])
     undo_id = service.ask("job", job_id)["compensated_by"]
     assert f"\nundone by    {undo_id} (done)\n" in service.run("job", job_id).out

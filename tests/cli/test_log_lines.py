@@ -1,13 +1,18 @@
 """What server and worker say: lines for people on a terminal, JSON for everybody else."""
 
+import contextvars
 import json
 import logging
 from collections.abc import Iterator
 from io import StringIO
 
+import opentelemetry.trace  # noqa: F401 - user code has it, so it is told
 import pytest
 
 from holdfast.cli.log_lines import set_up_logging
+from holdfast.model.traces import TraceContext
+from holdfast.tracing.current import follow_trace, subject
+from tests.worker.claims import an_attempt
 
 HOSTILE = "job \x1b[2J\nnext"
 
@@ -99,3 +104,31 @@ def test_libraries_are_heard_only_when_something_is_wrong() -> None:
     logging.getLogger("uvicorn.error").info("Started server process")
     logging.getLogger("uvicorn.error").error("broken")
     assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["broken"]
+
+
+def test_json_lines_say_what_the_code_that_runs_belongs_to() -> None:
+    stream = StringIO()
+    set_up_logging("json", stream)
+
+    def run_an_attempt() -> None:
+        subject.set(an_attempt(trace_id="t-1"))
+        logging.getLogger("users").info("of a function")
+        logging.getLogger("users").info("of another", extra={"trace_id": "t-2"})
+
+    def run_within_a_span() -> None:
+        follow_trace(TraceContext("a" * 32, "b" * 16))
+        logging.getLogger("users").info("of a span")
+
+    for run in (run_an_attempt, run_within_a_span):
+        contextvars.Context().run(run)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["trace_id"] for line in lines] == ["t-1", "t-2", "a" * 32]
+    assert [line.get("correlation_id") for line in lines] == ["c", "c", None]
+    assert [line.get("task_id") for line in lines] == ["7.0", "7.0", None]
+
+
+def test_a_person_is_spared_the_trace() -> None:
+    stream = StringIO()
+    set_up_logging("plain", stream)
+    logging.getLogger("users").info("hello", extra={"task_id": "7.0", "trace_id": "t-1"})
+    assert stream.getvalue().endswith("hello task_id=7.0\n")

@@ -81,7 +81,8 @@ def test_type_checkers_are_told_of_the_same_options() -> None:
     hints = get_type_hints(TaskOptions)
     hints["queue"] = str | None  # that it may be left open is nobody's to say
     given = get_type_hints(GivenOptions, localns={"Job": hf.Job})
-    hints["depends_on"] = given["depends_on"]  # jobs in hand have a type, and no shape
+    for name in ("depends_on", "compensation"):  # what is in hand has a type, and no shape
+        hints[name] = given[name]
     assert given == hints
 
 

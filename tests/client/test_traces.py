@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import msgspec
+import opentelemetry.trace  # noqa: F401 - user code has it, so it is told
 import pytest
 
 from holdfast.client.context import current

@@ -27,6 +27,7 @@ def an_attempt(text: bytes = b"null", **job: Any) -> Any:
         lease_token=uuid4(),
         input=msgspec.Raw(text),
         job=a_job(**{"num_tasks": 9, **job}),
+        trace_parent=None,
     )
 
 

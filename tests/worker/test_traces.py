@@ -3,8 +3,10 @@
 import asyncio
 import contextvars
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
+import opentelemetry.trace  # noqa: F401 - user code has it, so it is told
 import pytest
 
 from holdfast.model.traces import TraceContext, as_trace_id, span_id_of
@@ -12,9 +14,11 @@ from holdfast.tracing.current import describe_current, find_trace
 from holdfast.worker.briefing import list_variables
 from holdfast.worker.clock import boot_clock
 from holdfast.worker.function import Outcome
+from holdfast.worker.placed_attempt import Brief, PlacedAttempt
 from holdfast.worker.traces import begin_run, build_span, end_run, span_of
 from tests.tracing.sink import tracing_here
 from tests.worker.claims import a_claim, an_attempt
+from tests.worker.placed_orders import a_job as a_placed_job
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01 a=1"
@@ -94,3 +98,25 @@ def test_a_job_that_no_span_has_submitted_has_a_trace_all_the_same(
         contextvars.Context().run(lambda: end_run(begin_run(attempt, None), Outcome("succeeded")))
     [seen] = sink.spans
     assert (seen.trace_id, seen.parent_id) == (as_trace_id("order 7"), "")
+
+
+def test_a_later_process_of_the_worker_goes_on_with_the_same_span(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    brief = Brief(
+        task_id="7.0",
+        attempt=0,
+        lease_token=UUID(int=1),
+        job=a_placed_job(),
+        began_at=boot_clock(),
+        trace_parent=PARENT,
+    )
+    first = PlacedAttempt(brief, tmp_path, boot_clock() + 60)
+    with tracing_here(monkeypatch) as sink:
+        contextvars.Context().run(begin_run, first, first.delivered_by)  # and never ended
+        second = PlacedAttempt(first.brief(), tmp_path, boot_clock() + 60)
+        span = contextvars.Context().run(begin_run, second, second.delivered_by)
+        end_run(span, Outcome("succeeded", 0))
+    [seen] = sink.spans
+    assert first.trace_parent == second.trace_parent != PARENT
+    assert (seen.parent_id, f"-{seen.span_id}-" in str(first.trace_parent)) == (SPAN, True)
