@@ -71,8 +71,8 @@ class App:
                 return
             if match == Match.PARTIAL:
                 allowed |= route.methods or set()
-                if route.path.rpartition("}")[2].startswith(":"):
-                    # An action such as :cancel, and not part of the name before it.
+                if route.path.rpartition("}")[2].startswith(":") or ":path}/" in route.path:
+                    # An action such as :cancel, or /history, and not part of the name before it.
                     break
         await _refuse(scope, send, sorted(allowed))
 

@@ -263,8 +263,12 @@ ENDPOINTS = (
         body=JobBatchRequest,
         also={201: JobBatchAnswer, **_ERRORS},
     ),
-    Endpoint("POST", "/api/jobs/{job_id}:cancel", stop_job, Changed, body=CancelRequest),
-    Endpoint("POST", "/api/tasks/{task_id}:cancel", stop_task, Changed, body=CancelRequest),
+    Endpoint(
+        "POST", "/api/jobs/{job_id}:cancel", stop_job, Changed, body=CancelRequest, also=_ERRORS
+    ),
+    Endpoint(
+        "POST", "/api/tasks/{task_id}:cancel", stop_task, Changed, body=CancelRequest, also=_ERRORS
+    ),
     Endpoint(
         "POST",
         "/api/tasks/{task_id}:dead-letter",

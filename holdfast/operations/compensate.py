@@ -74,7 +74,7 @@ async def compensate(ledger: Ledger, row_id: int, graph_id: int) -> int:
         prepared = await _prepare(ledger, graph_id, undo.job_id) if undo and is_due else None
         return await ledger.write(_advance, row_id, graph_id=graph_id, prepared=prepared)
     except Refused as refused:
-        # Nothing that waiting for it would hold up; the audit tells of it, too.
+        # Somebody has to widen what it runs into; until then it is tried again now and then.
         log.error("what is next to be undone in %s is refused: %s", graph_id, refused)
         await ledger.write(_put_off, graph_id, delay=REFUSED_PUT_OFF)
         return 0

@@ -59,6 +59,7 @@ async def test_every_route_that_is_listed_is_found(face: Face) -> None:
         path = path.replace("{job_id}", "999999").replace("{task_id}", "999999.0")
         path = path.replace("{name:path}", "n").replace("{bundle}", "0" * 64)
         path = path.replace("{dataset}", "d").replace("{trigger}", "t").replace("{version}", "1")
+        path = path.replace("{type:path}", "t")
         assert "{" not in path, path
         status, _, content = await call(face.app, endpoint.method, path)
         assert status != 405, path

@@ -36,7 +36,7 @@ DEFAULTS = {
     "priority": 4,
     "verbose_events": True,
 }
-OWN = {
+OWN: dict[str, Any] = {
     "lease": 46.0,
     "max_retries_failure": 0,
     "max_retries_preemption": 0,
@@ -56,7 +56,7 @@ def test_a_default_fills_what_a_job_leaves_open() -> None:
 
 
 def test_a_job_s_own_word_wins_even_where_it_is_nought() -> None:
-    spec = follow(policy_for(DEFAULTS), **OWN).spec
+    spec = follow(policy_for(DEFAULTS), 0, **OWN).spec
     told = msgspec.to_builtins(policy_of(spec))
     assert {field: told[field] for field in OWN if field in told} == {
         field: value for field, value in OWN.items() if field != "verbose_events"
@@ -116,9 +116,9 @@ def test_a_job_beyond_a_limit_is_refused_by_its_field(
 def test_replays_and_compensations_are_left_as_they_are() -> None:
     policy = policy_for(DEFAULTS, {"priority": 1, "lease_max": 40.0})
     policy = msgspec.structs.replace(policy, defaults=policy_for({"priority": 1}).defaults)
-    for link in ({"replay_of": 7}, {"compensates_job_id": 7}):
-        spec = parse_spec({"entrypoint": {"function": "app:work"}, "lease": 100, "type": "work"})
-        done = complete_submission(Submission(spec, **link), Limits(), {"work": policy})
+    spec = parse_spec({"entrypoint": {"function": "app:work"}, "lease": 100, "type": "work"})
+    for made in (Submission(spec, replay_of=7), Submission(spec, compensates_job_id=7)):
+        done = complete_submission(made, Limits(), {"work": policy})
         assert (done.spec.lease, done.spec.priority, done.plain) == (100.0, None, None)
 
 
