@@ -179,9 +179,7 @@ def _check_entrypoint(field: str, entrypoint: Entrypoint) -> None:
     forms = ("command", "shell", "function", "pickle")
     given = [form for form in forms if getattr(entrypoint, form) is not None]
     if len(given) != 1:
-        raise Invalid(
-            field, f"give exactly one of {', '.join(forms)}; got {given or 'none'}"
-        )
+        raise Invalid(field, f"give exactly one of {', '.join(forms)}; got {given or 'none'}")
     if entrypoint.command is not None and not (entrypoint.command and entrypoint.command[0]):
         raise Invalid(f"{field}.command", "is empty; give a program and its arguments")
     if entrypoint.shell is not None and not entrypoint.shell.strip():
