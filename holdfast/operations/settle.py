@@ -144,10 +144,11 @@ async def _finish(tx: Transaction, ended: list[tuple[int, JobState, int]]) -> No
     )
     # What follows downward happens in transactions of its own.
     follow_ups = [("sweep", job_id) for job_id, _, live in ended if live]
-    unsuccessful = {job_id for job_id, state, _ in ended if state != JobState.SUCCEEDED}
-    follow_ups += [("job_ended", job_id) for job_id in sorted(unsuccessful)]
-    for job_id, may_be_undone, is_compensation, is_awaited in rows:
-        if may_be_undone and job_id in unsuccessful:
+    follow_ups += [
+        ("job_ended", job_id) for job_id, state, _ in ended if state != JobState.SUCCEEDED
+    ]
+    for job_id, is_to_be_undone, is_compensation, is_awaited in rows:
+        if is_to_be_undone:
             follow_ups.append(("undo", job_id))
         if is_compensation:
             follow_ups.append(("undone", job_id))

@@ -112,7 +112,9 @@ update holdfast.jobs
        clock
  where jobs.job_id = ended.job_id
 -- What follows from it, for others: those that wait for it, its undoing, what it has undone.
-returning jobs.job_id, jobs.graph_id is not null or jobs.spec ? 'compensation' as may_be_undone,
+-- A large spec is stored elsewhere, and looked at after a failure alone.
+returning jobs.job_id,
+          ended.state <> 4 and (jobs.graph_id is not null or jobs.spec ? 'compensation') as is_to_be_undone,
           jobs.compensates_job_id is not null as is_compensation,
           -- With `exists`, a planner may read all that is open instead, into a hash.
           (select true from holdfast.dependencies
