@@ -25,6 +25,7 @@ _BEGIN = f"""begin;
 set local lock_timeout = {LOCK_TIMEOUT_MS};
 set local idle_in_transaction_session_timeout = {IDLE_TIMEOUT_MS};
 set local plan_cache_mode = force_generic_plan;
+set local jit = off;
 set local enable_seqscan = off;
 set local enable_hashjoin = off;
 set local enable_mergejoin = off;
