@@ -27,6 +27,7 @@ _TASKS = load_statements("tasks")
 SWEEP_TASKS_MAX = 1000
 FEED_TASKS_MAX = 5000
 CHILDREN_MAX = 100
+BLOCKED_MAX = 20
 
 
 async def follow_up(ledger: Ledger, rows_max: int = 100) -> int:
@@ -63,8 +64,15 @@ def _list_steps(ledger: Ledger, rows: Sequence[Any]) -> Iterator[Callable[[], Aw
 async def follow_up_all(ledger: Ledger, steps_max: int = 1_000_000) -> int:
     """Take steps until nothing waits; for tests, demos and small installations."""
     steps = 0
+    blocked = 0
     while steps < steps_max:
-        taken = await follow_up(ledger)
+        try:
+            taken = await follow_up(ledger)
+        except LockTimeout:
+            blocked += 1
+            if blocked == BLOCKED_MAX:
+                raise
+            continue
         if not taken:
             break
         steps += taken
