@@ -5,6 +5,9 @@ writes may be in flight at once, so that the database works on one while the oth
 together. Each call is answered after its commit, never before. Operations fold duplicates
 themselves, because only they know what a duplicate is.
 
+A write that fails is tried again in halves, so it must be one transaction, or harmless if repeated:
+`weigh` and `weight_max` keep a batch to what the operation writes at once.
+
     call ─┐            ┌─ write (one transaction) ─┐
     call ─┼─ waiting ──┤                           ├─ answers
     call ─┘            └─ write ...                ┘
@@ -72,8 +75,12 @@ class Batcher(Generic[Item, Answer]):
         slots: asyncio.Semaphore,
         batch_max: int = 1000,
         waiting_max: int = 100_000,
+        weigh: Callable[[Item], int] = lambda _: 0,
+        weight_max: int = 0,
     ) -> None:
         self._write = write
+        self._weigh = weigh
+        self._weight_max = weight_max
         self._slots = slots
         self._batch_max = batch_max
         self._waiting_max = waiting_max
@@ -126,8 +133,13 @@ class Batcher(Generic[Item, Answer]):
         if not self._slots.locked() and share > HALVED_MIN:
             share = -(-share // 2)
         batch: list[_Entry[Item, Answer]] = []
+        weight = 0
         while self._waiting and len(batch) < min(share, self._batch_max):
-            entry = self._waiting.popleft()
+            entry = self._waiting[0]
+            weight += self._weigh(entry.item)
+            if batch and weight > self._weight_max:
+                break
+            self._waiting.popleft()
             if not entry.call.done.done():  # else its caller has gone away meanwhile
                 batch.append(entry)
         return batch

@@ -24,7 +24,6 @@ from holdfast.operations.arrivals import (
 )
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.submit import submit_one
-from holdfast.operations.undo import PUT_OFF
 from holdfast.rules.submission import complete_submission
 from holdfast.rules.undo import (
     OpenUndo,
@@ -43,6 +42,7 @@ from holdfast.store.statements import load_statements
 
 log = logging.getLogger("holdfast.compensate")
 _UNDO = load_statements("undo")
+_OUTBOX = load_statements("outbox")
 
 CHOICE_MAX = 10
 PAGE_TASKS_MAX = 200
@@ -94,10 +94,10 @@ async def _advance(
         return 0
     undo = await _choose(tx, graph_id)
     if undo is None:  # nothing is left, or the end of one under way comes first
-        await tx.fetch(_UNDO["delete_undo_rows"], ids=ids)
+        await tx.fetch(_OUTBOX["delete_outbox"], ids=ids)
         return 1
     if not can_be_undone(undo):
-        await tx.fetch(_UNDO["put_off_undos"], ids=ids, delay=PUT_OFF)
+        await tx.fetch(_OUTBOX["let_outbox_wait"], ids=ids)
         return 0
     if prepared is None or prepared.undone_job_id != undo.job_id:
         return 1  # something has changed meanwhile: at once again
@@ -110,13 +110,13 @@ async def _advance(
     await tx.fetch(_UNDO["note_compensation"], job_id=undo.job_id, compensation_job_id=job_id)
     for index in range(min(prepared.num_tasks, TASKS_ANNOUNCED_MAX)):
         tx.news.add_ready(prepared.queue, TaskId(job_id, index))
-    await tx.fetch(_UNDO["delete_undo_rows"], ids=ids)
+    await tx.fetch(_OUTBOX["delete_outbox"], ids=ids)
     return 1
 
 
 async def _put_off(_: Ledger, tx: Transaction, graph_id: int, *, delay: timedelta) -> None:
     rows = await tx.fetch(_UNDO["lock_undo_graph"], graph_id=graph_id)
-    await tx.fetch(_UNDO["put_off_undos"], ids=[row[0] for row in rows], delay=delay)
+    await tx.fetch(_OUTBOX["put_off_outbox"], ids=[row[0] for row in rows], delay=delay)
 
 
 async def _prepare(ledger: Ledger, graph_id: int, job_id: int) -> Prepared:

@@ -14,6 +14,7 @@ from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
 _JOBS = load_statements("jobs")
+_OUTBOX = load_statements("outbox")
 _COLUMN = {
     TaskState.PENDING: 0,
     TaskState.ASSIGNED: 1,
@@ -165,7 +166,7 @@ async def add_follow_ups(
         if tx.news is not None:
             tx.news.has_follow_ups = True
         await tx.fetch(
-            _JOBS["insert_outbox"],
+            _OUTBOX["insert_outbox"],
             kinds=[kind for kind, _ in follow_ups],
             job_ids=[job_id for _, job_id in follow_ups],
             next_indexes=[next_index] * len(follow_ups),

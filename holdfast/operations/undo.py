@@ -7,7 +7,6 @@ without a graph is treated as a graph of its own.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -19,9 +18,9 @@ from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
 _JOBS = load_statements("jobs")
+_OUTBOX = load_statements("outbox")
 _UNDO = load_statements("undo")
-CAUSES_MAX = 20
-PUT_OFF = timedelta(seconds=0.5)
+CAUSES_MAX = 100
 
 
 class Cause(NamedTuple):
@@ -62,8 +61,8 @@ async def note_undos(_: Ledger, tx: Transaction) -> int:
     await _insert(tx, undos)
     late = [row[0] for row in rows if row[1] in waiting]
     done = [row[0] for row in rows if row[1] not in waiting]
-    await tx.fetch(_UNDO["put_off_undos"], ids=late, delay=PUT_OFF)
-    await tx.fetch(_UNDO["delete_undo_rows"], ids=done)
+    await tx.fetch(_OUTBOX["let_outbox_wait"], ids=late)
+    await tx.fetch(_OUTBOX["delete_outbox"], ids=done)
     return len(done)
 
 

@@ -67,3 +67,4 @@ alter table holdfast.outbox
         kind in ('feed', 'sweep', 'job_ended', 'release', 'undo', 'undo_graph', 'undone')),
     add column due_at timestamptz not null default holdfast.now();
 create index outbox_by_kind on holdfast.outbox (kind, job_id);
+create index outbox_by_time on holdfast.outbox (kind, due_at, id);

@@ -57,24 +57,39 @@ select (select last_value from holdfast.job_ids) as last_job_id,
 -- name: list_prunable_partitions
 -- A range goes when its ids are used up, its jobs have been finished for long enough, nothing of it is
 -- still ending, nobody has yet to hear of an end, and no dead letter of it waits for somebody's decision.
-select first_job_id, end_job_id from holdfast.partitions
- where end_job_id <= (select last_value from holdfast.job_ids)
-   and not exists (select from holdfast.jobs
-                    where job_id >= first_job_id and job_id < end_job_id
-                      and (finished_at is null or finished_at > holdfast.now() - $older_than::interval))
-   and not exists (select from holdfast.dead_letters
-                    where job_id >= first_job_id and job_id < end_job_id
-                      and replayed_at is null and discarded_at is null)
-   and not exists (select from holdfast.leases where job_id >= first_job_id and job_id < end_job_id)
-   and not exists (select from holdfast.outbox where job_id >= first_job_id and job_id < end_job_id)
-   -- Nor what is to be undone, or still may be: when a job of the same graph fails.
-   and not exists (select from holdfast.undos
-                    where job_id >= first_job_id and job_id < end_job_id and ended_at is null)
-   and not exists (select from holdfast.jobs join holdfast.jobs as others using (graph_id)
-                    where jobs.job_id >= first_job_id and jobs.job_id < end_job_id and jobs.spec ? 'compensation'
-                      and (others.finished_at is null or others.finished_at > holdfast.now() - $older_than::interval))
-   and not exists (select from holdfast.dependencies
-                    where depends_on >= first_job_id and depends_on < end_job_id and settled_at is null)
+-- What looks at many rows of a range comes second, for ranges that could go otherwise.
+with old as materialized (
+    select first_job_id, end_job_id from holdfast.partitions
+     where end_job_id <= (select last_value from holdfast.job_ids)
+       and not exists (select from holdfast.jobs
+                        where job_id >= first_job_id and job_id < end_job_id
+                          and (finished_at is null or finished_at > holdfast.now() - $older_than::interval))
+       and not exists (select from holdfast.dead_letters
+                        where job_id >= first_job_id and job_id < end_job_id
+                          and replayed_at is null and discarded_at is null)
+       and not exists (select from holdfast.leases where job_id >= first_job_id and job_id < end_job_id)
+       and not exists (select from holdfast.outbox where job_id >= first_job_id and job_id < end_job_id)
+       and not exists (select from holdfast.undos
+                        where job_id >= first_job_id and job_id < end_job_id and ended_at is null)
+       and not exists (select from holdfast.dependencies
+                        where depends_on >= first_job_id and depends_on < end_job_id and settled_at is null)
+     order by first_job_id
+)
+select first_job_id, end_job_id from old
+ -- Nor while somebody may still ask for a result of it. `offset 0` asks job by job, by index.
+ where not exists (select from (select job_id from holdfast.dependencies
+                                 where depends_on >= first_job_id and depends_on < end_job_id) as dependents
+                    where exists (select from holdfast.jobs as others
+                                   where others.job_id = dependents.job_id and others.finished_at is null offset 0))
+   -- Nor what may still have to be undone: when a job of the same graph fails. Graph by graph, not job by job.
+   and not exists (select from (select distinct graph_id from holdfast.jobs
+                                 where job_id >= first_job_id and job_id < end_job_id
+                                   and graph_id is not null and spec ? 'compensation') as graphs
+                    where exists (select from holdfast.jobs as others
+                                   where others.graph_id = graphs.graph_id
+                                     and (others.finished_at is null
+                                          or others.finished_at > holdfast.now() - $older_than::interval)
+                                  offset 0))
  order by first_job_id limit 1;
 
 -- name: delete_jobs_of_partition

@@ -162,26 +162,6 @@ select job_id from holdfast.jobs
    and cancel_mode is distinct from 'hard' and cancel_mode is distinct from $mode
  order by job_id limit $batch_max;
 
--- name: insert_outbox
-insert into holdfast.outbox (kind, job_id, next_index, created_at)
-select kind, job_id, next_index, holdfast.now()
-  from unnest($kinds::text[], $job_ids::bigint[], $next_indexes::int[])
-         as new(kind, job_id, next_index);
-
--- name: list_outbox
-select id, kind, job_id from holdfast.outbox
- where due_at <= holdfast.now() and kind <> 'release' order by id limit $batch_max;
-
--- name: lock_outbox
--- Skipped when another server is at it.
-select id, kind, job_id, next_index from holdfast.outbox where id = $id for update skip locked;
-
--- name: advance_outbox
-update holdfast.outbox set next_index = $next_index where id = $id;
-
--- name: delete_outbox
-delete from holdfast.outbox where id = $id;
-
 -- name: list_finished
 select jobs.job_id from unnest($job_ids::bigint[]) as mine(job_id) join holdfast.jobs using (job_id)
  where jobs.finished_at is not null;

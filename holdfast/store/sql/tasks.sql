@@ -7,6 +7,15 @@ select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure
  order by tasks.job_id, tasks.task_index
    for update of tasks;
 
+-- name: lock_tasks_of_jobs
+-- All tasks of small jobs.
+select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
+       tasks.preemption_count, tasks.free_loss_count
+  from unnest($job_ids::bigint[]) as mine(job_id)
+  join holdfast.tasks using (job_id)
+ order by tasks.job_id, tasks.task_index
+   for update of tasks;
+
 -- name: lock_next_tasks
 -- A stretch of one job's tasks, for sweeps that go through all of them.
 select job_id, task_index, state, attempt, failure_count, preemption_count, free_loss_count
