@@ -131,12 +131,16 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
     )
     ledger = call.runtime.ledger
     # What a filter matches changes with the replay: a repeat is known by what it asks for.
-    keyed = request_key(
-        "replay", call.actor, asked.idempotency_key, request=[asked.task_ids, asked.filter]
-    )
+    request = [asked.task_ids, asked.filter, *(["rebind"] if asked.rebind_outputs else [])]
+    keyed = request_key("replay", call.actor, asked.idempotency_key, request=request)
     if task_ids or asked.filter is None:
         replays = await replay(
-            ledger, task_ids, actor=call.actor, dry_run=asked.dry_run, keyed=keyed
+            ledger,
+            task_ids,
+            actor=call.actor,
+            dry_run=asked.dry_run,
+            keyed=keyed,
+            rebind=asked.rebind_outputs,
         )
     else:
         replays = await recall(ledger, None if asked.dry_run else keyed, list[Replay]) or []

@@ -129,6 +129,12 @@ def replay(
     key: Annotated[
         str | None, Parameter(help="An idempotency key: a repeat is told the same.")
     ] = None,
+    rebind_outputs: Annotated[
+        bool,
+        Parameter(
+            negative="", help="Write the newest open version where the one named is not open."
+        ),
+    ] = False,
     server: Server = None,
     as_json: Json = False,
 ) -> int:
@@ -141,7 +147,13 @@ def replay(
         raise Invalid("ID", "filters go with --all; ids are exact")
     which = filters.as_filter() if all else _check(task_ids)
     with open_client(server) as client:
-        answer = admin.replay_dead_letters(client, which, dry_run=dry_run, idempotency_key=key)
+        answer = admin.replay_dead_letters(
+            client,
+            which,
+            dry_run=dry_run,
+            idempotency_key=key,
+            rebind_outputs=rebind_outputs,
+        )
     if as_json:
         write_json(answer)
         return 0

@@ -187,14 +187,18 @@ def replay_dead_letters(
     *,
     dry_run: bool = False,
     idempotency_key: str | None = None,
+    rebind_outputs: bool = False,
 ) -> ReplayAnswer:
     """Submit dead letters again: those with these ids, or all that a filter matches."""
     # A replay whose answer got lost can be sent again, and is still one replay.
     key = None if dry_run else idempotency_key or f"auto-{uuid4()}"
-    request = (
-        ReplayRequest(filter=which, dry_run=dry_run, idempotency_key=key)
-        if isinstance(which, DeadLetterFilter)
-        else ReplayRequest(task_ids=list(which), dry_run=dry_run, idempotency_key=key)
+    is_filter = isinstance(which, DeadLetterFilter)
+    request = ReplayRequest(
+        filter=which if is_filter else None,
+        task_ids=None if is_filter else list(which),
+        dry_run=dry_run,
+        idempotency_key=key,
+        rebind_outputs=rebind_outputs,
     )
     return _change(client, "/api/dead-letters:replay", request, returns=ReplayAnswer)
 

@@ -28,7 +28,7 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True):
     # What it committed to datasets.
     outputs: list[Any] = []
     error: str | None = None
-    # Arguments, outputs or the result are missing, because they are too large.
+    # Arguments, outputs or the result are missing: they are too large, gone, or cannot be told.
     truncated: bool = False
 
 

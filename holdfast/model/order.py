@@ -6,6 +6,7 @@ import msgspec
 
 Condition = Literal["succeeded", "failed", "ended"]
 OutputMode = Literal["append", "replace"]
+Declared = Literal["new", "newest"]
 
 
 class Dependency(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.model.order import Dependency, Output, ResultPlace
+from holdfast.model.order import Declared, Dependency, Output, ResultPlace
 from holdfast.model.resources import Constraint, Coscheduling, Resources
 
 OnExhausted = Literal["fail", "dead_letter"]
@@ -112,6 +112,8 @@ class Submission(msgspec.Struct, frozen=True):
     plain: JobSpec | None = None
     # The span that submits it, as `holdfast.model.traces` writes it; no part of what it asks for.
     trace_parent: str | None = None
+    # By dataset: how the version of an output was chosen, unless by its number.
+    declared: dict[str, Declared] | None = None
     # Whether a cut-over of a dataset has started it, and not a user.
     by_cut_over: bool = False
 

@@ -10,7 +10,8 @@ _NULL = msgspec.Raw(b"null")
 class UndoRecord(msgspec.Struct, frozen=True):
     """The original call and what came of it; `input` and `result` are JSON as they were stored.
 
-    Of a pickled call `input` and `result` are pickled too, and `pickle` holds the call itself.
+    The call is not stored with each task that undoes it: `args`, `kwargs` and `pickle` are added by
+    the worker. Of a pickled call `input` and `result` are pickled too, and `pickle` holds it.
     """
 
     job_id: str
@@ -25,5 +26,5 @@ class UndoRecord(msgspec.Struct, frozen=True):
     error: str | None = None
     is_pickled: bool = False
     pickle: str | None = None
-    # Something of the above was left out, because it would have been too large.
+    # Something of the above is missing: it is too large, is gone, or cannot be written as JSON.
     truncated: bool = False

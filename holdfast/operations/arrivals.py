@@ -54,6 +54,8 @@ class Arrival:
     trace_id: str
     admitted_at: datetime
     graph_id: int | None = None
+    # Those of what it waits for that are stored along with it: known by their names alone.
+    siblings: frozenset[int] = frozenset()
 
     @property
     def spec(self) -> JobSpec:
@@ -152,9 +154,9 @@ async def hold_links(
     Says which arrivals are refused because of them, and how the others are bound.
     """
     bound = [arrival for arrival in arrivals if arrival.spec.depends_on]
-    here = {arrival.job_id for arrival in arrivals if arrival.graph_id is not None}
     wanted = {a.submission.parent_job_id for a in arrivals if a.submission.parent_job_id}
-    wanted |= {int(d.job) for a in bound for d in dependencies_of(a.spec)} - here
+    for arrival in bound:
+        wanted |= {int(d.job) for d in dependencies_of(arrival.spec)} - arrival.siblings
     if not wanted and not bound:
         return {}, {}
     rows = await tx.fetch(_JOBS["hold_jobs"], job_ids=sorted(wanted))
@@ -164,7 +166,8 @@ async def hold_links(
     ends = {job_id: (state, ended) for job_id, (state, ended, _) in found.items()}
     for arrival in bound:
         try:
-            bonds[arrival.job_id] = find_bonds(dependencies_of(arrival.spec), ends, here)
+            dependencies = dependencies_of(arrival.spec)
+            bonds[arrival.job_id] = find_bonds(dependencies, ends, arrival.siblings)
         except Refused as error:
             refused.setdefault(arrival.job_id, error)
     return refused, bonds

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import Invalid, Refused
 from holdfast.model.order import Output
-from holdfast.rules.outputs import say_why_not_open
+from holdfast.rules.outputs import declare, say_why_not_open
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
@@ -61,10 +61,11 @@ async def keep_bindings(
     tx: Transaction, arrivals: Iterable["Arrival"], new: Collection[int]
 ) -> None:
     """Store which versions new jobs are bound to; what was opened for others goes again."""
-    declared = [arrival for arrival in arrivals if arrival.spec.outputs]
-    if unwanted := [arrival.job_id for arrival in declared if arrival.job_id not in new]:
+    bound = [arrival for arrival in arrivals if arrival.spec.outputs]
+    if unwanted := [arrival.job_id for arrival in bound if arrival.job_id not in new]:
         await forget_versions(tx, unwanted)
-    rows = [(a.job_id, output) for a in declared if a.job_id in new for output in a.spec.outputs]
+    rows = [(a.job_id, output) for a in bound if a.job_id in new for output in a.spec.outputs]
+    declared = {a.job_id: a.submission.declared or {} for a in bound}
     if rows:
         await tx.fetch(
             _DATASETS["insert_job_outputs"],
@@ -72,7 +73,12 @@ async def keep_bindings(
             datasets=[output.dataset for _, output in rows],
             versions=[output.version for _, output in rows],
             modes=[output.mode for _, output in rows],
+            declared=[declared.get(job_id, {}).get(output.dataset) for job_id, output in rows],
         )
+    for dataset, version in sorted(
+        {(o.dataset, o.version) for _, o in rows if o.mode == "replace"}
+    ):
+        await tx.fetch(_DATASETS["let_version_be_replaced"], dataset=dataset, version=version)
 
 
 async def hold_bindings(tx: Transaction, arrival: "Arrival") -> Refused | None:
@@ -114,7 +120,7 @@ def _choose(outputs: Sequence[Output], newest: dict[str, int | None]) -> list[Ou
 
 
 async def _hold(tx: Transaction, outputs: Sequence[Output]) -> dict[Version, str | None]:
-    """Hold versions by number, and give their states; one that may be replaced is marked."""
+    """Hold versions by number, and give their states; one that will be marked is locked."""
     wanted: dict[Version, bool] = {}
     for output in outputs:
         if isinstance(output.version, int):
@@ -126,8 +132,6 @@ async def _hold(tx: Transaction, outputs: Sequence[Output]) -> dict[Version, str
         hold = "lock_version" if is_replaced else "hold_version"
         row = await tx.fetch_one(_DATASETS[hold], **values)
         states[dataset, number] = None if row is None else row[0]
-        if is_replaced:
-            await tx.fetch(_DATASETS["let_version_be_replaced"], **values)
     return states
 
 
@@ -155,10 +159,6 @@ async def _open_new(tx: Transaction, arrival: "Arrival", outputs: Sequence[Outpu
             )
             assert row is not None, "a version is opened in a dataset that is there"
             number = int(row[0])
-            if output.mode == "replace":
-                await tx.fetch(
-                    _DATASETS["let_version_be_replaced"], dataset=output.dataset, version=number
-                )
         opened.append(Output(output.dataset, number, output.mode))
     return opened
 
@@ -166,5 +166,10 @@ async def _open_new(tx: Transaction, arrival: "Arrival", outputs: Sequence[Outpu
 def _with_outputs(arrival: "Arrival", outputs: list[Output] | None) -> "Arrival":
     if outputs is None:
         return arrival
-    spec = msgspec.structs.replace(arrival.spec, outputs=outputs)
-    return replace(arrival, submission=msgspec.structs.replace(arrival.submission, spec=spec))
+    submission = arrival.submission
+    declared = (
+        declare(submission.spec.outputs) if submission.declared is None else submission.declared
+    )
+    spec = msgspec.structs.replace(submission.spec, outputs=outputs)
+    bound = msgspec.structs.replace(submission, spec=spec, declared=declared)
+    return replace(arrival, submission=bound)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.errors import KeyReused, Refused
 from holdfast.model.ids import INDEX_MAX, TaskId
-from holdfast.model.spec import Entrypoint, Submission
+from holdfast.model.spec import Submission
 from holdfast.operations.arrivals import (
     CHUNK_TASKS_MAX,
     Arrival,
@@ -30,8 +30,8 @@ from holdfast.rules.undo import (
     UndoneTask,
     can_be_undone,
     compensation_of,
+    fit_in,
     next_undo,
-    put_result,
     record_bytes_max,
     record_of_replicas,
     record_of_task,
@@ -45,10 +45,11 @@ _UNDO = load_statements("undo")
 _OUTBOX = load_statements("outbox")
 
 CHOICE_MAX = 10
-PAGE_TASKS_MAX = 200
+PAGE_TASKS_MAX = 50  # of which each may have returned a megabyte
 REPLICAS_TOLD_MAX = 1000
 OUTPUTS_MAX = 100_000  # that are told, of one compensation
-RESULTS_BYTES_MAX = 64 << 20  # of one compensation, in memory; then results are left out
+OUTPUTS_BYTES_MAX = 16 << 20
+RECORDS_BYTES_MAX = 24 << 20  # of one compensation, in memory, beside the inputs
 TASKS_ANNOUNCED_MAX = 100
 REFUSED_PUT_OFF = timedelta(minutes=1)
 TASKS_PER_SECOND_MIN = 2000  # that a large compensation is stored with, or another server tries
@@ -158,45 +159,41 @@ async def _submit_large(ledger: Ledger, submission: Submission, undone_job_id: i
 
 
 async def _read_records(ledger: Ledger, job_id: int, stored: StoredSpec) -> tuple[str, ...]:
-    """Write down what each task of the compensation has to know."""
+    """Write down what each task of the compensation has to know.
+
+    Not the call itself, which all of them share and which may be large: workers fetch it.
+    """
     bytes_max = record_bytes_max(ledger.limits)
-    entrypoint = await _with_results(ledger, stored.spec.entrypoint)
+    is_pickled = stored.spec.entrypoint.pickle is not None
     outputs = await _read_outputs(ledger, job_id) if stored.spec.outputs else _NONE
-    tasks = _walk_tasks(ledger, job_id, outputs)
-    if stored.spec.replicas is not None:
-        async with ledger.database.transaction() as tx:
-            state, error = (await tx.fetch(_UNDO["read_undone_job"], job_id=job_id))[0]
-        record = record_of_replicas(
-            job_id,
-            state,
-            error,
-            tasks=await _take(tasks, REPLICAS_TOLD_MAX),
-            entrypoint=entrypoint,
-            bytes_max=bytes_max,
+    tasks = _fit_all(_walk_tasks(ledger, job_id, outputs))
+    if stored.spec.replicas is None:
+        return tuple(
+            [
+                record_of_task(job_id, task, is_pickled=is_pickled, bytes_max=bytes_max)
+                async for task in tasks
+            ]
         )
-        return (record,)
-    records: list[str] = []
-    room = RESULTS_BYTES_MAX
+    async with ledger.database.transaction() as tx:
+        state, error = (await tx.fetch(_UNDO["read_undone_job"], job_id=job_id))[0]
+    record = record_of_replicas(
+        job_id,
+        state,
+        error,
+        tasks=await _take(tasks, REPLICAS_TOLD_MAX),
+        is_list=stored.num_tasks > 1,
+        is_pickled=is_pickled,
+        bytes_max=bytes_max,
+    )
+    return (record,)
+
+
+async def _fit_all(tasks: AsyncIterator[UndoneTask]) -> AsyncIterator[UndoneTask]:
+    """Keep all that is told of the tasks of a job within one bound, beside their inputs."""
+    room = RECORDS_BYTES_MAX
     async for task in tasks:
-        room -= len(task.result or "")
-        told = task if room >= 0 else task._replace(result=None, is_cut=True)
-        records.append(record_of_task(job_id, told, entrypoint, bytes_max=bytes_max))
-    return tuple(records)
-
-
-async def _with_results(ledger: Ledger, entrypoint: Entrypoint) -> Entrypoint:
-    """Put what other jobs returned where it stood among the arguments of a plain call."""
-    if entrypoint.function is None:
-        return entrypoint
-    for place in entrypoint.results:
-        async with ledger.database.transaction() as tx:
-            rows = await tx.fetch(
-                _UNDO["read_used_results"], job_id=int(place.job), batch_max=REPLICAS_TOLD_MAX + 1
-            )
-        if 0 < len(rows) <= REPLICAS_TOLD_MAX:
-            is_list = rows[0][0]
-            entrypoint = put_result(entrypoint, place, [row[1] for row in rows], is_list=is_list)
-    return entrypoint
+        told, room = fit_in(task, room)
+        yield told
 
 
 async def _take(tasks: AsyncIterator[UndoneTask], count_max: int) -> list[UndoneTask]:
@@ -222,11 +219,17 @@ _NONE = Outputs({}, INDEX_MAX + 1)
 
 async def _read_outputs(ledger: Ledger, job_id: int) -> Outputs:
     async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(_UNDO["read_undone_outputs"], job_id=job_id, batch_max=OUTPUTS_MAX)
+        rows = await tx.fetch(
+            _UNDO["read_undone_outputs"],
+            job_id=job_id,
+            batch_max=OUTPUTS_MAX,
+            bytes_max=OUTPUTS_BYTES_MAX,
+        )
     by_task: dict[int, list[str]] = {}
-    for task_index, text in rows:
+    for task_index, text, _ in rows:
         by_task.setdefault(task_index, []).append(text)
-    return Outputs(by_task, rows[-1][0] if len(rows) == OUTPUTS_MAX else _NONE.cut_from)
+    is_cut = bool(rows) and (len(rows) < rows[-1][2] or len(rows) == OUTPUTS_MAX)
+    return Outputs(by_task, rows[-1][0] if is_cut else _NONE.cut_from)
 
 
 async def _walk_tasks(ledger: Ledger, job_id: int, outputs: Outputs) -> AsyncIterator[UndoneTask]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from holdfast.errors import Invalid, LeaseConflict, Refused
+from holdfast.errors import Invalid, LeaseConflict, Refused, TooLarge
 from holdfast.model.datasets import OutputEntry
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import STAGES, Failed, Killed, Outcome, Stage, WorkerFailed
@@ -85,6 +85,9 @@ async def complete(
     }
     ordered = list(good.values())[::-1]
     if keyed is not None and good:
+        count = sum(len(item.outputs) for item in ordered)
+        if count > OUTPUTS_PER_WRITE_MAX:  # one key, one transaction
+            raise TooLarge("outputs", count, OUTPUTS_PER_WRITE_MAX, unit="entries under one key")
         told = await write_once(ledger, keyed, _complete_and_tell, ordered, returns=list[_Told])
         answers = {
             item.fence: _retell(item, how.accepted, how.conflict, unfit=how.unfit)

@@ -1,7 +1,7 @@
 """Dead letters: put there by an operator, listed, replayed as a new job, discarded."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
 from holdfast.model.ids import TaskId, check_job_id, check_task_id
-from holdfast.model.order import Dependency
+from holdfast.model.order import Declared, Dependency, Output
 from holdfast.model.outcomes import STAGES, Killed, ReasonCode
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.states import OPEN_STATES, TaskState
@@ -27,13 +27,18 @@ from holdfast.operations.endings import (
 from holdfast.operations.keys import RequestKey, recall, request_key, wait_turn, write_once
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
+from holdfast.rules.order import dependencies_of
+from holdfast.rules.outputs import choose_again
 from holdfast.rules.retry import Counters, dead_letter_by_policy
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
+from holdfast.store.specs import StoredSpec
 from holdfast.store.statements import load_statements
 
 _DEAD = load_statements("dead_letters")
 _JOBS = load_statements("jobs")
+_ORDER = load_statements("order")
+_DATASETS = load_statements("datasets")
 IDS_MAX = 10_000
 PAGE_MAX = 1000
 _FIRST = TaskId(0, -1)
@@ -129,27 +134,33 @@ async def replay(
     actor: str,
     dry_run: bool = False,
     keyed: RequestKey | None = None,
+    rebind: bool = False,
 ) -> list[Replay]:
     """Submit dead letters again: a new job for each job they came from, linked to it.
 
     With inputs, the new job has the dead inputs; replicas belong together and run again as a whole.
+    If it may rebind, it writes the newest open version where the one that was named is sealed.
     """
     _check_ids(task_ids)
     check_text("actor", actor, 256)
     if dry_run:
-        return [replayed for replayed, _ in await _plan_replays(ledger, task_ids)]
-    if keyed is None:
-        return await _replay(ledger, task_ids, actor=actor, keyed=None)
-    return await wait_turn(keyed, partial(_replay, ledger, task_ids, actor=actor, keyed=keyed))
+        return [replayed for replayed, _ in await _plan_replays(ledger, task_ids, rebind=rebind)]
+    again = partial(_replay, ledger, task_ids, actor=actor, keyed=keyed, rebind=rebind)
+    return await again() if keyed is None else await wait_turn(keyed, again)
 
 
 async def _replay(
-    ledger: Ledger, task_ids: Sequence[TaskId], *, actor: str, keyed: RequestKey | None
+    ledger: Ledger,
+    task_ids: Sequence[TaskId],
+    *,
+    actor: str,
+    keyed: RequestKey | None,
+    rebind: bool,
 ) -> list[Replay]:
     first = await recall(ledger, keyed, list[Replay])
     if first is not None:
         return first
-    plan = await _plan_replays(ledger, task_ids, only_open=keyed is None)
+    plan = await _plan_replays(ledger, task_ids, only_open=keyed is None, rebind=rebind)
     arrivals = await admit(ledger, [submission for _, submission in plan])
     return await write_once(
         ledger, keyed, _store_replays, plan, arrivals=arrivals, returns=list[Replay], actor=actor
@@ -157,7 +168,7 @@ async def _replay(
 
 
 async def _plan_replays(
-    ledger: Ledger, task_ids: Sequence[TaskId], *, only_open: bool = True
+    ledger: Ledger, task_ids: Sequence[TaskId], *, only_open: bool = True, rebind: bool
 ) -> list[tuple[Replay, Submission]]:
     """Describe the new jobs.
 
@@ -166,7 +177,10 @@ async def _plan_replays(
     """
     async with ledger.database.transaction() as tx:
         letters = await _lock_letters(tx, task_ids, "replay", only_open=only_open)
-        specs = await ledger.specs.load(tx, {task_id.job_id for task_id in letters})
+        job_ids = {task_id.job_id for task_id in letters}
+        specs = await ledger.specs.load(tx, job_ids)
+        unmet = await _find_unmet(tx, job_ids)
+        outputs, declared = await _choose_outputs(tx, specs, rebind=rebind)
     inputs: dict[int, list[tuple[TaskId, str | None]]] = defaultdict(list)
     for task_id, text in letters.items():
         inputs[task_id.job_id].append((task_id, text))
@@ -179,7 +193,8 @@ async def _plan_replays(
                         specs[job_id].spec,
                         idempotency_key=None,
                         not_before=None,
-                        depends_on=_needed(specs[job_id].spec),
+                        depends_on=_needed(specs[job_id].spec, unmet[job_id]),
+                        outputs=outputs[job_id],
                         correlation_id=specs[job_id].correlation_id,
                     ),
                     None
@@ -187,6 +202,7 @@ async def _plan_replays(
                     else tuple(text or "null" for _, text in group),
                     replay_of=job_id,
                     compensates_job_id=specs[job_id].compensates_job_id,
+                    declared=declared[job_id],
                 ),
                 ledger.limits,
             ),
@@ -195,9 +211,52 @@ async def _plan_replays(
     ]
 
 
-def _needed(spec: JobSpec) -> list[str | Dependency]:
-    """Keep of what a job waited for that of which it has the results; the rest is long over."""
-    return [*sorted({result.job for result in spec.entrypoint.results}, key=int)]
+def _needed(spec: JobSpec, unmet: set[int]) -> list[str | Dependency]:
+    """Leave out of what a job waited for only what was met and has no result for it."""
+    used = {result.job for result in spec.entrypoint.results}
+    return [
+        given
+        for given, dependency in zip(spec.depends_on, dependencies_of(spec), strict=True)
+        if dependency.job in used or int(dependency.job) in unmet
+    ]
+
+
+async def _find_unmet(tx: Transaction, job_ids: Collection[int]) -> dict[int, set[int]]:
+    """Find what jobs still wait for, or have waited for in vain."""
+    unmet: dict[int, set[int]] = defaultdict(set)
+    for job_id, depends_on in await tx.fetch(
+        _ORDER["find_unmet_dependencies"], job_ids=sorted(job_ids)
+    ):
+        unmet[job_id].add(depends_on)
+    return unmet
+
+
+async def _choose_outputs(
+    tx: Transaction, specs: Mapping[int, StoredSpec], *, rebind: bool
+) -> tuple[dict[int, list[Output]], dict[int, dict[str, Declared]]]:
+    """Choose what replays of jobs write, and say again how the first time was chosen."""
+    writers = sorted(job_id for job_id, stored in specs.items() if stored.spec.outputs)
+    states: dict[tuple[int, str], str | None] = {}
+    declared: dict[int, dict[str, Declared]] = defaultdict(dict)
+    if writers:
+        rows = await tx.fetch(_DATASETS["find_declared_outputs"], job_ids=writers)
+        for job_id, dataset, choice, state in rows:
+            states[job_id, dataset] = state
+            if choice is not None:
+                declared[job_id][dataset] = choice
+    outputs = {
+        job_id: [
+            choose_again(
+                output,
+                declared[job_id].get(output.dataset),
+                states.get((job_id, output.dataset)),
+                rebind=rebind,
+            )
+            for output in stored.spec.outputs
+        ]
+        for job_id, stored in specs.items()
+    }
+    return outputs, declared
 
 
 async def _store_replays(

@@ -56,7 +56,8 @@ def find_bonds(
 ) -> Bonds:
     """Compare what a job waits for with how those jobs stand: their state, and whether it is final.
 
-    Siblings are stored along with it. Raises Invalid for a job that does not exist.
+    Siblings are stored along with it: named by the job, not by an id that they are about to get.
+    Raises Invalid for a job that does not exist.
     """
     bonds: list[Bond] = []
     cause: str | None = None

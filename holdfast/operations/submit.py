@@ -54,7 +54,11 @@ POLICY_TRIES_MAX = 5
 
 
 async def submit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Answer]:
-    """Take in jobs that have nothing to do with each other: a bad one is refused alone."""
+    """Take in jobs that have nothing to do with each other: a bad one is refused alone.
+
+    Beyond 10,000 tasks they take several transactions. If a later one fails, so does the call,
+    although the earlier ones are stored: who means to try again keeps below.
+    """
     answers: dict[int, Answer] = {}
     for _ in range(POLICY_TRIES_MAX):
         with suppress(PoliciesChanged):  # then what is still without an answer is completed anew
@@ -178,7 +182,15 @@ async def _name(tx: Transaction, arrivals: list[Arrival]) -> tuple[list[Arrival]
     is_graph = any(is_local(d.job) for a in arrivals for d in dependencies_of(a.spec))
     graph_id = min(expected) if is_graph and expected else None
     return [
-        replace(arrival, submission=resolve(arrival.submission, names), graph_id=graph_id)
+        replace(
+            arrival,
+            submission=resolve(arrival.submission, names),
+            graph_id=graph_id,
+            siblings=frozenset(
+                names[d.job] for d in dependencies_of(arrival.spec) if is_local(d.job)
+            )
+            & expected,
+        )
         for arrival in arrivals
     ], expected
 

@@ -39,6 +39,7 @@ def check_order(submission: Submission, limits: Limits) -> None:
     waited_for = {d.job for d in dependencies_of(spec) if d.condition == "succeeded"}
     for place, result in enumerate(spec.entrypoint.results):
         _check_result(f"entrypoint.results[{place}]", result, spec, waited_for=waited_for)
+    _check_places([result.path for result in spec.entrypoint.results])
 
 
 def _check_result(field: str, result: ResultPlace, spec: JobSpec, *, waited_for: set[str]) -> None:
@@ -58,6 +59,17 @@ def _check_result(field: str, result: ResultPlace, spec: JobSpec, *, waited_for:
         if not is_inside or step not in known:
             raise Invalid(field, f"leads nowhere: there is no {path!r} among the arguments")
         inner = inner[step]
+
+
+def _check_places(paths: Sequence[Sequence[str | int]]) -> None:
+    """Refuse places of which one is within another: the result there would be lost."""
+    taken = {tuple(path): place for place, path in reversed(list(enumerate(paths)))}
+    for place, path in enumerate(paths):
+        for length in range(2, len(path) + 1):
+            other = taken.get(tuple(path[:length]), place)
+            if other != place:
+                problem = f"is within entrypoint.results[{other}]; give each result its own place"
+                raise Invalid(f"entrypoint.results[{place}]", problem)
 
 
 def sort_graph(submissions: Sequence[Submission]) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.datasets import DATASET_LENGTH_MAX
-from holdfast.model.order import Output
+from holdfast.model.order import Declared, Output
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 VERSION_MAX = 2**31 - 1
@@ -33,6 +33,30 @@ def check_declared(outputs: Sequence[Output]) -> None:
         seen.add(output.dataset)
         if isinstance(output.version, int) and not 1 <= output.version <= VERSION_MAX:
             raise Invalid(f"outputs[{place}].version", f"is out of range; use 1 to {VERSION_MAX}")
+
+
+def declare(outputs: Sequence[Output]) -> dict[str, Declared]:
+    """Note where it was not a number that chose the version."""
+    return {
+        output.dataset: "new" if output.version == "new" else "newest"
+        for output in outputs
+        if not isinstance(output.version, int)
+    }
+
+
+def choose_again(
+    output: Output, declared: Declared | None, state: str | None, *, rebind: bool
+) -> Output:
+    """Say what a replay writes: the version of the first time while it is open, else as declared.
+
+    Raises Invalid if that was its number, unless the newest open version will do.
+    """
+    if state == "open":
+        return output
+    if declared is None and not rebind:
+        problem = f"version {output.version} of dataset {output.dataset} is {state or 'gone'}"
+        raise Invalid("rebind_outputs", f"{problem}; set this to write the newest open one")
+    return Output(output.dataset, "new" if declared == "new" else None, output.mode)
 
 
 def say_why_not_open(dataset: str, version: int, state: str | None) -> str:

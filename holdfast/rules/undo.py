@@ -1,21 +1,20 @@
 """Compensations: which comes next, what it is as a job, and what it is told."""
 
-import copy
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.model.ids import TaskId
-from holdfast.model.order import ResultPlace
-from holdfast.model.spec import Entrypoint, JobSpec, Limits
+from holdfast.model.spec import JobSpec, Limits
 from holdfast.model.states import JobState, TaskState
 from holdfast.model.undo import UndoRecord
 
 RETRIES_MIN = 3
 KEY_PREFIX = "holdfast:"  # of idempotency keys that no user may take
 ERROR_LENGTH_MAX = 16_000
+ERROR_SHORT_LENGTH_MAX = 200
 _SUFFIX = ".undo"
 # The brackets of a record, its ids, its state, and an error in which every letter is escaped.
 _FRAME_BYTES = 512 + 6 * ERROR_LENGTH_MAX
@@ -110,19 +109,6 @@ def compensation_of(
     )
 
 
-def put_result(
-    entrypoint: Entrypoint, place: ResultPlace, results: Sequence[str | None], *, is_list: bool
-) -> Entrypoint:
-    """Put what another job returned where it stands among the arguments of a call."""
-    texts = [text or "null" for text in results]
-    arguments: Any = copy.deepcopy({"args": entrypoint.args, "kwargs": entrypoint.kwargs})
-    holder = arguments
-    for step in place.path[:-1]:
-        holder = holder[step]
-    holder[place.path[-1]] = _raw(f"[{','.join(texts)}]" if is_list else texts[0])
-    return msgspec.structs.replace(entrypoint, **arguments)
-
-
 class UndoneTask(NamedTuple):
     """A task that had started, as far as its compensation is concerned; JSON texts."""
 
@@ -141,7 +127,20 @@ def record_bytes_max(limits: Limits) -> int:
     return 2 * limits.input_bytes_max + _FRAME_BYTES
 
 
-def record_of_task(job_id: int, task: UndoneTask, entrypoint: Entrypoint, *, bytes_max: int) -> str:
+def fit_in(task: UndoneTask, room: int) -> tuple[UndoneTask, int]:
+    """Leave out of a task what there is no room for; returns it, and the room that is left.
+
+    The input is always told: without it nobody knows what to undo.
+    """
+    told = (task.result, task.error, *task.outputs)
+    size = sum(len(text.encode()) for text in told if text is not None)
+    if size <= room:
+        return task, room - size
+    error = None if task.error is None else task.error[:ERROR_SHORT_LENGTH_MAX]
+    return task._replace(result=None, outputs=(), error=error, is_cut=True), room
+
+
+def record_of_task(job_id: int, task: UndoneTask, *, is_pickled: bool, bytes_max: int) -> str:
     """Tell of one task of a job with inputs."""
     record = UndoRecord(
         str(job_id),
@@ -149,10 +148,10 @@ def record_of_task(job_id: int, task: UndoneTask, entrypoint: Entrypoint, *, byt
         str(TaskId(job_id, task.task_index)),
         input=_raw(task.input),
         error=_cut(task.error),
-        is_pickled=entrypoint.pickle is not None,
+        is_pickled=is_pickled,
+        truncated=task.is_cut,
     )
-    record = msgspec.structs.replace(record, truncated=task.is_cut)
-    return _fill(record, entrypoint, task.result, outputs=task.outputs, bytes_max=bytes_max)
+    return _fill(record, task.result, outputs=task.outputs, bytes_max=bytes_max)
 
 
 def record_of_replicas(
@@ -161,35 +160,28 @@ def record_of_replicas(
     error: str | None,
     *,
     tasks: Sequence[UndoneTask],
-    entrypoint: Entrypoint,
+    is_list: bool,
+    is_pickled: bool,
     bytes_max: int,
 ) -> str:
     """Tell of all the replicas of a job at once: one result, or a list of them."""
-    is_pickled = entrypoint.pickle is not None
-    record = UndoRecord(str(job_id), JobState(state).name, error=_cut(error), is_pickled=is_pickled)
+    record = UndoRecord(
+        str(job_id),
+        JobState(state).name,
+        error=_cut(error),
+        is_pickled=is_pickled,
+        truncated=any(task.is_cut for task in tasks),
+    )
     results = [task.result or "null" for task in tasks]
-    result = results[0] if len(results) == 1 else f"[{','.join(results)}]"
+    result = f"[{','.join(results)}]" if is_list else next(iter(results), None)
     outputs = [text for task in tasks for text in task.outputs]
-    record = msgspec.structs.replace(record, truncated=any(task.is_cut for task in tasks))
-    return _fill(record, entrypoint, result, outputs=outputs, bytes_max=bytes_max)
+    return _fill(record, result, outputs=outputs, bytes_max=bytes_max)
 
 
-def _fill(
-    record: UndoRecord,
-    entrypoint: Entrypoint,
-    result: str | None,
-    *,
-    outputs: Sequence[str],
-    bytes_max: int,
-) -> str:
-    """Add what there is room for: the outputs, the arguments, the result."""
+def _fill(record: UndoRecord, result: str | None, *, outputs: Sequence[str], bytes_max: int) -> str:
+    """Add what there is room for: the outputs, the result."""
     parts: list[dict[str, object]] = [
         {"outputs": [_raw(text) for text in outputs]} if outputs else {},
-        {
-            name: value
-            for name in ("args", "kwargs", "pickle")
-            if (value := getattr(entrypoint, name))
-        },
         {"result": _raw(result)} if result is not None else {},
     ]
     room = bytes_max - _FRAME_BYTES - len(record.input)

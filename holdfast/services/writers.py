@@ -7,6 +7,7 @@ so that a burst of completions cannot make a lease run out.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from holdfast.model.spec import Submission
@@ -37,7 +38,13 @@ class Writers:
         ) -> Batcher[Any, Any]:
             return Batcher(partial(operation, ledger), slots=slots)
 
-        self._submissions: Batcher[Submission, arrivals.Answer] = gather(submit.submit)
+        # No more than one transaction's worth: of a write that failed, nothing is stored already.
+        self._submissions: Batcher[Submission, arrivals.Answer] = Batcher(
+            partial(submit.submit, ledger),
+            slots=slots,
+            weigh=attrgetter("num_tasks"),
+            weight_max=CHUNK_TASKS_MAX,
+        )
         self._large = asyncio.Semaphore(1)
         self._ledger = ledger
         self._claims: Batcher[ClaimRequest, claim.Answer] = gather(claim.claim)

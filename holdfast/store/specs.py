@@ -75,9 +75,11 @@ class SpecCache:
     async def list_verbose(self, tx: Transaction, job_ids: set[int]) -> set[int]:
         """List those of these jobs whose renewals are noted."""
         unknown = job_ids - self._is_verbose.keys()
-        found = await self.load(tx, unknown) if unknown else {}
-        for job_id, stored in found.items():
-            self._is_verbose[job_id] = bool(stored.spec.verbose_events)
+        for job_id in unknown & self._specs.keys():
+            self._is_verbose[job_id] = bool(self._specs[job_id].spec.verbose_events)
+        if missing := sorted(unknown - self._specs.keys()):
+            rows = await tx.fetch(_JOBS["read_verbosity"], job_ids=missing)
+            self._is_verbose.update(rows)
         verbose = {job_id for job_id in job_ids if self._is_verbose.get(job_id)}
         while len(self._is_verbose) > VERBOSE_KNOWN_MAX:
             self._is_verbose.popitem(last=False)

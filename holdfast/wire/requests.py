@@ -260,12 +260,17 @@ class DeadLetterFilter(Request, frozen=True):
 
 
 class ReplayRequest(Request, frozen=True):
-    """Which dead letters to submit again: exact ids, or all that a filter matches."""
+    """Which dead letters to submit again: exact ids, or all that a filter matches.
+
+    With `rebind_outputs` they write the newest open version of a dataset where the version that
+    their job named by its number is not open any more.
+    """
 
     task_ids: list[TaskIdText] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
     idempotency_key: str | None = None
+    rebind_outputs: bool = False
 
 
 class DiscardRequest(Request, frozen=True):

@@ -16,13 +16,14 @@ from holdfast.worker.briefing import list_variables, write_call
 from holdfast.worker.builder import Builder, Built
 from holdfast.worker.caches import BuildFailed, BuildUnavailable, try_hold
 from holdfast.worker.clock import boot_clock
-from holdfast.worker.function import HANDED_BACK, KILLED, Outcome
+from holdfast.worker.function import HANDED_BACK, KILLED, BadCall, Outcome
 from holdfast.worker.inside import identify, wait_out
 from holdfast.worker.placed_attempt import PlacedAttempt, read_outcome
 from holdfast.worker.shims import Shim, ShimOrder
 from holdfast.worker.shipping import Shipper
 from holdfast.worker.tail import LogTail
 from holdfast.worker.traces import begin_run, build_span, end_run
+from holdfast.worker.undone import UndoneCalls
 
 log = logging.getLogger("holdfast.placed")
 DISK_FREE_BYTES_MIN = 64 << 20
@@ -47,6 +48,7 @@ class PlacedRunner:
     ) -> None:
         self._transport = transport
         self._builder = builder
+        self._undone = UndoneCalls(transport)
         self._imports = imports
         self._on_news = on_news
 
@@ -61,6 +63,9 @@ class PlacedRunner:
         except BuildFailed as problem:
             failed = Outcome("failed", None, str(problem), "TransientError", problem.stage)
             self._end(attempt, failed)
+            return
+        except BadCall as problem:
+            self._end(attempt, problem.outcome)
             return
         except (BuildUnavailable, OSError) as problem:
             self._end(attempt, Outcome("worker_failed", error=str(problem)))
@@ -152,6 +157,7 @@ class PlacedRunner:
         """Make the folders, and what the job brings along."""
         check_disk(attempt)
         _check_ports(attempt)
+        attempt.input = await self._undone.complete(attempt)
         attempt.folder.mkdir(mode=0o700, parents=True)
         work = attempt.folder / "work"
         job = attempt.job

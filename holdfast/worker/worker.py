@@ -33,6 +33,7 @@ from holdfast.worker.outside import OutsideRunner
 from holdfast.worker.slots import Slot
 from holdfast.worker.sqs import Message, SqsInbox
 from holdfast.worker.traces import begin_run, end_run
+from holdfast.worker.undone import UndoneCalls
 
 log = logging.getLogger("holdfast.worker")
 CLAIM_WAIT_MS = 10_000
@@ -97,6 +98,7 @@ class Worker:
         self._is_busy = False
         self._met_suspects = False
         self._functions = Functions()
+        self._undone = UndoneCalls(self._transport)
         self._running: dict[Attempt, asyncio.Task[Outcome]] = {}
         self._problem: BaseException | None = None
         self._changed = asyncio.Event()
@@ -262,6 +264,10 @@ class Worker:
     async def _run_where_it_belongs(self, attempt: Attempt) -> Outcome:
         if attempt.is_suspect:
             await self._wait_until_alone()
+        try:
+            attempt.input = await self._undone.complete(attempt)
+        except BadCall as problem:
+            return problem.outcome
         if boot_clock() >= attempt.stop_at:
             return HANDED_BACK
         entrypoint = attempt.job.entrypoint

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api.face import Face
+from tests.datasets import Library
 from tests.world import World
 
 REPLAY = "/api/dead-letters:replay"
@@ -155,3 +156,21 @@ async def test_a_replay_under_a_key_is_answered_as_the_first_time(
         REPLAY, {**body, "filter": {"type": "report"}, "task_ids": None, "dry_run": True}
     )
     assert dry.json == {"replays": [], "dry_run": True}
+
+
+async def test_a_replay_writes_another_version_than_the_one_named_if_it_may(
+    quiet_face: Face, world: World
+) -> None:
+    library = Library(world)
+    await library.create(versions=2)
+    await quiet_face.submit(outputs=[{"dataset": "events", "version": 1}])
+    [claim] = await quiet_face.claim()
+    await quiet_face.complete(claim, "failed", error="boom", error_class="PermanentError")
+    await library.cut_over(1)
+    body = {"task_ids": [claim["task_id"]]}
+    refused = await quiet_face.post(REPLAY, {**body, "dry_run": True})
+    assert (refused.status, refused.error["field"]) == (400, "rebind_outputs")
+    done = await quiet_face.post(REPLAY, {**body, "rebind_outputs": True})
+    [job] = done.json["replays"]
+    spec = (await quiet_face.get(f"/api/jobs/{job['job_id']}")).json["spec"]
+    assert spec["outputs"] == [{"dataset": "events", "version": 2}]

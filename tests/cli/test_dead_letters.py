@@ -52,15 +52,17 @@ def test_one_is_shown_with_everything_there_is(service: Service, kind: str) -> N
 
 def test_a_replay_by_id_is_a_new_job_that_links_to_the_old(service: Service, kind: str) -> None:
     task_id = make_letter(service, kind)
-    ended = service.run("dead-letters", "replay", task_id)
+    keyed = ("dead-letters", "replay", task_id, "--key", kind)
+    ended = service.run(*keyed)
     assert (ended.code, ended.err) == (0, "")
     new_id = ended.out.split()[-1]
     assert ended.out == f"{task_id}  → job {new_id}\n"
     assert service.ask("job", new_id)["replay_of"] == task_id.partition(".")[0]
     assert task_id not in ids(service, "--type", kind)
     assert task_id in ids(service, "--type", kind, "--settled")
-    again = service.run("dead-letters", "replay", task_id)
+    again = service.run(*keyed, "--rebind-outputs")
     assert (again.code, again.out) == (1, "")
+    assert "was used for a different replay" in again.err
 
 
 def test_a_replay_of_all_takes_filters_and_can_be_tried_first(service: Service, kind: str) -> None:

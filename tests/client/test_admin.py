@@ -6,7 +6,7 @@ import pytest
 from holdfast.client import admin
 from holdfast.client.client import Client
 from holdfast.client.context import Lease
-from holdfast.errors import Invalid, NotFound
+from holdfast.errors import Invalid, KeyReused, NotFound
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.answers import ClaimedTask
 from holdfast.wire.requests import (
@@ -116,8 +116,10 @@ def test_dead_letters_are_listed_replayed_and_discarded(client: Client, hand: Ha
     admin.discard_dead_letters(client, ids[:1])
     dry = admin.replay_dead_letters(client, DeadLetterFilter(queue="q"), dry_run=True)
     assert [made.task_ids for made in dry.replays] == [ids[1:]]
-    done = admin.replay_dead_letters(client, ids[1:])
+    done = admin.replay_dead_letters(client, ids[1:], idempotency_key="k")
     assert [made.replay_of for made in done.replays] == [job_id]
+    with pytest.raises(KeyReused):
+        admin.replay_dead_letters(client, ids[1:], idempotency_key="k", rebind_outputs=True)
     assert admin.list_dead_letters(client, ANY_LETTER, 10).dead_letters == []
     with pytest.raises(Invalid):
         admin.discard_dead_letters(client, ["nonsense"])

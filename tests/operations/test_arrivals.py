@@ -51,6 +51,18 @@ async def test_an_id_that_is_guessed_is_nobody_to_wait_for(ledger: Ledger, world
     assert await world.count("jobs") == 0
 
 
+async def test_a_guessed_id_is_not_that_of_a_job_of_the_same_graph(
+    ledger: Ledger, world: World
+) -> None:
+    for step in range(5):
+        [[last]] = await world.clock.fetch("select last_value from holdfast.job_ids")
+        guess = str(last + step)
+        graph = [a_job("a"), a_job("b", depends_on=["a"]), a_job("c", depends_on=[guess])]
+        with pytest.raises(Invalid, match=f"there is no job {guess}"):
+            await submit_batch(ledger, graph)
+    assert await world.count("jobs") == 0
+
+
 # Repeats
 
 
@@ -61,8 +73,9 @@ async def test_a_repeat_is_answered_with_its_job_although_the_jobs_it_names_are_
     await world.clock.fetch("select setval('holdfast.job_ids', 20000)")
     second = a_job(depends_on=[str(first)], idempotency_key="k")
     taken = await submit_one(ledger, second)
-    await world.succeed(await world.claim_by_id(TaskId(first, 0)))
-    await follow_up_all(ledger)
+    for job_id in (first, taken.job_id):
+        await world.succeed(await world.claim_by_id(TaskId(job_id, 0)))
+        await follow_up_all(ledger)
     await world.clock.advance(3600)
     assert await prune_partition(ledger, timedelta(minutes=1)) == 1
     assert await submit_one(ledger, second) == Submitted(taken.job_id, is_new=False)

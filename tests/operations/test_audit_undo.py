@@ -1,6 +1,7 @@
 """The audit of compensations: silent on a healthy ledger, and it names what is planted."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -77,6 +78,37 @@ def scene(postgres: EmbeddedPostgres) -> Iterator[str]:
 async def test_a_healthy_ledger_is_silent(scene: str) -> None:
     async with Database(scene) as database:
         assert not await reported(database)
+
+
+async def drop_range(world: World, first: int, end: int) -> None:
+    """Take a range of jobs away, as retention does."""
+    await world.clock.fetch("select holdfast.drop_partition($1)", first)
+    for table in ("dead_letters", "dependencies", "undos", "jobs"):
+        await world.clock.fetch(
+            f"delete from holdfast.{table} where job_id >= $1 and job_id < $2", first, end
+        )
+
+
+@pytest.mark.parametrize("gone", range(4))
+async def test_what_retention_has_taken_is_not_missed(
+    gone: int, world: World, ledger: Ledger
+) -> None:
+    # Each in a range of its own: what has succeeded, the job between, the cause, all that undid.
+    starts = [1, 10_001, 20_001, 30_001, 40_001]
+    for first, end in pairwise(starts[1:]):
+        await world.clock.fetch("select holdfast.add_partition($1, $2)", first, end)
+    ledger.partitions_end = starts[-1]
+    await world.clock.fetch("alter sequence holdfast.job_ids increment 10000")
+    saga = await a_saga(world, a=[], b=["a"], c=["b"])
+    await world.clock.fetch("alter sequence holdfast.job_ids increment 1")
+    await world.clock.fetch("select setval('holdfast.job_ids', 30000)")
+    assert list(saga.names) == [1, 10_001, 20_001]
+    await saga.succeed("a", "b")
+    await saga.fail("c")
+    assert await saga.undo_all() == ["c", "b", "a"]
+    assert not await reported(ledger.database)
+    await drop_range(world, starts[gone], starts[gone + 1])
+    assert not await reported(ledger.database)
 
 
 @pytest.mark.parametrize(

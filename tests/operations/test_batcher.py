@@ -83,6 +83,16 @@ async def test_a_batch_is_no_larger_than_its_limit() -> None:
     assert [len(batch) for batch in gate.batches] == [3, 3, 2]
 
 
+async def test_a_batch_is_no_heavier_than_its_limit() -> None:
+    gate = Gate()
+    gate.opened.set()
+    batcher: Batcher[int, int] = Batcher(
+        gate.write, slots=_slots(), weigh=lambda item: item, weight_max=10
+    )
+    assert await batcher.call([4, 6, 1, 20, 3, 7]) == [40, 60, 10, 200, 30, 70]
+    assert gate.batches == [[4, 6], [1], [20], [3, 7]]
+
+
 async def test_a_bad_item_fails_alone_and_the_rest_is_written() -> None:
     written: list[int] = []
 

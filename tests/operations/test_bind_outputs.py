@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid, KeyReused
+from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.operations import arrivals, submit
 from holdfast.operations.dead_letters import replay
@@ -155,6 +156,43 @@ async def test_a_replay_writes_the_version_of_the_first_time(
     await world.fail(last, "PermanentError")
     await library.cut_over(1)
     before = await world.dump()
-    with pytest.raises(Invalid, match="version 1 of dataset events is sealed"):
+    problem = "rebind_outputs: version 1 of dataset events is sealed; set this to write the newest"
+    with pytest.raises(Invalid, match=problem):
         await replay(world.ledger, [last.task_id], actor="ann", dry_run=False)
     assert await world.dump() == before
+    [replayed] = await replay(world.ledger, [last.task_id], actor="ann", rebind=True)
+    assert replayed.job_id is not None
+    assert await bound(world, replayed.job_id) == [("events", 2, "append")]
+
+
+@pytest.mark.parametrize(("version", "chosen"), [(None, 3), ("new", 4)])
+async def test_a_replay_after_the_cut_over_is_bound_as_was_declared(
+    world: World, library: Library, version: Any, chosen: int
+) -> None:
+    await library.create("users")
+    named = {"dataset": "users", "version": 1}
+    job_id = await world.submit(outputs=[named, {"dataset": "events", "version": version}])
+    [(_, first, _), users] = await bound(world, job_id)
+    await world.fail((await world.claim())[0], "PermanentError")
+    # Twice: the replay of a replay knows the declaration, too.
+    [replayed] = await replay(world.ledger, [TaskId(job_id, 0)], actor="ann")
+    assert replayed.job_id is not None
+    assert await bound(world, replayed.job_id) == [("events", first, "append"), users]
+    await world.fail((await world.claim())[0], "PermanentError")
+    if version is None:
+        await library.open()
+    await library.cut_over(first)
+    [again] = await replay(world.ledger, [TaskId(replayed.job_id, 0)], actor="ann")
+    assert again.job_id is not None
+    assert await bound(world, again.job_id) == [("events", chosen, "append"), users]
+    await assert_audit_is_silent(world.ledger.database)
+
+
+async def test_who_is_refused_leaves_no_mark_on_a_version(world: World, library: Library) -> None:
+    query = "select version from holdfast.dataset_versions where may_be_replaced order by version"
+    with pytest.raises(Invalid, match="there is no job"):
+        await library.submit("replace", depends_on=["999"])
+    assert await world.clock.fetch(query) == []
+    await library.submit("replace")
+    await library.submit("replace", version="new")
+    assert [row[0] for row in await world.clock.fetch(query)] == [2, 3]

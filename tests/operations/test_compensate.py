@@ -56,18 +56,16 @@ async def test_replicas_are_undone_as_one(world: World) -> None:
     await world.complete(third, "killed")
     [record] = await records(world)
     assert (record["task_id"], record["state"], record["error"]) == (None, "FAILED", "boom")
-    assert (record["args"], record["result"]) == ([7], [1, None, None])
+    assert (record["args"], record["result"]) == ([], [1, None, None])  # workers fetch the call
 
 
-async def test_results_among_the_arguments_and_outputs_are_told(world: World) -> None:
+async def test_results_and_outputs_are_told(world: World) -> None:
     library = Library(world)
     await library.create()
     fields: dict[str, Any] = {"queue": "q", "compensation": {"shell": "undo"}}
-    place = {"path": ["args", 0], "job": "made"}
-    used = {"function": "a:b", "args": [None], "results": [place]}
     specs: dict[str, dict[str, Any]] = {
         "made": {"entrypoint": {"function": "a:a"}, "outputs": [{"dataset": "events"}]},
-        "used": {"entrypoint": used, "depends_on": ["made"]},
+        "used": {"entrypoint": {"function": "a:b"}, "depends_on": ["made"]},
     }
     answers = await submit_batch(
         world.ledger,
@@ -77,20 +75,46 @@ async def test_results_among_the_arguments_and_outputs_are_told(world: World) ->
     made = await saga.run("made")
     await world.complete(made, "succeeded", result='{"n": 5}', outputs=(an_entry("day"),))
     await saga.fail("used")
-    [undo_used] = await records(world)
-    assert undo_used["args"] == [{"n": 5}]
-    await world.succeed(await _reclaim(world))
+    assert await saga.undo() == "used"
     [undo_made] = await records(world)
     assert undo_made["result"] == {"n": 5}
     [output] = undo_made["outputs"]
     assert (output["dataset"], output["version"], output["uri"]) == ("events", 1, "s3://bucket/day")
 
 
-async def _reclaim(world: World) -> Any:
-    """Let the attempt of the one compensation that runs be lost, and take it again."""
-    await world.pass_time(40.0)
-    [claim] = await world.claim()
-    return claim
+async def test_there_is_one_bound_on_all_that_a_compensation_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compensate, "RECORDS_BYTES_MAX", 2000)
+    monkeypatch.setattr(compensate, "OUTPUTS_BYTES_MAX", 600)
+    library = Library(world)
+    await library.create()
+    packed = "c" * 10_000
+    saga = await alone(
+        world,
+        inputs=["i" * 500] * 6,
+        max_task_failures=0,
+        entrypoint={"pickle": packed},
+        outputs=[{"dataset": "events"}],
+    )
+    *done, failed = await world.claim(6)
+    for claim in done:
+        index = claim.task_id.task_index
+        entries = (an_entry(f"k{index}"), an_entry(f"l{index}"))
+        await world.complete(claim, "succeeded", result=f'"{"r" * 600}"', outputs=entries)
+    await world.fail(failed, "PermanentError")
+    await world.pass_time(1.0)
+    rows = await world.clock.fetch("select input::text from holdfast.tasks where job_id = 2")
+    told = [msgspec.json.decode(row[0]) for row in rows]
+    assert all(record["input"] == "i" * 500 and record["is_pickled"] for record in told)
+    kept = sum(len(record["result"] or "") + len(str(record["outputs"])) for record in told)
+    assert 1000 < kept <= 2000
+    assert sum(len(row[0]) for row in rows) < len(packed)
+    # What came before the bound is told in full, and what comes after it says so.
+    assert [bool(r["result"]) for r in told] == [True] * 2 + [False] * 4
+    assert [r["truncated"] for r in told] == [False] + [True] * 5
+    assert [len(r["outputs"]) for r in told] == [2, 1, 0, 0, 0, 0]
+    await assert_audit_is_silent(saga.world.ledger.database)
 
 
 async def test_one_that_is_refused_holds_up_no_other_and_is_tried_again(

@@ -9,11 +9,14 @@ from holdfast.errors import Invalid, LeaseConflict, TooLarge
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
+from holdfast.operations import complete as complete_module
 from holdfast.operations.complete import Completed, Completion, complete
+from holdfast.operations.keys import request_key
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.notes import Note
 from holdfast.operations.report import Fence
 from holdfast.store.database import Database
+from tests.datasets import Library, an_entry
 from tests.world import World, fence_of
 
 
@@ -307,3 +310,28 @@ async def test_a_strangers_success_does_not_end_a_running_attempt(world: World) 
             await world.succeed(wrong)
     assert await world.dump() == before
     assert await world.story(job_id) == ["claimed", "started"]
+
+
+async def test_under_a_key_no_more_is_committed_than_one_transaction_takes(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(complete_module, "OUTPUTS_PER_WRITE_MAX", 3)
+    library = Library(world)
+    await library.create()
+    for _ in range(2):
+        await library.submit()
+    items = [
+        Completion(
+            fence_of(claim),
+            "succeeded",
+            outputs=(an_entry(f"a{place}"), an_entry(f"b{place}")),
+        )
+        for place, claim in enumerate(await world.claim(2))
+    ]
+    keyed = request_key("complete", "w1", "k", request=items)
+    before = await world.dump()
+    with pytest.raises(TooLarge, match="outputs: 4 entries under one key"):
+        await complete(ledger, items, keyed)
+    assert await world.dump() == before
+    done = [Completed(item.fence.task_id, accepted=True) for item in items]
+    assert await complete(ledger, items) == done

@@ -185,6 +185,39 @@ async def test_a_replay_of_very_many_replicas_is_claimable_whole(
     assert last.task_id.task_index == 10_000
 
 
+async def test_a_replay_waits_for_what_the_first_time_had_not_come(
+    ledger: Ledger, world: World
+) -> None:
+    met, used, open_, vain = [await world.submit(queue=name) for name in ("m", "u", "o", "v")]
+    for name in ("m", "u"):
+        await world.succeed((await world.claim(queue=name))[0], "1")
+    results = [{"path": ["args", 0], "job": str(used)}]
+    entrypoint = {"function": "app:work", "args": [None], "results": results}
+    ended = [str(met), str(used), {"job": str(open_), "condition": "ended"}]
+    early = await world.submit(entrypoint=entrypoint, depends_on=ended)
+    lost = await world.submit(depends_on=[str(open_), str(vain)])
+    for job_id in (early, lost):
+        await dead_letter_task(ledger, TaskId(job_id, 0), actor="ann")
+    await world.fail((await world.claim(queue="v"))[0], "PermanentError")
+    await follow_up_all(ledger)
+    first, second = await replay(ledger, [TaskId(early, 0), TaskId(lost, 0)], actor="ann")
+    bonds = await world.clock.fetch(
+        "select depends_on, condition, holds from holdfast.dependencies "
+        "where job_id = any ($1::bigint[]) order by job_id, depends_on",
+        [first.job_id, second.job_id],
+    )
+    assert [tuple(bond) for bond in bonds] == [
+        (used, "succeeded", True),
+        (open_, "ended", None),
+        (open_, "succeeded", None),
+        (vain, "succeeded", False),
+    ]
+    assert await world.claim() == []
+    await world.fail((await world.claim(queue="o"))[0], "PermanentError")
+    await follow_up_all(ledger)
+    assert [claim.task_id.job_id for claim in await world.claim(5)] == [first.job_id]
+
+
 async def test_letters_of_several_jobs_become_a_new_job_each(ledger: Ledger, world: World) -> None:
     first = await dead_inputs(world, 1, 1)
     second = await dead_inputs(world, 1, 1)

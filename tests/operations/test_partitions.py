@@ -1,11 +1,14 @@
 """Partitions: there before an id needs one, gone when everything in them is old and settled."""
 
 import asyncio
+import json
 from datetime import timedelta
 from itertools import pairwise
 
 from holdfast.model.ids import TaskId
+from holdfast.model.spec import Submission
 from holdfast.operations.cancel import cancel_job
+from holdfast.operations.complete import Completion, complete
 from holdfast.operations.dead_letters import discard
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.ledger import Ledger
@@ -15,8 +18,11 @@ from holdfast.operations.partitions import (
     keep_partitions_ahead,
     prune_partition,
 )
+from holdfast.operations.submit import submit_batch
+from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
-from tests.world import World
+from holdfast.store.statements import load_statements
+from tests.world import World, fence_of
 
 DAY = 86_400.0
 MONTH = timedelta(days=30)
@@ -165,3 +171,60 @@ async def test_a_range_stays_while_something_of_it_waits_in_the_outbox(
     await follow_up_all(ledger)
     assert not await cancel_job(ledger, job_id, "hard", actor="ann")
     assert await prune_partition(ledger, MONTH) == 1
+
+
+async def test_a_range_stays_while_somebody_may_ask_for_a_result_of_it(
+    ledger: Ledger, world: World
+) -> None:
+    old = await world.submit()
+    await world.succeed((await world.claim())[0])
+    await use_up_first_partition(world)
+    await world.succeed((await world.claim())[0])
+    await world.submit(depends_on=[str(old)])  # met at once, but nobody has run it yet
+    await follow_up_all(ledger)
+    await world.clock.advance(90 * DAY)
+    assert await prune_partition(ledger, MONTH) == 0
+    await world.succeed((await world.claim())[0])
+    assert await prune_partition(ledger, MONTH) == 1
+
+
+async def test_looking_for_what_may_be_pruned_reads_each_job_of_a_graph_a_few_times_at_most(
+    ledger: Ledger, world: World
+) -> None:
+    count = 100
+    jobs = [{"compensation": {"function": "app:undo"}, "depends_on": ["j0"]} for _ in range(count)]
+    jobs[0].pop("depends_on")
+    fields = {"entrypoint": {"function": "app:work"}, "queue": "q"}
+    graph = [
+        Submission(parse_spec(fields | job), local_name=f"j{place}")
+        for place, job in enumerate(jobs)
+    ]
+    await submit_batch(ledger, graph)
+    for claims in (1, count - 1):
+        mine = [Completion(fence_of(claim), "succeeded") for claim in await world.claim(claims)]
+        await complete(ledger, mine)
+        await follow_up_all(ledger)
+    await use_up_first_partition(world)
+    await world.clock.advance(90 * DAY)
+    assert await _count_reads(ledger.database, "list_prunable_partitions", "jobs") <= 10 * count
+    assert await prune_partition(ledger, MONTH) == 1
+
+
+async def _count_reads(database: Database, name: str, table: str) -> float:
+    """Count the rows of a table that a statement looks at."""
+    text = load_statements("events")[name].text
+    async with database.transaction() as tx:
+        await tx.connection.execute(f"prepare counted as {text}")
+        plan = await tx.connection.fetchval(
+            "explain (analyze, format json) execute counted(interval '30 days')"
+        )
+        await tx.connection.execute("deallocate counted")
+    nodes, count = [json.loads(plan)[0]["Plan"]], 0.0
+    for node in nodes:  # grows while it is read
+        nodes += node.get("Plans", [])
+        if node.get("Relation Name") == table:
+            seen = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            count += seen * node["Actual Loops"]
+        count += node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"]
+    assert count > 0, "the statement does not read this table"
+    return count

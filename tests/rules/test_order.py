@@ -108,6 +108,30 @@ def test_a_path_that_leads_nowhere_is_refused(path: list[Any]) -> None:
     assert problem_with(with_result(path)).field == "entrypoint.results[0]"
 
 
+@pytest.mark.parametrize("is_pickled", [False, True])
+@pytest.mark.parametrize(
+    ("paths", "culprit"),
+    [
+        ([["args", 0], ["args", 0]], 1),
+        ([["args", 1], ["kwargs", "table"], ["args", 1, "of", 0]], 2),
+        ([["args", 1, "of", 1], ["args", 1, "of"]], 0),
+        ([["args", 1, "of", 0], ["args", 1, "of", 1], ["args", 0]], None),
+    ],
+)
+def test_a_place_within_another_is_refused(
+    paths: list[list[Any]], culprit: int | None, is_pickled: bool
+) -> None:
+    given = {"pickle": "gAR9"} if is_pickled else FUNCTION
+    results = [{"path": path, "job": "7"} for path in paths]
+    job = a_job(entrypoint=given | {"results": results}, depends_on=["7"])
+    if culprit is None:
+        check_order(job, Limits())
+        return
+    problem = problem_with(job)
+    assert problem.field == f"entrypoint.results[{culprit}]"
+    assert "its own place" in problem.problem
+
+
 def test_a_pickle_can_only_be_looked_into_by_who_unpickles_it() -> None:
     pickled: dict[str, Any] = {"function": None, "pickle": "gAR9", "args": [], "kwargs": {}}
     check_order(with_result(["args", 5], **pickled), Limits())

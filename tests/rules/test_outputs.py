@@ -1,10 +1,19 @@
 """What a job may declare as its outputs."""
 
+from typing import Any
+
 import pytest
 
 from holdfast.errors import Invalid, Refused
 from holdfast.model.order import Output
-from holdfast.rules.outputs import OUTPUTS_MAX, check_declared, check_name, say_why_not_open
+from holdfast.rules.outputs import (
+    OUTPUTS_MAX,
+    check_declared,
+    check_name,
+    choose_again,
+    declare,
+    say_why_not_open,
+)
 
 
 @pytest.mark.parametrize("name", ["a", "A.b-c_9", "9", "x" * 100])
@@ -46,3 +55,27 @@ def test_a_version_that_cannot_be_written_says_why() -> None:
     assert (
         say_why_not_open("a", 3, "sealed") == "version 3 of dataset a is sealed; open another one"
     )
+
+
+@pytest.mark.parametrize(
+    ("declared", "state", "rebind", "version"),
+    [
+        (None, "open", False, 3),
+        ("new", "open", True, 3),
+        ("newest", "sealed", False, None),
+        ("new", "sealed", False, "new"),
+        ("new", "dropped", True, "new"),
+        (None, "sealed", True, None),
+    ],
+)
+def test_a_replay_chooses_again_what_is_not_open(
+    declared: Any, state: str, rebind: bool, version: Any
+) -> None:
+    chosen = choose_again(Output("a", 3, "replace"), declared, state, rebind=rebind)
+    assert chosen == Output("a", version, "replace")
+
+
+def test_a_version_that_was_named_is_not_exchanged_unasked() -> None:
+    with pytest.raises(Invalid, match="rebind_outputs: version 3 of dataset a is dropped; set"):
+        choose_again(Output("a", 3), None, "dropped", rebind=False)
+    assert declare([Output("a", 1), Output("b"), Output("c", "new")]) == {"b": "newest", "c": "new"}

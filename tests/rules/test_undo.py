@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.model.order import ResultPlace
 from holdfast.model.spec import Entrypoint, Limits, Submission
 from holdfast.model.states import JobState
 from holdfast.rules.submission import complete_submission, parse_inputs, parse_spec
@@ -19,9 +18,9 @@ from holdfast.rules.undo import (
     UndoneTask,
     can_be_undone,
     compensation_of,
+    fit_in,
     is_compensated,
     next_undo,
-    put_result,
     record_bytes_max,
     record_of_replicas,
     record_of_task,
@@ -30,7 +29,6 @@ from holdfast.rules.undo import (
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 LIMITS = Limits()
 ROOM = record_bytes_max(LIMITS)
-CALL = Entrypoint(function="app:charge", args=[1], kwargs={"currency": "EUR"})
 
 
 def an_undo(
@@ -155,15 +153,15 @@ def test_a_compensation_that_could_not_run_is_refused(
     assert refused.value.field == field
 
 
-def test_a_record_holds_the_call_and_what_came_of_it() -> None:
+def test_a_record_holds_the_input_and_what_came_of_it() -> None:
     task = UndoneTask(2, 4, '{"order": 7}', "[1.50]", None, ('{"uri": "s3://x"}',))
-    assert msgspec.json.decode(record_of_task(9, task, CALL, bytes_max=ROOM)) == {
+    assert msgspec.json.decode(record_of_task(9, task, is_pickled=False, bytes_max=ROOM)) == {
         "job_id": "9",
         "task_id": "9.2",
         "state": "SUCCEEDED",
         "input": {"order": 7},
-        "args": [1],
-        "kwargs": {"currency": "EUR"},
+        "args": [],
+        "kwargs": {},
         "result": [1.5],
         "outputs": [{"uri": "s3://x"}],
         "error": None,
@@ -174,11 +172,17 @@ def test_a_record_holds_the_call_and_what_came_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("results", "told"), [(["5"], 5), (["5", None], [5, None]), ([None], None), ([], [])]
-)
-def test_replicas_are_told_of_together(results: list[str | None], told: Any) -> None:
+    ("results", "is_list", "told"),
+    [
+        (["5"], False, 5), (["5"], True, [5]), (["5", None], True, [5, None]),
+        ([None], False, None), ([], True, []), ([], False, None),
+    ],
+)  # fmt: skip
+def test_replicas_are_told_of_together(results: list[str | None], is_list: bool, told: Any) -> None:
     tasks = [UndoneTask(index, 5, None, text, "boom") for index, text in enumerate(results)]
-    text = record_of_replicas(9, 5, "boom", tasks=tasks, entrypoint=CALL, bytes_max=ROOM)
+    text = record_of_replicas(
+        9, 5, "boom", tasks=tasks, is_list=is_list, is_pickled=False, bytes_max=ROOM
+    )
     record = msgspec.json.decode(text)
     assert (record["task_id"], record["state"], record["error"]) == (None, "FAILED", "boom")
     assert record["result"] == told
@@ -187,24 +191,24 @@ def test_replicas_are_told_of_together(results: list[str | None], told: Any) -> 
 def test_what_is_too_large_is_left_out_but_never_the_input() -> None:
     limits = Limits(input_bytes_max=1000)
     text = '"' + "i" * 998 + '"'
-    large = Entrypoint(function="app:f", args=["a" * 900])
-    task = UndoneTask(0, 4, text, '"' + "r" * 900 + '"', "e" * 100_000)
+    output = '{"uri": "' + "o" * 900 + '"}'
+    task = UndoneTask(0, 4, text, '"' + "r" * 900 + '"', "e" * 100_000, (output,))
     room = record_bytes_max(limits)
-    told = record_of_task(1, task, large, bytes_max=room)
+    told = record_of_task(1, task, is_pickled=False, bytes_max=room)
     record = msgspec.json.decode(told)
     assert len(told) <= room
-    assert (record["input"], record["args"]) == ("i" * 998, ["a" * 900])
+    assert (record["input"], record["outputs"]) == ("i" * 998, [{"uri": "o" * 900}])
     assert (record["result"], record["truncated"]) == (None, True)
     assert len(record["error"]) == 16_000
 
 
-def test_results_of_other_jobs_stand_where_they_stood_among_the_arguments() -> None:
-    given = Entrypoint(function="app:f", args=[[1, None]], kwargs={"k": None})
-    filled = put_result(given, ResultPlace(["args", 0, 1], "4"), ["{}"], is_list=False)
-    filled = put_result(filled, ResultPlace(["kwargs", "k"], "5"), ["1", None], is_list=True)
-    told = msgspec.json.decode(msgspec.json.encode([filled.args, filled.kwargs]))
-    assert told == [[[1, {}]], {"k": [1, None]}]
-    assert given.args == [[1, None]]
+def test_what_there_is_no_room_for_is_left_out_of_a_task_and_takes_none() -> None:
+    task = UndoneTask(0, 5, '"a"', '"ä"', "e" * 300, ("{}",))
+    size = 4 + 300 + 2
+    assert fit_in(task, size) == (task, 0)
+    told, room = fit_in(task, size - 1)
+    assert room == size - 1
+    assert told == UndoneTask(0, 5, '"a"', None, "e" * 200, (), is_cut=True)
 
 
 JSON = st.recursive(
@@ -222,7 +226,7 @@ def test_a_record_is_json_within_its_bounds_whatever_it_tells_of(
     [text, returned] = parse_inputs([given, result])
     bytes_max = record_bytes_max(Limits(input_bytes_max=0)) + len(text.encode()) + room
     task = UndoneTask(0, 4, text, returned, None)
-    told = record_of_task(1, task, CALL, bytes_max=bytes_max)
+    told = record_of_task(1, task, is_pickled=False, bytes_max=bytes_max)
     record = msgspec.json.decode(told)
     assert len(told.encode()) <= bytes_max
     assert record["input"] == given

@@ -4,11 +4,13 @@ import asyncio
 from functools import partial
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, Stopping
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
+from holdfast.operations import arrivals, submit
 from holdfast.operations.arrivals import CHUNK_TASKS_MAX
 from holdfast.operations.claim import ClaimRequest
 from holdfast.operations.complete import Completed, Completion
@@ -16,6 +18,7 @@ from holdfast.operations.ledger import Ledger
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Fence, Recorded, Report
 from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.services import writers as writers_module
 from holdfast.services.writers import WRITES_AT_ONCE, Writers
 from tests.conftest import run_sql
 from tests.waiting import eventually
@@ -145,6 +148,31 @@ async def test_a_large_submission_does_not_hold_up_small_ones(ledger: Ledger, wo
     submitted = await large
     job = await world.job(submitted.job_id)
     assert job["num_tasks"] == len(inputs)
+
+
+async def test_what_is_stored_is_not_stored_again_when_its_neighbour_has_to_wait(
+    ledger: Ledger, world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (arrivals, submit, writers_module):
+        monkeypatch.setattr(module, "CHUNK_TASKS_MAX", 3)
+    writers = Writers(ledger)
+    held = await world.submit()
+    waits = parse_spec(
+        {"entrypoint": {"function": "app:work"}, "queue": "q", "depends_on": [str(held)]}
+    )
+    holder = await asyncpg.connect(database_url)
+    async with holder.transaction():
+        await holder.execute("select from holdfast.jobs where job_id = $1 for update", held)
+        first, second = (
+            asyncio.create_task(writers.submit(Submission(spec, parse_inputs([1, 2]))))
+            for spec in (SPEC, waits)
+        )
+        stored = await first
+        assert not second.done()
+    await holder.close()
+    assert {held, stored.job_id, (await second).job_id} == {
+        row[0] for row in await world.clock.fetch("select job_id from holdfast.jobs")
+    }
 
 
 async def test_stopping_answers_what_waits_and_takes_no_more(ledger: Ledger, world: World) -> None:

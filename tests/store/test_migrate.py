@@ -131,3 +131,14 @@ async def test_nobody_at_the_address_is_unavailable(unused_tcp_port: int) -> Non
 def test_what_is_missing_is_told_in_order() -> None:
     assert compare([], (ONE, TWO)) == [ONE, TWO]
     assert compare([Applied(1, "one", ONE.checksum)], (ONE, TWO)) == [TWO]
+
+
+async def test_new_constraints_do_not_read_all_jobs_that_are_there(database_url: str) -> None:
+    query = (
+        "select conname::text from pg_constraint where conrelid = 'holdfast.jobs'::regclass "
+        "and contype = 'c' and not convalidated order by 1"
+    )
+    assert await fetch(database_url, query) == [
+        ("a_job_is_released_when_nothing_is_unmet",),
+        ("a_trace_parent_is_short",),
+    ]

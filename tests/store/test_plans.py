@@ -43,8 +43,8 @@ HOT = {
         "request_soft_cancel",
     ),
     "jobs": (
-        "count_moves", "start_jobs", "finish_jobs", "load_specs", "read_job_flags", "hold_jobs",
-        "flag_cancel",
+        "count_moves", "start_jobs", "finish_jobs", "load_specs", "read_verbosity",
+        "read_job_flags", "hold_jobs", "flag_cancel",
     ),
     "order": (
         "take_releases", "settle_dependencies", "lock_dependents", "count_met",

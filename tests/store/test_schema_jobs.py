@@ -249,3 +249,9 @@ async def test_one_job_per_owner_and_idempotency_key(raw: Raw) -> None:
     await raw.insert_job()
     async with raw.refused("one_job_per_owner_and_idempotency_key"):
         await raw.insert_job(idempotency_key="'k'")
+
+
+async def test_a_trace_parent_is_short(raw: Raw) -> None:
+    await raw.insert_job(trace_parent="repeat('x', 1024)")
+    async with raw.refused("a_trace_parent_is_short"):
+        await raw.insert_job(trace_parent="repeat('x', 1025)")

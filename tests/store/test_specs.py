@@ -5,18 +5,19 @@ import pytest
 
 from holdfast.model.spec import JobSpec, Limits, Submission
 from holdfast.rules.submission import complete_submission, parse_spec, policy_of
+from holdfast.store import specs
 from holdfast.store.database import Database
 from holdfast.store.specs import SpecCache
 from tests.store.raw import Raw
 
 
-def a_complete_spec(name: str) -> JobSpec:
+def a_complete_spec(name: str, **more: bool) -> JobSpec:
     fields = {"entrypoint": {"function": "a:b"}, "name": name, "queue": "q", "timeout": 5}
-    return complete_submission(Submission(parse_spec(fields)), Limits()).spec
+    return complete_submission(Submission(parse_spec(fields | more)), Limits()).spec
 
 
-async def insert_job(lasting: Raw, name: str = "n") -> int:
-    text = msgspec.json.encode(a_complete_spec(name)).decode()
+async def insert_job(lasting: Raw, name: str = "n", **more: bool) -> int:
+    text = msgspec.json.encode(a_complete_spec(name, **more)).decode()
     return await lasting.insert_job(
         spec=f"'{text}'", name=f"'{name}'", correlation_id="'c1'", trace_id="'t1'"
     )
@@ -61,3 +62,18 @@ async def test_more_jobs_than_fit_are_all_returned(database: Database, lasting: 
     job_ids = [await insert_job(lasting, f"n{number}") for number in range(5)]
     async with database.transaction() as tx:
         assert set(await SpecCache(2).load(tx, job_ids)) == set(job_ids)
+
+
+async def test_who_is_verbose_is_known_without_reading_whole_specs(
+    database: Database, lasting: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet, known = [await insert_job(lasting, name) for name in ("quiet", "known")]
+    verbose = await insert_job(lasting, "verbose", verbose_events=True)
+    monkeypatch.setattr(specs, "VERBOSE_KNOWN_MAX", 1)
+    cache = SpecCache()
+    async with database.transaction() as tx:
+        await cache.load(tx, [known])
+        for _ in range(2):  # the second time most of it is forgotten again
+            assert await cache.list_verbose(tx, {quiet, known, verbose, 999}) == {verbose}
+    assert cache.find(known) is not None
+    assert (cache.find(quiet), cache.find(verbose)) == (None, None)

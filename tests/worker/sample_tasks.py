@@ -223,3 +223,15 @@ def leave_a_file(path: str, text: str) -> None:
     """Leave a file where it should not be, and end without a word."""
     Path(path).write_text(text)
     os._exit(0)
+
+
+@hf.task
+async def tell_undo(undo: hf.Undo) -> list[Any]:
+    """Say with which arguments what is undone was called."""
+    return [undo.args, undo.kwargs, undo.truncated]
+
+
+@hf.task(isolation="process")
+def tell_undo_in_process(undo: hf.Undo) -> list[Any]:
+    """Say the same, in a process of its own."""
+    return [undo.args, undo.kwargs, undo.truncated]

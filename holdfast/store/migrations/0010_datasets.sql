@@ -144,6 +144,9 @@ create table holdfast.job_outputs (
     dataset text collate "C" not null,
     version int not null,
     mode text not null,
+    -- How the user chose the version, unless by its number: a replay may have to choose again.
+    declared text,
+    constraint a_version_is_declared_new_or_newest check (declared in ('new', 'newest')),
     constraint a_job_writes_one_version_of_a_dataset primary key (job_id, dataset),
     constraint a_job_appends_or_replaces check (mode in ('append', 'replace'))
 );
@@ -199,6 +202,8 @@ create table holdfast.dataset_entries (
     constraint a_size_is_not_negative check (size_bytes >= 0)
 );
 create index entries_of_a_partition on holdfast.dataset_entries (dataset, version, partition_key);
+-- What a job has committed, for whoever undoes it.
+create index entries_of_a_task on holdfast.dataset_entries (job_id, task_index) where copied_from is null;
 
 -- The versions are held, so that none is sealed between this look and the commit, whoever the writer is.
 create function holdfast.refuse_entries_of_unopen_versions() returns trigger

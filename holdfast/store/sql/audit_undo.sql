@@ -49,7 +49,12 @@ select 'undo_missing', job_id, null::int, null::int, 'it should be undone, and n
 union all
 select 'undo_without_reason', job_id, null::int, null::int,
        format('it is to be undone because of job %s; it has not ended, or nothing asks for it', cause_job_id)
-  from facts where is_undone and not may_be_undone;
+  from facts
+ where is_undone and not may_be_undone
+   -- What asks for it has a later id, and so has all between the two: retention may have taken some of it.
+   and (select sum(least(end_job_id, cause_job_id + 1) - greatest(first_job_id, job_id))
+          from holdfast.partitions
+         where first_job_id <= cause_job_id and end_job_id > job_id) = cause_job_id - job_id + 1;
 
 -- name: check_compensations
 with first as (
@@ -86,7 +91,14 @@ driven as (
 checked as (
     select coalesce(undos.job_id, jobs.job_id) as job_id, undos.compensation_job_id, undos.ended_at, undos.succeeded,
            jobs.job_id as found_job_id, coalesce(told.times, 0) as times,
+           -- Retention may have taken one of the two, and left the other.
+           exists (select from holdfast.partitions
+                    where first_job_id <= undos.compensation_job_id and end_job_id > undos.compensation_job_id)
+             as is_expected,
            undos.job_id is null and jobs.compensates_job_id is not null as is_stray,
+           exists (select from holdfast.partitions
+                    where first_job_id <= jobs.compensates_job_id and end_job_id > jobs.compensates_job_id)
+             as undoes_what_is_kept,
            undos.compensation_job_id is null and driven.graph_id is null as is_left_behind,
            jobs.finished_at is not null as has_ended, family.is_pending, family.succeeded as has_succeeded
       from holdfast.undos
@@ -101,10 +113,10 @@ checked as (
 select checks.invariant, checked.job_id, null::int, null::int, checks.detail
   from checked
  cross join lateral (values
-    ('compensation_without_undo', is_stray, 'no undo tells of this compensation'),
+    ('compensation_without_undo', is_stray and undoes_what_is_kept, 'no undo tells of this compensation'),
     ('undo_left_behind', not is_stray and is_left_behind and ended_at is null,
      'it waits to be undone, and nobody will look after it'),
-    ('compensation_missing', compensation_job_id is not null and found_job_id is null,
+    ('compensation_missing', compensation_job_id is not null and found_job_id is null and is_expected,
      format('job %s, which should undo it, does not, or is not there', compensation_job_id)),
     ('undo_differs_from_its_compensation',
      found_job_id is not null and not is_stray and not coalesce(is_pending, false)

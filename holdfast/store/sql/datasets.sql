@@ -58,8 +58,14 @@ select dataset.name, (select max(version) from holdfast.dataset_versions
   join holdfast.datasets as dataset using (name);
 
 -- name: insert_job_outputs
-insert into holdfast.job_outputs (job_id, dataset, version, mode)
-select * from unnest($job_ids::bigint[], $datasets::text[], $versions::int[], $modes::text[]);
+insert into holdfast.job_outputs (job_id, dataset, version, mode, declared)
+select * from unnest($job_ids::bigint[], $datasets::text[], $versions::int[], $modes::text[], $declared::text[]);
+
+-- name: find_declared_outputs
+select job_id, dataset, declared, dataset_versions.state
+  from unnest($job_ids::bigint[]) as wanted(job_id)
+  join holdfast.job_outputs using (job_id)
+  left join holdfast.dataset_versions using (dataset, version);
 
 -- name: find_job_outputs
 select job_id, dataset, version, mode

@@ -56,6 +56,10 @@ delete from holdfast.jobs where job_id = $job_id;
 select job_id, spec::text, correlation_id, trace_id, name, num_tasks, compensates_job_id, trace_parent
   from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id);
 
+-- name: read_verbosity
+select job_id, coalesce(spec ->> 'verbose_events' = 'true', false)
+  from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id);
+
 -- name: count_moves
 -- Job rows are locked last, and in the order of their ids: the moves come sorted, and the plan looks
 -- each job up as it meets it. What is returned is the job after the counts, before its state follows.

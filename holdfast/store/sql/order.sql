@@ -4,6 +4,12 @@ select job_id, depends_on, condition, holds, case when holds is not null then ho
   from unnest($job_ids::bigint[], $depends_on::bigint[], $conditions::text[], $holds::boolean[])
          as new(job_id, depends_on, condition, holds);
 
+-- name: find_unmet_dependencies
+select job_id, depends_on
+  from unnest($job_ids::bigint[]) as wanted(job_id)
+  join holdfast.dependencies using (job_id)
+ where holds is not true;
+
 -- name: take_releases
 -- Skipped where another server is at it.
 select id, job_id from holdfast.outbox

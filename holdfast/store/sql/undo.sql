@@ -93,24 +93,23 @@ select tasks.task_index, tasks.state, tasks.input::text, tasks.result::text, las
  limit $batch_max;
 
 -- name: read_undone_outputs
--- In the order of tasks, from one pass over what the job could write to.
-select entries.task_index,
-       json_build_object('dataset', entries.dataset, 'version', entries.version, 'key', entries.key,
-                         'partition_key', entries.partition_key, 'uri', entries.uri,
-                         'size_bytes', entries.size_bytes, 'checksum', entries.checksum,
-                         'metadata', entries.metadata)::text
-  from holdfast.job_outputs join holdfast.dataset_entries as entries using (dataset, version)
- where job_outputs.job_id = $job_id and entries.job_id = $job_id and entries.copied_from is null
- order by entries.task_index, entries.dataset, entries.key
- limit $batch_max;
-
--- name: read_used_results
--- What a job hands on to those that wait for it: of many tasks, or one per input, a list.
-select jobs.fan_out or jobs.num_tasks > 1, tasks.result::text
-  from holdfast.jobs join holdfast.tasks using (job_id)
- where job_id = $job_id and not jobs.spec -> 'entrypoint' ? 'pickle'
- order by tasks.task_index
- limit $batch_max;
+-- In the order of tasks, as many as there is room for; each row says how many there are.
+with listed as (
+    select task_index, dataset, key,
+           json_build_object('dataset', dataset, 'version', version, 'key', key, 'partition_key', partition_key,
+                             'uri', uri, 'size_bytes', size_bytes, 'checksum', checksum, 'metadata', metadata)::text
+             as told
+      from holdfast.dataset_entries
+     where job_id = $job_id and copied_from is null
+     order by task_index, dataset, key
+     limit $batch_max
+),
+summed as (
+    select task_index, dataset, key, told, count(*) over () as available,
+           sum(octet_length(told)) over (order by task_index, dataset, key) as size
+      from listed
+)
+select task_index, told, available from summed where size <= $bytes_max order by task_index, dataset, key;
 
 -- name: read_undone_job
 select state, error from holdfast.jobs where job_id = $job_id;
