@@ -192,10 +192,9 @@ def replay_dead_letters(
     """Submit dead letters again: those with these ids, or all that a filter matches."""
     # A replay whose answer got lost can be sent again, and is still one replay.
     key = None if dry_run else idempotency_key or f"auto-{uuid4()}"
-    is_filter = isinstance(which, DeadLetterFilter)
     request = ReplayRequest(
-        filter=which if is_filter else None,
-        task_ids=None if is_filter else list(which),
+        filter=which if isinstance(which, DeadLetterFilter) else None,
+        task_ids=None if isinstance(which, DeadLetterFilter) else list(which),
         dry_run=dry_run,
         idempotency_key=key,
         rebind_outputs=rebind_outputs,

@@ -55,7 +55,7 @@ async def follow_up(ledger: Ledger, rows_max: int = 100) -> int:
             blocked = error
         except Unavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - raised below, when the others have had their turn
+        except Exception as error:  # noqa: BLE001 - raised when the others had a turn
             broken = broken or error
             await ledger.write(_put_off, row_id)
     if broken is not None:

@@ -391,11 +391,8 @@ def test_counters_never_shrink_and_no_retry_goes_beyond_a_budget(
 def test_whatever_ends_a_compensation_is_a_dead_letter_of_its_own_kind(
     outcome: Outcome, counters: Counters, on_exhausted: str
 ) -> None:
-    budgets: Any = {
-        "max_retries_failure": 3,
-        "max_retries_preemption": 5,
-        "on_exhausted": on_exhausted,
-    }
-    verdict = after(outcome, counters, is_compensation=True, **budgets)
+    budgets: Any = {"max_retries_failure": 3, "max_retries_preemption": 5}
+    budgets |= {"on_exhausted": on_exhausted, "is_compensation": True}
+    verdict = after(outcome, counters, **budgets)
     assert isinstance(verdict, TaskDeadLettered)
     assert verdict.reason_code == "compensation_failed"
