@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from holdfast.client.both import LoopThread, both
 from holdfast.client.outputs import Outputs
 from holdfast.client.transport import VARIABLE, Transport
 from holdfast.errors import Invalid
+from holdfast.model.datasets import OutputEntry
 from holdfast.model.order import Output
 from holdfast.wire.answers import CheckpointAnswer
 from holdfast.wire.endpoints import (
@@ -117,6 +119,28 @@ class Checkpoint:
         )
 
 
+def _make_checkpoint(context: "Context") -> Checkpoint:
+    """Keep something for the next attempt of this task."""
+    return Checkpoint(context.identity, context._connection)
+
+
+def _make_output(context: "Context") -> Outputs:
+    """Collect what this attempt writes to datasets."""
+    return Outputs(context.identity.outputs)
+
+
+def _make_log(context: "Context") -> "logging.LoggerAdapter[logging.Logger]":
+    """Log lines that say which attempt they come from."""
+    identity = context.identity
+    fields = {
+        "task_id": identity.task_id,
+        "attempt": identity.attempt,
+        "correlation_id": identity.correlation_id,
+        "trace_id": identity.trace_id,
+    }
+    return logging.LoggerAdapter(logging.getLogger("holdfast.task"), fields)
+
+
 class Context:
     """One attempt, as its function sees it."""
 
@@ -132,19 +156,13 @@ class Context:
         self._is_cancelled = is_cancelled
         self._note_progress = note_progress
         self._connection = connection
-        self.checkpoint = Checkpoint(identity, connection)
-        self.output = Outputs(identity.outputs)
         # The variables of its job; a function that shares its process has them here alone.
         self.environment = identity.environment
-        self.log = logging.LoggerAdapter(
-            logging.getLogger("holdfast.task"),
-            {
-                "task_id": identity.task_id,
-                "attempt": identity.attempt,
-                "correlation_id": identity.correlation_id,
-                "trace_id": identity.trace_id,
-            },
-        )
+
+    # Made when they are asked for: most functions are short, and ask for none of these.
+    checkpoint = cached_property(_make_checkpoint)
+    output = cached_property(_make_output)
+    log = cached_property(_make_log)
 
     @property
     def task_id(self) -> str:
@@ -220,6 +238,11 @@ class Context:
         return await transport.insist(
             "POST", path, returns, body=body, seconds_max=_CALL_SECONDS_MAX
         )
+
+
+def list_outputs(context: Context) -> list[OutputEntry]:
+    """List what an attempt has written so far."""
+    return context.output.entries if "output" in context.__dict__ else []
 
 
 def find_lease(server: str) -> Lease | None:

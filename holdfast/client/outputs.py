@@ -15,9 +15,7 @@ class Outputs:
     """Collects entries: `ctx.output(partition_key, uri)`; a failed attempt commits none of them."""
 
     def __init__(self, declared: Sequence[Output]) -> None:
-        self._versions = {
-            output.dataset: output.version for output in declared if isinstance(output.version, int)
-        }
+        self._declared = declared
         self.entries: list[OutputEntry] = []
 
     def __call__(
@@ -43,6 +41,14 @@ class Outputs:
         except (TypeError, ValueError, RecursionError) as error:
             raise Invalid("output", f"cannot be sent: {error}") from error
         self.entries.append(entry)
+
+    @property
+    def _versions(self) -> dict[str, int]:
+        return {
+            output.dataset: output.version
+            for output in self._declared
+            if isinstance(output.version, int)
+        }
 
     def version(self, dataset: str | None = None) -> int:
         """Say which version of a dataset this task fills; of the only one, if none is named."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.client.context import Connection, Context, Identity, current
+from holdfast.client.context import Connection, Context, Identity, current, list_outputs
 from holdfast.errors import Refused, Unavailable
 from holdfast.model.spec import Entrypoint
 from holdfast.model.traces import TraceContext
@@ -103,7 +103,7 @@ def run(call: ChildCall) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
         outcome = failure(error)
         return Outcome("killed", error=outcome.error) if is_stopping else outcome
-    return with_outputs(success(value, pickled=callee.pickled), context.output.entries)
+    return with_outputs(success(value, pickled=callee.pickled), list_outputs(context))
 
 
 def _import_all(names: list[str]) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.client.both import LoopThread
-from holdfast.client.context import Connection, Context, Identity, current
+from holdfast.client.context import Connection, Context, Identity, current, list_outputs
 from holdfast.client.transport import Transport
 from holdfast.model.spec import Entrypoint
 from holdfast.worker.attempt import Attempt, Briefed, StopMode
@@ -61,7 +61,7 @@ class InsideRunner:
         attempt.started_at = boot_clock()
         run = self._run_coroutine if callee.is_async else self._run_in_thread
         outcome = await run(attempt, callee, args, kwargs=kwargs)
-        return with_outputs(outcome, context.output.entries)
+        return with_outputs(outcome, list_outputs(context))
 
     def close(self) -> None:
         """Let the idle threads go."""

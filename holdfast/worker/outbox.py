@@ -193,4 +193,4 @@ def _completion(attempt: Attempt, outcome: Outcome) -> TaskCompletion:
 
 def _size(item: TaskCompletion) -> int:
     result = 0 if item.result is msgspec.UNSET else memoryview(item.result).nbytes
-    return result + len(item.error or "") + weigh(item.outputs)
+    return result + len(item.error or "") + (weigh(item.outputs) if item.outputs else 0)

@@ -45,13 +45,13 @@ def begin_run(
 
     It began now, or at an instant of the boot clock, under an earlier process of this worker.
     """
-    subject.set(attempt)
     tracer = find_tracer()
-    before = TraceContext.read(parent)
     if tracer is None:
         attempt.trace_parent = parent
-        follow_trace(before)
+        go_on(attempt)
         return None
+    subject.set(attempt)
+    before = TraceContext.read(parent)
     job = attempt.job
     trace_id = as_trace_id(job.trace_id or make_trace_id()) if before is None else before.trace_id
     span = tracer.begin(
@@ -75,6 +75,13 @@ def begin_run(
     span.enter()
     attempt.trace_parent = str(span.context)
     return span
+
+
+def go_on(attempt: Traced) -> None:
+    """Have what is done from here on be about an attempt, and belong to its trace."""
+    subject.set(attempt)
+    if attempt.trace_parent is not None:
+        follow_trace(TraceContext.read(attempt.trace_parent))
 
 
 def end_run(span: "Span | None", outcome: Outcome) -> None:

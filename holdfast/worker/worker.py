@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from uuid import uuid4
 from holdfast.client.transport import Transport
 from holdfast.errors import LeaseConflict
 from holdfast.tracing.current import describe
+from holdfast.tracing.switch import find_tracer
 from holdfast.worker.attempt import Attempt, StopMode
 from holdfast.worker.claims import Claims
 from holdfast.worker.clock import boot_clock
@@ -32,7 +34,7 @@ from holdfast.worker.outbox import Outbox
 from holdfast.worker.outside import OutsideRunner
 from holdfast.worker.slots import Slot
 from holdfast.worker.sqs import Message, SqsInbox
-from holdfast.worker.traces import begin_run, end_run
+from holdfast.worker.traces import begin_run, end_run, go_on
 from holdfast.worker.undone import UndoneCalls
 
 log = logging.getLogger("holdfast.worker")
@@ -240,7 +242,13 @@ class Worker:
         for attempt in attempts:
             if attempt not in suspects[1:]:
                 self._keeper.hold(attempt)
-                task = asyncio.create_task(self._run(attempt))
+                context = copy_context()
+                if find_tracer() is None:
+                    context.run(go_on, attempt)
+                    running = self._run(attempt)
+                else:
+                    running = self._run_traced(attempt)
+                task = asyncio.create_task(running, context=context)
                 self._running[attempt] = task
                 # Not within the task: one that is cancelled before its first step has no within.
                 task.add_done_callback(partial(self._end, attempt))
@@ -251,23 +259,24 @@ class Worker:
             self._keeper.hold(attempt)
             self._outbox.add(attempt, HANDED_BACK)
 
-    async def _run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt, and trace it."""
+    async def _run_traced(self, attempt: Attempt) -> Outcome:
         span = begin_run(attempt, attempt.trace_parent, worker_id=self.worker_id)
-        outcome = Outcome("handed_back")  # unless something comes of it
+        outcome = HANDED_BACK  # unless something comes of it
         try:
-            outcome = await self._run_where_it_belongs(attempt)
+            outcome = await self._run(attempt)
         finally:
             end_run(span, outcome)
         return outcome
 
-    async def _run_where_it_belongs(self, attempt: Attempt) -> Outcome:
+    async def _run(self, attempt: Attempt) -> Outcome:
+        """Run an attempt where it belongs."""
         if attempt.is_suspect:
             await self._wait_until_alone()
-        try:
-            attempt.input = await self._undone.complete(attempt)
-        except BadCall as problem:
-            return problem.outcome
+        if attempt.job.compensates_job_id is not None:
+            try:
+                attempt.input = await self._undone.complete(attempt)
+            except BadCall as problem:
+                return problem.outcome
         if boot_clock() >= attempt.stop_at:
             return HANDED_BACK
         entrypoint = attempt.job.entrypoint
