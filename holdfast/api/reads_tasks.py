@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -235,14 +236,19 @@ async def show_log(call: Call[None, LogQuery]) -> LogChunk:
 async def _read_log(call: Call[None, LogQuery], task_id: TaskId) -> Log:
     """Read a log; that of a task without any attempt is empty."""
     asked, reads = call.query, call.runtime.reads
+    read = partial(read_log, reads, task_id, attempt=asked.attempt, start_offset=asked.offset)
     try:
-        return await read_log(reads, task_id, attempt=asked.attempt, start_offset=asked.offset)
+        return await read()
     except NotFound:
         async with reads.transaction() as tx:
             _, task = await views.get_task(tx, task_id)
         if asked.attempt is not None:
             raise
-        return Log(NO_ATTEMPT, asked.offset, b"", is_complete=task.finished_at is not None)
+    if (
+        convert.current_attempt(task) != NO_ATTEMPT
+    ):  # begun between the two looks, and perhaps over, too
+        return await read()
+    return Log(NO_ATTEMPT, asked.offset, b"", is_complete=task.finished_at is not None)
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
