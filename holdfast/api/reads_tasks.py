@@ -244,9 +244,8 @@ async def _read_log(call: Call[None, LogQuery], task_id: TaskId) -> Log:
             _, task = await views.get_task(tx, task_id)
         if asked.attempt is not None:
             raise
-    if (
-        convert.current_attempt(task) != NO_ATTEMPT
-    ):  # begun between the two looks, and perhaps over, too
+    # One may have begun between the two looks, and be over, too.
+    if convert.current_attempt(task) != NO_ATTEMPT:
         return await read()
     return Log(NO_ATTEMPT, asked.offset, b"", is_complete=task.finished_at is not None)
 
