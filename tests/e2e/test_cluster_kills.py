@@ -6,7 +6,7 @@ of one attempt can be compared with the placement of the next.
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -225,8 +225,7 @@ def test_a_host_that_was_frozen_ends_its_tasks_when_it_goes_on(
         with thawed_at_last(frozen):
             cluster.await_begun((job_id, 0, 1))
             assert not is_gone(first.pid)
-            for process in frozen[1:]:
-                process.resume()
+            resume(frozen[1:])
             eventually(lambda: is_gone(first.pid))  # by its shim alone
         eventually(lambda: not cluster.folders(stopped))
         cluster.finish(job_id)
@@ -244,9 +243,14 @@ def thawed_at_last(processes: list[psutil.Process]) -> Iterator[None]:
     try:
         yield
     finally:
-        for process in processes:
-            if process.is_running():
-                process.resume()
+        resume(processes)
+
+
+def resume(processes: list[psutil.Process]) -> None:
+    """Let processes go on; one that does may end the next before its turn comes."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
 
 
 def test_a_worker_whose_answers_are_lost_ends_its_tasks_before_they_start_elsewhere(
