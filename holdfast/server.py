@@ -23,10 +23,14 @@ FILES_MAX = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens; port 0 lets the system choose."""
+    """Where a server listens; port 0 lets the system choose.
+
+    By names other than those of loopback it is called through a proxy, if they are allowed.
+    """
 
     host: str = "127.0.0.1"
     port: int = 7878
+    allowed_hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ async def serve(options: Options, address: Address) -> AsyncIterator[RunningServ
     try:
         async with open_runtime(options) as runtime:
             config = uvicorn.Config(
-                build_app(runtime),
+                build_app(runtime, address.allowed_hosts),
                 http="httptools",
                 ws="none",
                 lifespan="off",

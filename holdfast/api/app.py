@@ -1,22 +1,27 @@
 """The HTTP face of a server: every route, and what is said where there is none."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.routing import Match, Route
 
 from holdfast.api import (
     bundles,
+    changes,
     completions,
     datasets,
     endpoints,
     graphs,
     health,
     jobs,
+    overview,
     reads,
     types,
     work,
 )
+from holdfast.api.dashboard import Dashboard, open_dashboard
 from holdfast.api.endpoint import Endpoint, Receive, Scope, Send, send_error
+from holdfast.api.hosts import Hosts
 from holdfast.api.openapi import describe
 from holdfast.services.runtime import Runtime
 from holdfast.wire.answers import ErrorBody
@@ -31,23 +36,29 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *graphs.ENDPOINTS,
     *datasets.ENDPOINTS,
     *types.ENDPOINTS,
+    *changes.ENDPOINTS,
+    *overview.ENDPOINTS,
     *bundles.ENDPOINTS,
     *health.ENDPOINTS,
 )
 
+PAGE_METHODS = ("GET", "HEAD")
 
-def build_app(runtime: Runtime) -> Any:
+
+def build_app(runtime: Runtime, allowed_hosts: Sequence[str] = ()) -> Any:
     """Build the ASGI application of a server."""
+    hosts = Hosts(allowed_hosts)
     served = (*ENDPOINTS, describe(ENDPOINTS))
-    routes = [Route(e.path, e.bind(runtime), methods=[e.method]) for e in served]
-    return App(routes)
+    routes = [Route(e.path, e.bind(runtime, hosts), methods=[e.method]) for e in served]
+    return App(routes, open_dashboard())
 
 
 class App:
     """Finds the endpoint of a request; its refusals have the shape of all others."""
 
-    def __init__(self, routes: list[Route]) -> None:
+    def __init__(self, routes: list[Route], dashboard: Dashboard) -> None:
         self._routes = routes
+        self._dashboard = dashboard
         # Most requests go to a few paths without parameters: those need no search.
         self._plain = {
             (method, route.path): route.app
@@ -74,6 +85,11 @@ class App:
                 if route.path.rpartition("}")[2].startswith(":") or ":path}/" in route.path:
                     # An action such as :cancel, or /history, and not part of the name before it.
                     break
+        if self._dashboard.has(scope["path"]):
+            if scope["method"] in PAGE_METHODS:
+                await self._dashboard.answer(scope, send)
+                return
+            allowed.update(PAGE_METHODS)
         await _refuse(scope, send, sorted(allowed))
 
 

@@ -17,12 +17,12 @@ from holdfast.api.errors import (
     INTERNAL,
     RETRY_AFTER_SECONDS,
     RETRY_AFTER_STATUSES,
-    ForeignOrigin,
     UnsupportedMediaType,
     body_of,
     encode_error,
     status_of,
 )
+from holdfast.api.hosts import Hosts
 from holdfast.errors import HoldfastError, Invalid, Stopping, TooLarge
 from holdfast.model.shapes import as_invalid
 from holdfast.rules.submission import check_text
@@ -35,6 +35,7 @@ log = logging.getLogger("holdfast.api")
 BODY_BYTES_MAX = 64 << 20
 JSON = b"application/json"
 OCTETS_TYPE = OCTETS.encode()
+NOSNIFF = (b"x-content-type-options", b"nosniff")
 Body = TypeVar("Body")
 Query = TypeVar("Query")
 Scope = Mapping[str, Any]
@@ -100,17 +101,18 @@ class Endpoint:
     content_type: str = "application/json"
     waits: bool = False
 
-    def bind(self, runtime: Runtime) -> "BoundEndpoint":
+    def bind(self, runtime: Runtime, hosts: Hosts) -> "BoundEndpoint":
         """Make an ASGI application of it."""
-        return BoundEndpoint(self, runtime)
+        return BoundEndpoint(self, runtime, hosts)
 
 
 class BoundEndpoint:
     """An endpoint at work in one server."""
 
-    def __init__(self, endpoint: Endpoint, runtime: Runtime) -> None:
+    def __init__(self, endpoint: Endpoint, runtime: Runtime, hosts: Hosts) -> None:
         self._endpoint = endpoint
         self._runtime = runtime
+        self._check_caller = hosts.check
         self._decode: Callable[[bytes], Any] | None = (
             msgspec.json.Decoder(endpoint.body).decode
             if endpoint.body not in (None, Octets)
@@ -153,7 +155,7 @@ class BoundEndpoint:
         if self._runtime.is_stopping:
             raise Stopping("this server is shutting down; call another, or this one later")
         headers = dict(scope["headers"])
-        _check_origin(headers)
+        self._check_caller(headers)
         body: Any = None
         if endpoint.body is Octets:
             _check_type(headers, OCTETS_TYPE)
@@ -198,7 +200,8 @@ async def _send(
     content_type: bytes,
     extra: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
-    headers = [(b"content-type", content_type), (b"content-length", str(len(content)).encode())]
+    length = (b"content-length", str(len(content)).encode())
+    headers = [(b"content-type", content_type), length, NOSNIFF]
     await send(
         {"type": "http.response.start", "status": status, "headers": headers + (extra or [])}
     )
@@ -206,7 +209,12 @@ async def _send(
 
 
 async def _send_stream(stream: Stream, receive: Receive, send: Send, *, is_wanted: bool) -> None:
-    headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-store")]
+    headers = [
+        (b"content-type", stream.content_type),
+        (b"cache-control", b"no-store"),
+        (b"x-accel-buffering", b"no"),  # or nginx keeps what should arrive at once
+        NOSNIFF,
+    ]
     if stream.length is not None:
         headers.append((b"content-length", str(stream.length).encode()))
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -285,13 +293,6 @@ def _parse_query(text: bytes, shape: type) -> Any:
         raise Invalid("query", "is not UTF-8; encode it") from error
     except msgspec.ValidationError as error:
         raise as_invalid(error, "query") from error
-
-
-def _check_origin(headers: dict[bytes, bytes]) -> None:
-    """Refuse what another site's page sends: on loopback, a browser is let in without a token."""
-    origin = headers.get(b"origin")
-    if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
-        raise ForeignOrigin(origin.decode("latin-1"))
 
 
 def _actor_of(headers: dict[bytes, bytes]) -> str:

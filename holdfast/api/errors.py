@@ -28,9 +28,21 @@ class ForeignOrigin(errors.HoldfastError):
         self.field = "Origin"
 
 
+class ForeignHost(errors.HoldfastError):
+    """The request was meant for a host that this server is not known to be."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"Host: {host} is not known to be this server; if it is, start it with --allowed-host "
+            "(HOLDFAST_ALLOWED_HOSTS) and that name"
+        )
+        self.field = "Host"
+
+
 # The first class that fits counts, so the special ones stand before the general.
 _TABLE: tuple[tuple[type[errors.HoldfastError], int, str], ...] = (
     (ForeignOrigin, 403, "forbidden"),
+    (ForeignHost, 403, "forbidden"),
     (UnsupportedMediaType, 415, "unsupported_media_type"),
     (errors.TooLarge, 413, "too_large"),
     (errors.Invalid, 400, "invalid"),

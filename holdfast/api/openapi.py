@@ -33,7 +33,7 @@ _PATH_SHAPES: dict[str, Any] = {
 # Any route may answer so: the request is wrong, too large, or comes at a bad moment.
 _ALWAYS = {
     400: "the request is wrong; the error names the field",
-    403: "another site's page may not call this server",
+    403: "not from another site's page, and not by a host name that is not allowed",
     404: "there is no such thing",
     413: "something is larger than its limit",
     415: "the body is not of the type that the route takes",

@@ -39,6 +39,22 @@ class TaskPlace(Place, frozen=True):
     task_index: Index
 
 
+class AttemptPlace(Place, frozen=True):
+    """An attempt of a task of a job."""
+
+    task_index: Index
+    attempt: Index
+
+
+class StretchPlace(Place, frozen=True):
+    """A stretch of output among that of its job, by the time it was stored, since 1970."""
+
+    microseconds: Microseconds
+    task_index: Index
+    attempt: Index
+    start_offset: JobId
+
+
 class EventPlace(Place, frozen=True):
     """An event, by its time since 1970 and its id."""
 

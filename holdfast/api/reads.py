@@ -2,7 +2,14 @@
 
 import asyncio
 
-from holdfast.api import convert, reads_events, reads_fleet, reads_tasks
+from holdfast.api import (
+    convert,
+    reads_events,
+    reads_fleet,
+    reads_letters,
+    reads_lists,
+    reads_tasks,
+)
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.pages import JobPlace, check_page_size, read_token, write_token
 from holdfast.api.reads_tasks import read_facts, tell_tasks
@@ -84,6 +91,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/api/jobs", list_jobs, JobPage, query=JobListQuery),
     Endpoint("GET", "/api/jobs/{job_id}", show_job, JobStatus, query=JobQuery, waits=True),
     *reads_events.ENDPOINTS,
+    *reads_lists.ENDPOINTS,
+    *reads_letters.ENDPOINTS,
     *reads_tasks.ENDPOINTS,
     *reads_fleet.ENDPOINTS,
 )

@@ -1,14 +1,10 @@
 """The routes that read workers, queues and dead letters."""
 
-from typing import get_args
-
 from holdfast.api import convert
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.pages import TaskPlace, WorkerPlace, check_page_size, read_token, write_token
-from holdfast.errors import Invalid
+from holdfast.api.reads_letters import check_letter_filter
 from holdfast.model.ids import TaskId, check_worker_id, parse_job_id, parse_task_id
-from holdfast.model.outcomes import STAGES, ReasonCode
-from holdfast.rules.submission import check_text
 from holdfast.store import fleet
 from holdfast.wire.requests import DeadLetterListQuery, Nothing, PageQuery
 from holdfast.wire.status import (
@@ -18,8 +14,6 @@ from holdfast.wire.status import (
     WorkerList,
     WorkerStatus,
 )
-
-TEXT_MAX = 256
 
 
 async def list_workers(call: Call[None, PageQuery]) -> WorkerList:
@@ -71,12 +65,7 @@ async def show_dead_letters(call: Call[None, DeadLetterListQuery]) -> DeadLetter
 
 
 def _letter_filter(asked: DeadLetterListQuery) -> fleet.LetterFilter:
-    for field, known in (("reason_code", get_args(ReasonCode)), ("stage", STAGES)):
-        value = getattr(asked, field)
-        if value is not None and value not in known:
-            raise Invalid(field, f"{value!r} is unknown; use one of {', '.join(known)}")
-    for field in ("type", "queue"):
-        check_text(field, getattr(asked, field) or "", TEXT_MAX)
+    check_letter_filter(asked)
     return fleet.LetterFilter(
         reason_code=asked.reason_code,
         stage=asked.stage,

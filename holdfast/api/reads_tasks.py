@@ -63,7 +63,7 @@ async def list_tasks(call: Call[None, TaskListQuery]) -> TaskPage:
     state = None if asked.state is None else parse_state(asked.state)
     page_size = check_page_size(asked.page_size)
     place = read_token(asked.page_token, IndexPlace)
-    after = -1 if place is None else place.index
+    after = asked.task_from - 1 if place is None else place.index
     async with call.runtime.reads.transaction() as tx:
         job = await views.get_job(tx, job_id)
         page = await views.list_tasks(tx, job_id, state, after=after, page_size=page_size)

@@ -1,8 +1,9 @@
 """`holdfast server`: the API and the chores on one Postgres."""
 
 import asyncio
+import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from holdfast.cli.log_lines import set_up_logging
-from holdfast.cli.settings import LogFormat, Port, SqsEndpointUrl, SqsPrefix, WakeUps
+from holdfast.cli.settings import AllowedHosts, LogFormat, Port, SqsEndpointUrl, SqsPrefix, WakeUps
 from holdfast.cli.target import DatabaseUrl, open_target, refusals_in_a_line
 from holdfast.errors import Invalid
 from holdfast.tracing.switch import traced
@@ -24,6 +25,8 @@ SERVING_AT = "holdfast: serving at "
 RETENTION_DAYS = 30.0
 OBJECTS = "objects"
 DAYS_MAX = 36_500.0
+# A name or an address, with a port or for all of them; no scheme, no path.
+HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?", re.ASCII)
 HEARTBEAT_SECONDS = 5.0
 HEARTBEAT_SECONDS_MIN, HEARTBEAT_SECONDS_MAX = 0.05, 60.0
 
@@ -39,6 +42,7 @@ class ServerSettings:
     sqs_endpoint_url: str | None
     object_store: str | None = None
     heartbeat_seconds: float = HEARTBEAT_SECONDS
+    allowed_hosts: tuple[str, ...] = ()
 
 
 def run_server(
@@ -48,6 +52,7 @@ def run_server(
         str, Parameter(env_var="HOLDFAST_HOST", help="A loopback address.")
     ] = "127.0.0.1",
     port: Port = 7878,
+    allowed_host: AllowedHosts = (),
     migrate: Annotated[bool, Parameter(negative="", help="Bring the schema up first.")] = False,
     retention_days: Annotated[
         float,
@@ -90,6 +95,7 @@ def run_server(
         sqs_endpoint_url=sqs_endpoint_url,
         object_store=object_store or _default_objects(),
         heartbeat_seconds=heartbeat_seconds,
+        allowed_hosts=allowed_host,
     )
     check_settings(settings)
     set_up_logging(log_format)
@@ -115,6 +121,14 @@ def check_settings(settings: ServerSettings) -> None:
         raise Invalid("heartbeat_seconds", f"is {tick:g}; use {allowed}")
     if settings.object_store is not None:
         parse_place(settings.object_store)
+    check_hosts(settings.allowed_hosts)
+
+
+def check_hosts(hosts: Sequence[str]) -> None:
+    """Refuse what cannot be the Host of a request."""
+    for host in hosts:
+        if not HOST.fullmatch(host):
+            raise Invalid("allowed_host", f"{host!r} is no host; use a name, such as jobs.example")
 
 
 def _default_objects() -> str | None:
@@ -148,7 +162,7 @@ async def _serve(
         await check_schema(url)
     async with (
         _open_options(url, settings) as options,
-        serve(options, Address(*place)) as server,
+        serve(options, Address(*place, settings.allowed_hosts)) as server,
     ):
         ending = asyncio.create_task(run_until_signalled())
         await asyncio.sleep(0)  # whoever hears of the server may ask it to end at once

@@ -103,6 +103,17 @@ WakeUps = Annotated[
         help="How news of work travels: through Postgres, also through SQS, or not at all.",
     ),
 ]
+AllowedHosts = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--allowed-host",
+        env_var="HOLDFAST_ALLOWED_HOSTS",
+        env_var_split=lambda _, text: [host.strip() for host in text.split(",") if host.strip()],
+        negative="",
+        help="A name, beside those of loopback, by which browsers and programs may call the "
+        "server, through a proxy; repeat it.",
+    ),
+]
 SqsPrefix = Annotated[
     str,
     Parameter(

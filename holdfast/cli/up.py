@@ -19,8 +19,16 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from holdfast.cli.family import END_SECONDS_MAX, Child, end_children, start_child
-from holdfast.cli.server import SERVING_AT
-from holdfast.cli.settings import Concurrency, DrainSeconds, Imports, LogFormat, Port, Queues
+from holdfast.cli.server import SERVING_AT, check_hosts
+from holdfast.cli.settings import (
+    AllowedHosts,
+    Concurrency,
+    DrainSeconds,
+    Imports,
+    LogFormat,
+    Port,
+    Queues,
+)
 from holdfast.cli.show import is_terminal, remark, write_fields, write_line, write_title
 from holdfast.cli.target import embedded
 from holdfast.cli.text import decimal, size
@@ -40,6 +48,7 @@ class Plan:
     """What is to be started."""
 
     port: int
+    allowed_hosts: tuple[str, ...]
     workers: int
     queues: tuple[str, ...]
     imports: tuple[str, ...]
@@ -51,6 +60,7 @@ class Plan:
 def up(
     *,
     port: Port = DEFAULT_PORT,
+    allowed_host: AllowedHosts = (),
     folder: Annotated[
         Path | None,
         Parameter(
@@ -74,10 +84,12 @@ def up(
     from holdfast.embedded import default_folder
 
     check_numbers(concurrency, drain_seconds)
+    check_hosts(allowed_host)
     if not 0 <= workers <= WORKERS_MAX:
         raise Invalid("workers", f"is {workers}; use 0 to {WORKERS_MAX}")
     plan = Plan(
         port=port,
+        allowed_hosts=allowed_host,
         workers=0 if no_worker else workers,
         queues=queue or (QUEUE,),
         imports=import_,
@@ -123,7 +135,8 @@ class House:
             await end_children([server], SERVER_SECONDS_MAX)
 
     async def _start_server(self) -> Child:
-        arguments = ["server", "--migrate", "--port", str(self._plan.port)]
+        hosts = [f"--allowed-host={host}" for host in self._plan.allowed_hosts]
+        arguments = ["server", "--migrate", "--port", str(self._plan.port), *hosts]
         # So that what it keeps beside its database stands in the same folder.
         variables = {**self._variables, "HOLDFAST_DATA_DIR": str(self._folder)}
         return await start_child(

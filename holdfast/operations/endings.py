@@ -118,6 +118,10 @@ async def apply_endings(tx: Transaction, moves: Moves, endings: Sequence[Ending]
     )
     assert len(rows) == len(endings), "an attempt ended without a lease"
     tx.news.runs += [(job_id, ran) for job_id, _, ran in rows if ran is not None]
+    failed = {ending.task.id for ending in endings if isinstance(ending.outcome, Failed)}
+    tx.news.failures += [
+        (job_id, ran is not None) for job_id, index, ran in rows if (job_id, index) in failed
+    ]
     await _retry(tx, [ending for ending in endings if isinstance(ending.verdict, TaskRetried)])
     await _bury(tx, [ending for ending in endings if isinstance(ending.verdict, TaskDeadLettered)])
     for ending in endings:

@@ -16,6 +16,8 @@ class News:
     # Seconds a task of this job waited in line, and seconds an attempt of it ran.
     waits: list[tuple[int, float]] = field(default_factory=list)
     runs: list[tuple[int, float]] = field(default_factory=list)
+    # Jobs of attempts that failed, and whether their code had run: then they are among the runs.
+    failures: list[tuple[int, bool]] = field(default_factory=list)
     expired: int = 0
     has_follow_ups: bool = False
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.partitions import prune_partition
 from holdfast.operations.submit import delete_hidden_job
+from holdfast.store.samples import prune_samples
 from holdfast.store.statements import load_statements
 
 _ENDPOINTS = load_statements("endpoints")
@@ -42,6 +43,7 @@ async def prune(ledger: Ledger, retention: Retention) -> int:
             _WORKERS["prune_workers"], older_than=retention.workers, batch_max=BATCH_MAX
         )
         endpoints = await tx.fetch(_ENDPOINTS["prune_endpoints"], batch_max=BATCH_MAX)
+        samples = await prune_samples(tx, batch_max=BATCH_MAX)
     dropped = await prune_partition(ledger, retention.jobs)
     gone = (hidden, notes, keys, workers, endpoints)
-    return sum(map(len, gone)) + dropped
+    return sum(map(len, gone)) + samples + dropped

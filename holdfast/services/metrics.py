@@ -7,9 +7,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from holdfast.model.states import ENDED_STATES, TaskState
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.news import News
+from holdfast.rules.quantiles import BOUNDS_SECONDS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 TYPES_MAX = 500
 
 
@@ -26,7 +26,7 @@ class Metrics:
 
         def histogram(name: str, text: str) -> Histogram:
             return Histogram(
-                f"holdfast_{name}", text, ("type",), buckets=_SECONDS, registry=self.registry
+                f"holdfast_{name}", text, ("type",), buckets=BOUNDS_SECONDS, registry=self.registry
             )
 
         self.claims = counter("claims_total", "Attempts created by claims and placements.")
@@ -45,7 +45,7 @@ class Metrics:
         self.beat_seconds = Histogram(
             "holdfast_heartbeat_seconds",
             "Calls to workers, from the sending to the answer being stored.",
-            buckets=_SECONDS,
+            buckets=BOUNDS_SECONDS,
             registry=self.registry,
         )
 
@@ -70,7 +70,7 @@ class Metrics:
         ):
             by_type: dict[str, Any] = {}
             for job_id, seconds in times:
-                name = self._type_of(job_id)
+                name = self.type_of(job_id)
                 child = by_type.get(name) or by_type.setdefault(name, histogram.labels(name))
                 child.observe(max(seconds, 0.0))
 
@@ -84,7 +84,7 @@ class Metrics:
         """Write everything down for a scrape."""
         return generate_latest(self.registry)
 
-    def _type_of(self, job_id: int) -> str:
+    def type_of(self, job_id: int) -> str:
         """Name a job's type; a runaway number of types is folded into one."""
         spec = self._specs.find(job_id)
         name = spec.policy.type if spec is not None else "other"

@@ -17,6 +17,7 @@ from holdfast.operations.ledger import Ledger
 from holdfast.operations.news import News
 from holdfast.operations.prune import Retention
 from holdfast.services.beats import TICK_SECONDS
+from holdfast.services.changes import Changes
 from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.due import list_chores
@@ -25,8 +26,10 @@ from holdfast.services.leader import CANDIDATE_SECONDS, Leader
 from holdfast.services.metrics import Metrics
 from holdfast.services.notify import NotifyTransport, listening
 from holdfast.services.objects import ObjectStore
+from holdfast.services.overview import Overviews
 from holdfast.services.reasons import Reasons
 from holdfast.services.republish import Republisher
+from holdfast.services.samples import EVERY_SECONDS, Samples
 from holdfast.services.stops import Stops
 from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport, WakeUps
 from holdfast.services.writers import Writers
@@ -74,8 +77,11 @@ class Runtime:
         self.metrics = Metrics(ledger)
         self._gauges = Gauges(reads)
         self.metrics.registry.register(self._gauges)
+        self.samples = Samples(ledger, self.metrics)
+        self.overviews = Overviews(reads)
         self.stops = Stops(ledger, self.doorbells)
         self.reasons = Reasons(ledger, reads)
+        self.changes = Changes(reads)
         self.leader = Leader(
             ledger, self.writers, self.doorbells, tick=tick, on_beat=self.metrics.count_beat
         )
@@ -93,6 +99,7 @@ class Runtime:
     def announce(self, job_id: int, queue: str | None, num_tasks: int) -> None:
         """Count the tasks of a new job, and wake whoever waits for them."""
         self.metrics.submissions.inc(num_tasks)
+        self.samples.count_submitted(num_tasks)
         count = min(num_tasks, CHUNK_TASKS_MAX)
         named = [TaskId(job_id, index) for index in range(min(count, TASKS_PER_HINT_MAX))]
         self.wake_ups.announce(queue or "", named, count)
@@ -120,6 +127,7 @@ class Runtime:
         if news.has_follow_ups:
             self._follow_up_wanted.set()
         self.metrics.count(news)
+        self.samples.count(news)
 
     async def scrape(self) -> bytes:
         """Write down every metric; what was counted is told even while Postgres is away."""
@@ -144,6 +152,7 @@ class Runtime:
             Chore("lead", CANDIDATE_SECONDS, self.leader.stand),
             Chore("follow up", 0.25, partial(follow_up, self.ledger), wake=self._follow_up_wanted),
             Chore("start what cut-overs ask for", 1.0, self._start_triggered),
+            Chore("write samples", EVERY_SECONDS, self.samples.write),
             *list_chores(self.ledger, self.doorbells, self.stops, retention=options.retention),
             *(
                 Chore("publish again", 5.0, Republisher(self.ledger, transport).run)
@@ -170,10 +179,11 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
             objects=None if store is None else ObjectStore(store),
             tick=options.heartbeat_seconds,
         )
-        # After the chores have ended: they announce what they have made ready.
+        # After the chores have ended: they announce what they have made ready, and are counted.
         stack.push_async_callback(wake_ups.close)
         if options.uses_notify:
             await stack.enter_async_context(listening(writes, runtime.hear_elsewhere))
+        stack.push_async_callback(runtime.samples.close)
         stack.push_async_callback(runtime.leader.close)
         await stack.enter_async_context(run_in_background(runtime.chores(options)))
         try:

@@ -98,12 +98,12 @@ class Follower:
 
     async def start(self, tx: Transaction) -> None:
         """Take its place: what is committed from now on will be read."""
-        horizon = await _read_horizon(tx)
+        horizon = await read_horizon(tx)
         self._cursor = self._cursor or Cursor(horizon - 1, ID_MAX)
 
     async def read(self, tx: Transaction) -> tuple[list[Event], bool]:
         """Read the next events, and say whether all there are have been read."""
-        horizon = await _read_horizon(tx)
+        horizon = await read_horizon(tx)
         present = Cursor(horizon - 1, ID_MAX)
         if self.place >= present:
             self._is_behind = False
@@ -149,7 +149,18 @@ class Follower:
         return [event for event in events if event.job_id == self._job_id]
 
 
-async def _read_horizon(tx: Transaction) -> int:
+async def list_changed_jobs(
+    tx: Transaction, first_txid: int, end_txid: int, *, count_max: int
+) -> list[int]:
+    """List jobs with events of a stretch of transactions, in no order."""
+    rows = await tx.fetch(
+        _VIEWS["list_changed_jobs"], first_txid=first_txid, end_txid=end_txid, count_max=count_max
+    )
+    return [row[0] for row in rows]
+
+
+async def read_horizon(tx: Transaction) -> int:
+    """Read below which transaction all have ended."""
     row = await tx.fetch_one(_VIEWS["read_horizon"])
     assert row is not None
     horizon: int = row[0]

@@ -44,6 +44,8 @@ AttemptNumber = Annotated[int, Meta(ge=0, le=INDEX_MAX)]
 WaitMs = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX)]
 PageSize = Annotated[int, Meta(ge=1, le=PAGE_SIZE_MAX)]
 Offset = Annotated[int, Meta(ge=0)]
+# Milliseconds since 1970, up to the year 9999.
+Moment = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -242,6 +244,14 @@ class CancelRequest(Request, frozen=True):
     idempotency_key: str | None = None
 
 
+class RerunRequest(Request, frozen=True):
+    """Submit a job again: all of its tasks, or of one with inputs those that did not succeed."""
+
+    only_unsuccessful: bool = False
+    dry_run: bool = False
+    idempotency_key: str | None = None
+
+
 class DeadLetterRequest(Request, frozen=True):
     """Move a task to the dead letters by an operator's decision."""
 
@@ -288,7 +298,10 @@ class JobQuery(Request, frozen=True):
 
 
 class JobListQuery(Request, frozen=True):
-    """Which jobs to list; `name` is a prefix, `label` is key=value."""
+    """Which jobs to list; `name` is a prefix, `label` is key=value.
+
+    `submitted_from_ms` is the first moment that counts, `submitted_until_ms` the first after them.
+    """
 
     state: str | None = None
     name: str | None = None
@@ -297,6 +310,8 @@ class JobListQuery(Request, frozen=True):
     queue: str | None = None
     parent: JobIdText | None = None
     label: str | None = None
+    submitted_from_ms: Moment | None = None
+    submitted_until_ms: Moment | None = None
     page_size: PageSize = 50
     page_token: str | None = None
 
@@ -309,9 +324,10 @@ class PageQuery(Request, frozen=True):
 
 
 class TaskListQuery(Request, frozen=True):
-    """Which tasks of a job to list."""
+    """Which tasks of a job to list, from which index on."""
 
     state: str | None = None
+    task_from: Annotated[int, Meta(ge=0, le=INDEX_MAX)] = 0
     page_size: PageSize = 100
     page_token: str | None = None
 
@@ -329,6 +345,12 @@ class EventStreamQuery(Request, frozen=True):
 
     job_id: JobIdText | None = None
     type: str | None = None
+    after: str | None = None
+
+
+class ChangeStreamQuery(Request, frozen=True):
+    """After which message to go on."""
+
     after: str | None = None
 
 

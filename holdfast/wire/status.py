@@ -195,6 +195,13 @@ class EventPage(msgspec.Struct, frozen=True):
     next_page_token: str | None = None
 
 
+class ChangedJobs(msgspec.Struct, frozen=True):
+    """Jobs with new events since the last message; `all`: any of them may have some."""
+
+    job_ids: list[str]
+    all: bool = False
+
+
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a task stands, and what its function returned if it has succeeded."""
 

@@ -10,7 +10,9 @@ from starlette.routing import Route
 
 from holdfast.api import endpoint as endpoint_module
 from holdfast.api.app import App
+from holdfast.api.dashboard import open_dashboard
 from holdfast.api.endpoint import Call, Endpoint, Octets, Reply, Stream, decode_text
+from holdfast.api.hosts import Hosts
 from holdfast.errors import Invalid, NotFound, Overloaded
 from holdfast.operations.ledger import Ledger
 from holdfast.services.doorbell import Doorbells
@@ -38,7 +40,8 @@ class Choice(Request, frozen=True):
 
 def serve(runtime: Runtime, *endpoints: Endpoint) -> Any:
     """Make an application of a few routes."""
-    return App([Route(e.path, e.bind(runtime), methods=[e.method]) for e in endpoints])
+    routes = [Route(e.path, e.bind(runtime, Hosts()), methods=[e.method]) for e in endpoints]
+    return App(routes, open_dashboard())
 
 
 def error_of(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str, str | None]:

@@ -61,6 +61,7 @@ SORTED = {
     "list_notes": {"notes": "kind", "jobs": "job_id"},
     "read_events_between": {"events": "txid", "jobs": "job_id"},
     "read_events_of_job_between": {"events": "job_id", "jobs": "job_id"},
+    "list_changed_jobs": {"events": "txid"},
     "count_finished": {"events": "ts", "jobs": "job_id"},
     "read_dead_letters": {"dead_letters": "task_index"},
     "list_lines_of_job": {"ready": "job_id", "jobs": "job_id"},

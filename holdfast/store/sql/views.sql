@@ -237,3 +237,8 @@ select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type:
        jobs.correlation_id, jobs.trace_id, page.cause, page.payload::text, 1 as version, page.txid
   from page join holdfast.jobs using (job_id)
  order by page.txid, page.id;
+
+-- name: list_changed_jobs
+-- Which jobs have new events, and not what these say: whoever shows a job reads it again.
+select distinct job_id from holdfast.events
+ where txid >= $first_txid::bigint and txid < $end_txid::bigint limit $count_max;

@@ -1,0 +1,63 @@
+/** Calls to the server: typed by its own description, refusals as errors that a page can show. */
+import createClient from "openapi-fetch";
+import type { paths } from "./schema";
+
+/** Where the dashboard is served, with a slash at its end; the server's <base> says so. */
+export const root = new URL(document.baseURI);
+
+/** A refusal in the server's words, or the news that there was no answer. */
+export class Refusal extends Error {
+  constructor(
+    message: string,
+    readonly code: string,
+    readonly status: number,
+    readonly field: string | null = null,
+  ) {
+    super(message);
+  }
+}
+
+let clockLead = 0;
+
+/** The server's time, by the Date of its last answer: a browser's clock may be minutes off. */
+export function now(): number {
+  return Date.now() + clockLead;
+}
+
+function noteClock(response: Response): void {
+  const date = Date.parse(response.headers.get("date") ?? "");
+  // A Date has whole seconds: what is less than two of them apart is no news.
+  if (!Number.isNaN(date)) clockLead = Math.abs(date - Date.now()) < 2000 ? 0 : date - Date.now();
+}
+
+async function send(request: Request): Promise<Response> {
+  try {
+    const response = await fetch(request);
+    noteClock(response);
+    return response;
+  } catch (problem) {
+    if (problem instanceof DOMException && problem.name === "AbortError") throw problem;
+    throw new Refusal("The server does not answer. Is it running?", "unreachable", 0);
+  }
+}
+
+export const api = createClient<paths>({
+  baseUrl: root.href.replace(/\/$/, ""),
+  headers: { "Holdfast-Actor": "dashboard" },
+  fetch: send,
+});
+
+type Answer<Data> = { data?: Data; error?: unknown; response: Response };
+
+/** Take the data of an answer; throw a Refusal if there is none. */
+export async function unwrap<Data>(answer: Promise<Answer<Data>>): Promise<Data> {
+  const { data, error, response } = await answer;
+  if (response.ok) return data as Data;
+  const told = (error as { error?: { code?: string; message?: string; field?: string } })?.error;
+  throw new Refusal(
+    told?.message ?? `the server answered ${response.status} ${response.statusText}`,
+    told?.code ?? "unknown",
+    response.status,
+    told?.field ?? null,
+  );
+}

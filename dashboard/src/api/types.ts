@@ -1,0 +1,17 @@
+/** The shapes of the API, by the names that the pages use. */
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+export type Job = Schemas["JobStatus"];
+export type Task = Schemas["TaskStatus"];
+export type Attempt = Schemas["TaskAttempt"];
+export type JobAttempt = Schemas["JobAttempt"];
+export type Event = Schemas["Event"];
+export type Worker = Schemas["WorkerStatus"];
+export type Queue = Schemas["QueueStatus"];
+export type DeadLetter = Schemas["DeadLetter"];
+export type DeadLetterSummary = Schemas["DeadLetterSummary"];
+export type Overview = Schemas["Overview"];
+export type Graph = Schemas["JobGraph"];
+export type LogChunk = Schemas["LogChunk"];
+export type LogStretch = Schemas["LogStretch"];

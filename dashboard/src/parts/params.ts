@@ -1,0 +1,19 @@
+/** Filters and tabs live in the address, so that any view can be linked to. */
+import { useCallback } from "react";
+import { useSearchParams } from "wouter";
+
+/** One parameter of the address; the empty text is no parameter. Going back undoes a change. */
+export function useParam(name: string, fallback = ""): [string, (value: string) => void] {
+  const [params, setParams] = useSearchParams();
+  const set = useCallback(
+    (value: string) =>
+      setParams((before) => {
+        const after = new URLSearchParams(before);
+        if (value === "" || value === fallback) after.delete(name);
+        else after.set(name, value);
+        return after;
+      }),
+    [setParams, name, fallback],
+  );
+  return [params.get(name) ?? fallback, set];
+}

@@ -1,0 +1,78 @@
+"""The route that sums up dead letters: by reason and stage, and by what went wrong."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from holdfast.api.endpoint import Call, Endpoint
+from holdfast.errors import Invalid
+from holdfast.model.outcomes import STAGES, ReasonCode
+from holdfast.rules.fingerprint import fingerprint, first_line
+from holdfast.rules.submission import check_text
+from holdfast.store import lists
+from holdfast.store.fleet import LetterFilter
+from holdfast.store.lists import LetterRow
+from holdfast.wire.lists import DeadLetterSummary, LetterCell, LetterGroup, LetterSummaryQuery
+
+TEXT_MAX = 256
+
+
+async def sum_up_letters(call: Call[None, LetterSummaryQuery]) -> DeadLetterSummary:
+    """Sum up the dead letters that wait for a decision; of very many, the newest."""
+    asked = call.query
+    check_letter_filter(asked)
+    wanted = LetterFilter(asked.reason_code, asked.stage, asked.type, asked.queue)
+    async with call.runtime.reads.transaction() as tx:
+        letters, is_truncated = await lists.list_newest_letters(tx, wanted)
+    # Ten thousand errors take a while to tell apart, and this loop has leases to renew.
+    return await asyncio.to_thread(sum_up, letters, is_truncated=is_truncated)
+
+
+def check_letter_filter(asked: Any) -> None:
+    """Refuse reasons and stages that are none, and texts that no name can be."""
+    for field, known in (("reason_code", get_args(ReasonCode)), ("stage", STAGES)):
+        value = getattr(asked, field)
+        if value is not None and value not in known:
+            raise Invalid(field, f"{value!r} is unknown; use one of {', '.join(known)}")
+    for field in ("type", "queue"):
+        check_text(field, getattr(asked, field) or "", TEXT_MAX)
+
+
+def sum_up(letters: Sequence[LetterRow], *, is_truncated: bool) -> DeadLetterSummary:
+    """Count dead letters, the newest first, by reason and stage, and gather those alike."""
+    cells = Counter((letter.reason_code, letter.stage) for letter in letters)
+    alike: dict[str, list[LetterRow]] = defaultdict(list)
+    for letter in letters:
+        alike[fingerprint(letter.error_class, letter.error)].append(letter)
+    groups = [_group(kind, found) for kind, found in alike.items()]
+    return DeadLetterSummary(
+        total=len(letters),
+        is_truncated=is_truncated,
+        cells=[LetterCell(*cell, count) for cell, count in cells.most_common()],
+        groups=sorted(groups, key=lambda group: (group.count, group.newest_at), reverse=True),
+    )
+
+
+def _group(kind: str, letters: Sequence[LetterRow]) -> LetterGroup:
+    newest = letters[0]
+    return LetterGroup(
+        fingerprint=kind,
+        error_class=newest.error_class,
+        example=None if newest.error is None else first_line(newest.error),
+        count=len(letters),
+        types=sorted({letter.type for letter in letters}),
+        newest_at=newest.dead_lettered_at,
+        task_ids=[str(letter.id) for letter in letters],
+    )
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        "GET",
+        "/api/dead-letters:summary",
+        sum_up_letters,
+        DeadLetterSummary,
+        query=LetterSummaryQuery,
+    ),
+)

@@ -1,0 +1,84 @@
+"""What a server counts for the charts: in memory as it happens, and written down every few seconds.
+
+What was counted since the last write is lost if the process is killed; nothing else depends on it.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections import Counter
+from uuid import uuid4
+
+from holdfast.errors import Unavailable
+from holdfast.model.states import ENDED_STATES, TaskState
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.news import News
+from holdfast.rules.quantiles import BOUNDS_SECONDS
+from holdfast.services.metrics import Metrics
+from holdfast.store.fleet import count_leases
+from holdfast.store.samples import Counts, Tally, add_sample, count_pending
+
+log = logging.getLogger("holdfast.samples")
+# Twice per shortest step, so that none goes by without a row.
+EVERY_SECONDS = 5.0
+LAST_SECONDS_MAX = 2.0
+_SUBMITTED = Counts._fields.index("submitted")
+_RETRIED = Counts._fields.index("retried")
+_PLACE = {state: Counts._fields.index(state.name.lower()) for state in ENDED_STATES}
+
+
+class Samples:
+    """One server's counts since it last wrote them down."""
+
+    def __init__(self, ledger: Ledger, metrics: Metrics) -> None:
+        self.server_id = uuid4().hex
+        self._ledger = ledger
+        self._type_of = metrics.type_of
+        self._tally = Tally()
+
+    def count_submitted(self, num_tasks: int) -> None:
+        """Count the tasks of a new job."""
+        self._tally.counts[_SUBMITTED] += num_tasks
+
+    def count(self, news: News) -> None:
+        """Count what a transaction did."""
+        tally = self._tally
+        for (start, end), count in news.moves.items():
+            place = _PLACE.get(TaskState(end))
+            if place is not None:
+                tally.counts[place] += count
+            elif end == TaskState.PENDING and start in ENDED_STATES:
+                tally.counts[_RETRIED] += count
+        for _, seconds in news.waits:
+            tally.waits[bisect_left(BOUNDS_SECONDS, seconds)] += 1
+        # Those that failed before their code ran are in no list of runs.
+        ended = Counter(job_id for job_id, _ in news.runs)
+        ended.update(job_id for job_id, has_run in news.failures if not has_run)
+        failed = Counter(job_id for job_id, _ in news.failures)
+        for job_id, attempts in ended.items():
+            of_type = tally.types.setdefault(self._type_of(job_id), [0, 0])
+            of_type[0] += attempts
+            of_type[1] += failed[job_id]
+
+    async def write(self) -> int:
+        """Write down what was counted; what cannot be written is kept for the next time."""
+        tally, self._tally = self._tally, Tally()
+        is_written = False
+        try:
+            async with self._ledger.database.transaction() as tx:
+                depth, _, _ = await count_pending(tx)
+                running, _ = await count_leases(tx)
+                await add_sample(tx, self.server_id, tally, depth=depth, running=running)
+            is_written = True
+        finally:
+            if not is_written:
+                self._tally.add(tally)
+        return 0
+
+    async def close(self) -> None:
+        """Write down the last of it, unless Postgres is away."""
+        try:
+            async with asyncio.timeout(LAST_SECONDS_MAX):
+                await self.write()
+        except (Unavailable, TimeoutError) as error:
+            log.warning("the last seconds will be missing in the charts: %s", error)

@@ -1,0 +1,121 @@
+"""What somebody should look at, and what is as it should be."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.rules.attention import (
+    ATTENTION_MAX,
+    QueueStanding,
+    TypeStanding,
+    WorkerStanding,
+    list_attention,
+)
+
+
+def told(**standings: Any) -> list[tuple[str, str]]:
+    """List severity and subject of what needs attention."""
+    return [(one.severity, one.subject) for one in list_attention(**standings)]
+
+
+@pytest.mark.parametrize(
+    ("queue", "severity", "words"),
+    [
+        ({"paused_by": "eve"}, "warning", "paused by eve with 3 tasks in line"),
+        ({"paused_by": "eve", "depth": 0}, None, ""),
+        ({"is_served": False, "waited_seconds": 60}, "critical", "no worker serves it"),
+        ({"is_served": False, "waited_seconds": 59}, None, ""),
+        ({"waited_seconds": 61}, "critical", "nothing runs or finishes; 3 tasks in line"),
+        ({"waited_seconds": 61, "running": 4}, "warning", "nothing finished in the last minute"),
+        # Whoever claims without having registered serves it all the same.
+        ({"is_served": False, "waited_seconds": 61, "running": 4}, "warning", "4 run"),
+        ({"waited_seconds": 601, "finished_per_second": 1}, "warning", "has waited for 10 min"),
+        ({"waited_seconds": 600, "finished_per_second": 1}, None, ""),
+        ({"waited_seconds": 9e5, "depth": 0}, None, ""),
+    ],
+)
+def test_a_queue_needs_attention_if_it_does_not_drain(
+    queue: dict[str, Any], severity: str | None, words: str
+) -> None:
+    found = list_attention(queues=[QueueStanding(**{"queue": "q", "depth": 3, **queue})])
+    if severity is None:
+        assert found == []
+    else:
+        [one] = found
+        assert (one.kind, one.subject, one.count) == ("queue_stalled", "q", 3)
+        assert one.severity == severity
+        assert words in one.message
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failures", "severity"),
+    [
+        (25, 5, "warning"),
+        (26, 5, None),
+        (10, 5, "critical"),
+        (101, 50, "warning"),
+        (4, 4, None),
+        (5, 5, "critical"),
+    ],
+)
+def test_a_type_needs_attention_if_many_of_its_attempts_fail(
+    attempts: int, failures: int, severity: str | None
+) -> None:
+    found = list_attention(types=[TypeStanding("mail", attempts, failures)])
+    assert [one.severity for one in found] == ([] if severity is None else [severity])
+    for one in found:
+        assert (one.kind, one.subject, one.count) == ("failing_type", "mail", failures)
+        assert one.message.startswith(f"{failures} of {attempts} attempts failed")
+
+
+def test_dead_letters_that_wait_for_a_decision_are_told_by_reason() -> None:
+    letters = {"timeout": 1, "parse_error": 7, "compensation_failed": 2, "policy_violation": 0}
+    found = list_attention(dead_letters=letters)
+    assert [(one.severity, one.subject, one.count) for one in found] == [
+        ("critical", "compensation_failed", 2),
+        ("warning", "parse_error", 7),
+        ("warning", "timeout", 1),
+    ]
+    assert {one.kind for one in found} == {"dead_letters"}
+    assert found[2].message == "1 dead letter to be replayed or discarded"
+
+
+def test_a_worker_that_is_missed_is_told_with_what_it_holds() -> None:
+    found = list_attention(
+        workers=[
+            WorkerStanding("gone", is_lost=True, cause="3 heartbeats in a row failed"),
+            WorkerStanding("holding", is_lost=True, leases=2),
+            WorkerStanding("silent", is_lost=False, leases=1),
+            WorkerStanding("asleep", is_lost=False),
+        ]
+    )
+    assert [(one.severity, one.subject, one.message) for one in found] == [
+        ("critical", "holding", "lost: no cause is known; holds 2 attempts"),
+        ("warning", "silent", "silent, and holds 1 attempt"),
+        ("warning", "gone", "lost: 3 heartbeats in a row failed"),
+    ]
+
+
+def test_the_worst_stands_first_then_the_most() -> None:
+    assert told(
+        queues=[QueueStanding("paused", 900, paused_by="eve"), QueueStanding("dead", 9, 99.0)],
+        types=[TypeStanding("bad", 10, 10), TypeStanding("poor", 30, 10)],
+        dead_letters={"timeout": 100},
+    ) == [
+        ("critical", "bad"),
+        ("critical", "dead"),
+        ("warning", "paused"),
+        ("warning", "timeout"),
+        ("warning", "poor"),
+    ]
+
+
+def test_no_more_is_told_than_somebody_can_look_at() -> None:
+    many = [QueueStanding(f"q{number}", number, paused_by="eve") for number in range(200)]
+    found = told(queues=many)
+    assert len(found) == ATTENTION_MAX
+    assert found[0] == ("warning", "q199")
+
+
+def test_where_all_is_well_nothing_needs_attention() -> None:
+    assert told(queues=[QueueStanding("q", 0)], types=[TypeStanding("t", 100, 0)]) == []
