@@ -16,6 +16,7 @@ from holdfast.api import (
     jobs,
     overview,
     reads,
+    reruns,
     types,
     work,
 )
@@ -32,6 +33,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *completions.ENDPOINTS,
     *endpoints.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *reruns.ENDPOINTS,
     *reads.ENDPOINTS,
     *graphs.ENDPOINTS,
     *datasets.ENDPOINTS,

@@ -8,7 +8,7 @@ from holdfast.api.convert import task_state, to_ms
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.model.states import ENDED_STATES
 from holdfast.rules.quantiles import quantile
-from holdfast.services.overview import OverviewView
+from holdfast.services.overview import Chart
 from holdfast.store.samples import Step
 from holdfast.wire.overview import Attention, LiveTasks, Overview, OverviewQuery, Series
 
@@ -21,33 +21,33 @@ _COUNTED = (
 async def show_overview(call: Call[None, OverviewQuery]) -> Overview:
     """Show how the system does now, how it did within a window, and what needs attention."""
     window_seconds = call.query.window_seconds
-    view = await call.runtime.overviews.read(window_seconds)
-    known = [step.counts for _, step in view.steps if step is not None]
+    chart, attention = await call.runtime.overviews.read(window_seconds)
+    known = [step.counts for _, step in chart.steps if step is not None]
     return Overview(
-        now_ms=to_ms(view.now),
+        now_ms=to_ms(chart.now),
         window_seconds=window_seconds,
-        step_seconds=view.step_seconds,
-        tasks=LiveTasks(**view.live._asdict()),
+        step_seconds=chart.step_seconds,
+        tasks=LiveTasks(**chart.live._asdict()),
         ended={
             task_state(state): sum(getattr(counts, state.name.lower()) for counts in known)
             for state in sorted(ENDED_STATES)
         },
-        workers=view.workers,
-        attention=[Attention(**asdict(one)) for one in view.attention],
-        series=_series(view),
+        workers=chart.workers,
+        attention=[Attention(**asdict(one)) for one in attention],
+        series=_series(chart),
     )
 
 
-def _series(view: OverviewView) -> Series:
+def _series(chart: Chart) -> Series:
     def told(value: Callable[[Step], Value | None]) -> list[Value | None]:
-        return [None if step is None else value(step) for _, step in view.steps]
+        return [None if step is None else value(step) for _, step in chart.steps]
 
     counts = {
         name: told(lambda step, name=name: getattr(step.counts, name))  # type: ignore[misc]
         for name in _COUNTED
     }
     return Series(
-        at_ms=[to_ms(at) for at, _ in view.steps],
+        at_ms=[to_ms(at) for at, _ in chart.steps],
         **counts,
         depth=told(lambda step: step.depth),
         running=told(lambda step: step.running),

@@ -1,6 +1,7 @@
 """The routes that read jobs; and the list of all routes that read."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 from holdfast.api import (
     convert,
@@ -19,13 +20,14 @@ from holdfast.model.ids import JOB_ID_MAX, parse_job_id
 from holdfast.model.states import parse_state
 from holdfast.rules.submission import check_text
 from holdfast.services.doorbell import Bell
-from holdfast.store import views
+from holdfast.store import job_lists, views
 from holdfast.wire.requests import JobListQuery, JobQuery
 from holdfast.wire.status import JobPage, JobStatus
 
 TASKS_SHOWN_MAX = 100
 TEXT_MAX = 256
 VALUE_MAX = 64 << 10
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 async def list_jobs(call: Call[None, JobListQuery]) -> JobPage:
@@ -36,7 +38,7 @@ async def list_jobs(call: Call[None, JobListQuery]) -> JobPage:
     place = read_token(asked.page_token, JobPlace)
     before = JOB_ID_MAX if place is None else place.job_id
     async with call.runtime.reads.transaction() as tx:
-        page = await views.list_jobs(tx, wanted, before=before, page_size=page_size)
+        page = await job_lists.list_jobs(tx, wanted, before=before, page_size=page_size)
     following = None if page.next_after is None else JobPlace(page.next_after)
     return JobPage([convert.job_status(job) for job in page.rows], write_token(following))
 
@@ -53,6 +55,9 @@ def _job_filter(asked: JobListQuery) -> views.JobFilter:
                 "label", f"{asked.label!r} has no key or value; write it like team=search"
             )
         label = (key, value)
+    since, until = asked.submitted_from_ms, asked.submitted_until_ms
+    if since is not None and until is not None and since >= until:
+        raise Invalid("submitted_until_ms", "is not after submitted_from_ms; swap the two")
     return views.JobFilter(
         state=None if asked.state is None else parse_state(asked.state),
         # Every name starts with nothing.
@@ -62,7 +67,13 @@ def _job_filter(asked: JobListQuery) -> views.JobFilter:
         queue=asked.queue,
         parent_job_id=None if asked.parent is None else parse_job_id(asked.parent, "parent"),
         label=label,
+        submitted_from=None if since is None else _moment(since),
+        submitted_until=None if until is None else _moment(until),
     )
+
+
+def _moment(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 async def show_job(call: Call[None, JobQuery]) -> JobStatus:

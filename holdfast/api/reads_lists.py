@@ -64,9 +64,7 @@ async def read_logs(call: Call[None, JobLogQuery]) -> JobLogPage:
         after = LogPlace(stored_at, place.task_index, place.attempt, place.start_offset)
     async with call.runtime.reads.transaction() as tx:
         job = await views.get_job(tx, job_id)
-        page = await lists.read_job_log(
-            tx, job, asked.task_index, after=after, page_size=page_size
-        )
+        page = await lists.read_job_log(tx, job, asked.task_index, after=after, page_size=page_size)
     stretches = [
         LogStretch(
             task_id=str(TaskId(job_id, row.place.task_index)),

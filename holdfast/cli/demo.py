@@ -7,12 +7,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.audit import read_findings
 from holdfast.cli.family import END_SECONDS_MAX, Child, end_children, start_child
+from holdfast.cli.life import Life
 from holdfast.cli.screen import JobSummary, Screen, job_table
 from holdfast.cli.server import SERVING_AT
 from holdfast.cli.signals import undisturbed
@@ -26,7 +29,13 @@ from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
 
 
-def demo() -> int:
+def demo(
+    *,
+    stay: Annotated[
+        bool, Parameter(negative="", help="Go on with a trickle of work, to be watched.")
+    ] = False,
+    port: Annotated[int, Parameter(help="Where the server listens; 0 lets the system choose.")] = 0,
+) -> int:
     """Show Holdfast at work on a database of its own, and leave nothing behind.
 
     Exit code 1: a job ended otherwise than planned, or the audit found something.
@@ -34,7 +43,7 @@ def demo() -> int:
     console = Console(highlight=False)
     console.print("Starting a Postgres in a temporary folder ...", style="dim")
     with temporary_postgres() as (url, folder):
-        return asyncio.run(play(url, folder, console))
+        return asyncio.run(play(url, folder, console, stay=stay, port=port))
 
 
 @contextmanager
@@ -56,7 +65,9 @@ def _remove(postgres: EmbeddedPostgres, folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-async def play(url: str, folder: Path, console: Console) -> int:
+async def play(
+    url: str, folder: Path, console: Console, *, stay: bool = False, port: int = 0
+) -> int:
     """Play the story on an empty database and show what became of it; returns the exit code."""
     variables = {
         **os.environ,
@@ -65,7 +76,7 @@ async def play(url: str, folder: Path, console: Console) -> int:
         "HOLDFAST_OBJECT_STORE": str(folder / "objects"),
         "HOLDFAST_LEASE_MIN": "1",
     }
-    arguments = ["server", "--migrate", "--port", "0"]
+    arguments = ["server", "--migrate", "--port", str(port)]
     workers: dict[str, Child] = {}
     log = os.open(folder / "processes.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     server = await start_child("the server", arguments, variables, with_output=True, log=log)
@@ -80,6 +91,9 @@ async def play(url: str, folder: Path, console: Console) -> int:
             summaries = await screen.summarise()
             as_planned = show_jobs(console, played, summaries)
             await _show_dead_letters(console, Ledger(database))
+            if stay:
+                console.print(f"\nThe dashboard is at {address}; work goes on until Ctrl-C")
+                await Life(client, variables, workers, log=log).go_on()
     finally:
         await end_children(list(workers.values()), END_SECONDS_MAX)
         await end_children([server], END_SECONDS_MAX)

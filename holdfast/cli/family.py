@@ -46,7 +46,7 @@ async def start_child(
     with_output: bool = False,
     log: int | None = None,
 ) -> Child:
-    """Start another command of this program; what it logs goes where we do, or to `log`."""
+    """Start another command of this program; what it writes goes where we do, or to `log`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -54,7 +54,7 @@ async def start_child(
         *arguments,
         env=variables,
         stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE if with_output else None,
+        stdout=asyncio.subprocess.PIPE if with_output else log,
         stderr=log,
         start_new_session=True,
         preexec_fn=_end_with_parent,

@@ -21,6 +21,9 @@ def end_on_signals() -> Iterator[Callable[[], int]]:
         received.append(number)
         for later in chosen:
             signal.signal(later, signal.SIG_IGN)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # Started in the background by a script: Ctrl-C is not meant for it, but this is.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.raise_signal(signal.SIGINT)  # asyncio has its own way with this one
 
     for number in chosen:

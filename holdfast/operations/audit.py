@@ -103,6 +103,7 @@ def _passes() -> list[tuple[Statement, dict[str, Any]]]:
         (_JOBS["compare_counts_with_tasks"], {}),
         (_JOBS["check_children"], {}),
         (_JOBS["check_outbox"], {}),
+        (_JOBS["compare_jobs_with_their_lists"], {}),
         (_CLUSTER["check_capacity"], {"unstarted_max": UNSTARTED_MAX}),
         (_CLUSTER["check_placed_leases"], {}),
         (_CLUSTER["check_ports"], {}),

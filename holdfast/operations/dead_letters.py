@@ -1,19 +1,17 @@
 """Dead letters: put there by an operator, listed, replayed as a new job, discarded."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
 
-import msgspec
-
 from holdfast.errors import IllegalMove, Invalid, NotFound
 from holdfast.model.ids import TaskId, check_job_id, check_task_id
-from holdfast.model.order import Declared, Dependency, Output
 from holdfast.model.outcomes import STAGES, Killed, ReasonCode
-from holdfast.model.spec import JobSpec, Submission
+from holdfast.model.spec import Submission
 from holdfast.model.states import OPEN_STATES, TaskState
+from holdfast.operations.again import describe_again, note_replay
 from holdfast.operations.arrivals import Arrival, Submitted, admit, store_arrivals
 from holdfast.operations.endings import (
     Burial,
@@ -27,18 +25,13 @@ from holdfast.operations.endings import (
 from holdfast.operations.keys import RequestKey, recall, request_key, wait_turn, write_once
 from holdfast.operations.ledger import Ledger
 from holdfast.operations.settle import Moves, settle
-from holdfast.rules.order import dependencies_of
-from holdfast.rules.outputs import choose_again
 from holdfast.rules.retry import Counters, dead_letter_by_policy
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
-from holdfast.store.specs import StoredSpec
 from holdfast.store.statements import load_statements
 
 _DEAD = load_statements("dead_letters")
 _JOBS = load_statements("jobs")
-_ORDER = load_statements("order")
-_DATASETS = load_statements("datasets")
 IDS_MAX = 10_000
 PAGE_MAX = 1000
 _FIRST = TaskId(0, -1)
@@ -178,9 +171,7 @@ async def _plan_replays(
     async with ledger.database.transaction() as tx:
         letters = await _lock_letters(tx, task_ids, "replay", only_open=only_open)
         job_ids = {task_id.job_id for task_id in letters}
-        specs = await ledger.specs.load(tx, job_ids)
-        unmet = await _find_unmet(tx, job_ids)
-        outputs, declared = await _choose_outputs(tx, specs, rebind=rebind)
+        again = await describe_again(ledger, tx, job_ids, rebind=rebind)
     inputs: dict[int, list[tuple[TaskId, str | None]]] = defaultdict(list)
     for task_id, text in letters.items():
         inputs[task_id.job_id].append((task_id, text))
@@ -188,75 +179,12 @@ async def _plan_replays(
         (
             Replay(job_id, tuple(task_id for task_id, _ in group), None),
             complete_submission(
-                Submission(
-                    msgspec.structs.replace(
-                        specs[job_id].spec,
-                        idempotency_key=None,
-                        not_before=None,
-                        depends_on=_needed(specs[job_id].spec, unmet[job_id]),
-                        outputs=outputs[job_id],
-                        correlation_id=specs[job_id].correlation_id,
-                    ),
-                    None
-                    if specs[job_id].spec.replicas is not None
-                    else tuple(text or "null" for _, text in group),
-                    replay_of=job_id,
-                    compensates_job_id=specs[job_id].compensates_job_id,
-                    declared=declared[job_id],
-                ),
+                again[job_id].submission(tuple(text or "null" for _, text in group)),
                 ledger.limits,
             ),
         )
         for job_id, group in sorted(inputs.items())
     ]
-
-
-def _needed(spec: JobSpec, unmet: set[int]) -> list[str | Dependency]:
-    """Leave out of what a job waited for only what was met and has no result for it."""
-    used = {result.job for result in spec.entrypoint.results}
-    return [
-        given
-        for given, dependency in zip(spec.depends_on, dependencies_of(spec), strict=True)
-        if dependency.job in used or int(dependency.job) in unmet
-    ]
-
-
-async def _find_unmet(tx: Transaction, job_ids: Collection[int]) -> dict[int, set[int]]:
-    """Find what jobs still wait for, or have waited for in vain."""
-    unmet: dict[int, set[int]] = defaultdict(set)
-    for job_id, depends_on in await tx.fetch(
-        _ORDER["find_unmet_dependencies"], job_ids=sorted(job_ids)
-    ):
-        unmet[job_id].add(depends_on)
-    return unmet
-
-
-async def _choose_outputs(
-    tx: Transaction, specs: Mapping[int, StoredSpec], *, rebind: bool
-) -> tuple[dict[int, list[Output]], dict[int, dict[str, Declared]]]:
-    """Choose what replays of jobs write, and say again how the first time was chosen."""
-    writers = sorted(job_id for job_id, stored in specs.items() if stored.spec.outputs)
-    states: dict[tuple[int, str], str | None] = {}
-    declared: dict[int, dict[str, Declared]] = defaultdict(dict)
-    if writers:
-        rows = await tx.fetch(_DATASETS["find_declared_outputs"], job_ids=writers)
-        for job_id, dataset, choice, state in rows:
-            states[job_id, dataset] = state
-            if choice is not None:
-                declared[job_id][dataset] = choice
-    outputs = {
-        job_id: [
-            choose_again(
-                output,
-                declared[job_id].get(output.dataset),
-                states.get((job_id, output.dataset)),
-                rebind=rebind,
-            )
-            for output in stored.spec.outputs
-        ]
-        for job_id, stored in specs.items()
-    }
-    return outputs, declared
 
 
 async def _store_replays(
@@ -279,13 +207,7 @@ async def _store_replays(
             **id_columns(replayed.task_ids),
             replayed_as=[answer.job_id] * len(replayed.task_ids),
         )
-        await tx.fetch(
-            _JOBS["record_job_event"],
-            job_id=replayed.replay_of,
-            event_type="replayed",
-            actor=actor,
-            payload=msgspec.json.encode({"job_id": str(answer.job_id)}).decode(),
-        )
+        await note_replay(tx, replayed.replay_of, answer.job_id, actor=actor)
         replays.append(Replay(replayed.replay_of, replayed.task_ids, answer.job_id))
     return replays
 

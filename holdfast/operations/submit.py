@@ -4,7 +4,7 @@ A submission that is too large for one transaction arrives in chunks and stays h
 one: it has no event, is not listed and cannot be claimed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -212,6 +212,19 @@ async def _submit_places(
 
 async def _submit_in_chunks(ledger: Ledger, submission: Submission, book: PolicyBook) -> Answer:
     [arrival] = await admit(ledger, [submission], book)
+    return await store_in_chunks(ledger, arrival)
+
+
+async def store_in_chunks(
+    ledger: Ledger,
+    arrival: Arrival,
+    also: Callable[[Transaction], Awaitable[None]] | None = None,
+) -> Answer:
+    """Store a job in several transactions; the last shows it, and does what else belongs to that.
+
+    If that raises, the job stays hidden, and retention takes it away.
+    """
+    num_tasks = arrival.submission.num_tasks
     async with ledger.database.transaction() as tx:
         now = await tx.now()
         [arrival], unbound = await bind_outputs(tx, [arrival])
@@ -228,13 +241,16 @@ async def _submit_in_chunks(ledger: Ledger, submission: Submission, book: Policy
             # The earlier try died on the way, or is about to find out: start over.
             await delete_hidden_job(tx, job_id)
             await insert_jobs(tx, [arrival], now, shown=False, bonds=bonds)
-    for first in range(0, submission.num_tasks, CHUNK_TASKS_MAX):
-        end = min(first + CHUNK_TASKS_MAX, submission.num_tasks)
+    for first in range(0, num_tasks, CHUNK_TASKS_MAX):
+        end = min(first + CHUNK_TASKS_MAX, num_tasks)
         async with ledger.database.transaction() as tx:
             await _hold_hidden(tx, arrival)
             await insert_tasks(tx, [arrival], now, first=first, end=end)
     async with ledger.database.transaction() as tx:
-        return await _show(tx, arrival, now)
+        answer = await _show(tx, arrival, now)
+        if also is not None and isinstance(answer, Submitted):
+            await also(tx)
+        return answer
 
 
 async def _show(tx: Transaction, arrival: Arrival, arrived_at: datetime) -> Answer:

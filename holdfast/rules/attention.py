@@ -34,13 +34,16 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class QueueStanding:
-    """How a queue does: what is in line and since when, what runs, and who serves it."""
+    """How a queue does: what is in line and since when, what runs, and who serves it.
+
+    `has_finished` something in the last minute, or it is not known that it has not.
+    """
 
     queue: str
     depth: int
     waited_seconds: float = 0.0
     running: int = 0
-    finished_per_second: float = 0.0
+    has_finished: bool = False
     paused_by: str | None = None
     is_served: bool = True
 
@@ -99,11 +102,11 @@ def _judge_queue(row: QueueStanding) -> tuple[Severity, str] | None:
     if row.waited_seconds < STUCK_AFTER_SECONDS:
         return None
     waited = _duration(row.waited_seconds)
-    if row.finished_per_second <= 0 and row.running == 0:
+    if not row.has_finished and row.running == 0:
         if not row.is_served:
             return "critical", f"no worker serves it; {tasks} in line, the oldest for {waited}"
         return "critical", f"nothing runs or finishes; {tasks} in line, the oldest for {waited}"
-    if row.finished_per_second <= 0:
+    if not row.has_finished:
         return "warning", f"nothing finished in the last minute; {tasks} in line, {row.running} run"
     if row.waited_seconds > OLD_AFTER_SECONDS:
         return "warning", f"the oldest of {tasks} has waited for {waited}"

@@ -224,19 +224,25 @@ async def count_leases(tx: Transaction) -> tuple[int, int]:
 
 async def list_queues(tx: Transaction) -> QueueView:
     """List every queue that is paused, or has tasks in line, due later or running."""
-    view = QueueView(await tx.now())
-    await _read_lines(tx, view)
+    view = await list_lines(tx)
     rows = await tx.fetch(_FLEET["count_waiting"], count_max=WAITING_COUNTED_MAX)
     for queue, count in rows:
         view.at(queue).waiting = count
-    for queue, count in await tx.fetch(_FLEET["count_running"]):
-        view.at(queue).running = count
-    for queue, paused_by in await tx.fetch(_FLEET["list_paused"], count_max=PAUSED_MAX):
-        view.at(queue).paused_by = paused_by
     since = view.now - timedelta(seconds=PACE_SECONDS)
     rows = await tx.fetch(_FLEET["count_finished"], since=since, count_max=PACE_SAMPLE_MAX)
     for queue, pace in rows:
         view.at(queue).finished_per_second = max(round(pace, 3), 0.0)
+    return view
+
+
+async def list_lines(tx: Transaction) -> QueueView:
+    """List every queue that is paused, or has tasks in line or running, without its pace."""
+    view = QueueView(await tx.now())
+    await _read_lines(tx, view)
+    for queue, count in await tx.fetch(_FLEET["count_running"]):
+        view.at(queue).running = count
+    for queue, paused_by in await tx.fetch(_FLEET["list_paused"], count_max=PAUSED_MAX):
+        view.at(queue).paused_by = paused_by
     return view
 
 

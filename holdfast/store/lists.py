@@ -187,7 +187,7 @@ async def list_newest_letters(
         examined_max=examined_max,
         count_max=LETTERS_MAX + 1,
     )
-    counted = await tx.fetch_one(_LISTS["count_open_letters"], count_max=examined_max + 1)
+    counted = await tx.fetch_one(_LISTS["measure_letters"], count_max=examined_max + 1)
     assert counted is not None
     is_truncated = len(rows) > LETTERS_MAX or counted[0] > examined_max
     return [LetterRow(*row) for row in rows[:LETTERS_MAX]], is_truncated

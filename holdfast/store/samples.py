@@ -27,6 +27,9 @@ SAMPLE_PAGES_MAX = 200
 OPEN_COUNTED_MAX = 1000
 LETTERS_COUNTED_MAX = 5000
 QUEUES_MAX = 10_000
+FINISHED_WITHIN = timedelta(minutes=1)
+EVENTS_LOOKED_AT_MAX = 5000
+FINISHED_JOBS_MAX = 1000
 MISSING_MAX = 100
 
 
@@ -221,6 +224,19 @@ async def list_served_queues(tx: Transaction, now: datetime) -> set[str]:
         _SAMPLES["list_served_queues"], now=now, silent_after=SILENT_AFTER, count_max=QUEUES_MAX
     )
     return {row[0] for row in rows}
+
+
+async def list_finishing_queues(tx: Transaction, now: datetime) -> set[str] | None:
+    """List the queues of what ended in the last minute; None if that is too much to look at."""
+    row = await tx.fetch_one(
+        _SAMPLES["list_finishing_queues"],
+        since=now - FINISHED_WITHIN,
+        count_max=EVENTS_LOOKED_AT_MAX,
+        jobs_max=FINISHED_JOBS_MAX,
+    )
+    assert row is not None
+    is_whole, queues = row
+    return set(queues) if is_whole else None
 
 
 async def list_missing_workers(

@@ -10,18 +10,16 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from holdfast.errors import NotFound
-from holdfast.model.ids import JOB_ID_MAX, TaskId
+from holdfast.model.ids import TaskId
 from holdfast.model.states import OPEN_STATES, JobState, TaskState
 from holdfast.store.database import Transaction
-from holdfast.store.pages import EXAMINED_MAX, Page, fill_page
+from holdfast.store.pages import Page, fill_page
 from holdfast.store.statements import Statement, load_statements
 
 _VIEWS = load_statements("views")
-NAMES_MAX = 1000
-NAMED_EXAMINED_MAX = 100_000
 AHEAD_MAX = 1000
 SILENT_AFTER = timedelta(seconds=30)
-_NEVER = frozenset({TaskState.ASSIGNED, TaskState.BUILDING})
+Walk = Callable[[int, int], Awaitable[list[int]]]
 
 
 class JobRow(NamedTuple):
@@ -163,11 +161,14 @@ class JobFilter:
     queue: str | None = None
     parent_job_id: int | None = None
     label: tuple[str, str] | None = None
+    # The first moment that counts, and the first after them.
+    submitted_from: datetime | None = None
+    submitted_until: datetime | None = None
 
 
 async def find_job(tx: Transaction, job_id: int) -> JobRow | None:
     """Read one job without its spec, which may be large."""
-    rows = await _read_jobs(tx, [job_id], JobFilter(), count_max=1)
+    rows = await read_jobs(tx, [job_id], JobFilter(), count_max=1)
     return rows[0] if rows else None
 
 
@@ -187,30 +188,10 @@ async def get_job_with_spec(tx: Transaction, job_id: int) -> JobRow:
     return JobRow(*row)
 
 
-async def list_jobs(
-    tx: Transaction, wanted: JobFilter, *, before: int = JOB_ID_MAX, page_size: int
-) -> Page[JobRow, int]:
-    """List jobs, the newest first; a page may be short and still not be the last one."""
-    if wanted.state in _NEVER:
-        return Page([], None)
-    walk, examined_max = await _choose_walk(tx, wanted)
-
-    async def read(job_ids: list[int], count_max: int) -> list[JobRow]:
-        return await _read_jobs(tx, job_ids, wanted, count_max=count_max)
-
-    return await fill_page(
-        walk,
-        read,
-        lambda job: job.job_id,
-        after=before,
-        page_size=page_size,
-        examined_max=examined_max,
-    )
-
-
-async def _read_jobs(
+async def read_jobs(
     tx: Transaction, job_ids: list[int], wanted: JobFilter, *, count_max: int
 ) -> list[JobRow]:
+    """Read those of these jobs that are wanted, the newest first."""
     label_key, label_value = wanted.label or (None, None)
     rows = await tx.fetch(
         _VIEWS["read_jobs"],
@@ -223,41 +204,16 @@ async def _read_jobs(
         parent_job_id=wanted.parent_job_id,
         label_key=label_key,
         label_value=label_value,
+        submitted_from=wanted.submitted_from,
+        submitted_until=wanted.submitted_until,
         count_max=count_max,
     )
     return [JobRow(*row) for row in rows]
 
 
-async def _choose_walk(
-    tx: Transaction, wanted: JobFilter
-) -> tuple[Callable[[int, int], Awaitable[list[int]]], int]:
-    """Choose the index that leads past the fewest jobs, and how many of them may be examined."""
-    statement, examined_max = _VIEWS["walk_jobs"], EXAMINED_MAX
-    values: dict[str, Any] = {}
-    if wanted.parent_job_id is not None:
-        statement = _VIEWS["walk_jobs_of_parent"]
-        values = {"parent_job_id": wanted.parent_job_id}
-    elif wanted.label is not None:
-        statement = _VIEWS["walk_jobs_with_label"]
-        values = {"label_key": wanted.label[0], "label_value": wanted.label[1]}
-    elif wanted.type is not None:
-        statement, values = _VIEWS["walk_jobs_of_type"], {"type": wanted.type}
-    elif wanted.owner is not None:
-        statement, values = _VIEWS["walk_jobs_of_owner"], {"owner": wanted.owner}
-    elif wanted.queue is not None:
-        statement, values = _VIEWS["walk_jobs_of_queue"], {"queue": wanted.queue}
-    elif wanted.name is not None:
-        rows = await tx.fetch(_VIEWS["list_names"], name=wanted.name, names_max=NAMES_MAX + 1)
-        # So many names have the prefix that the newest jobs are likely to have it too.
-        if len(rows) <= NAMES_MAX:
-            statement, values = _VIEWS["walk_jobs_named"], {"names": [row[0] for row in rows]}
-            examined_max = min(EXAMINED_MAX, NAMED_EXAMINED_MAX // max(len(rows), 1))
-    return _walker(tx, statement, "before_job_id", **values), examined_max
+def walker(tx: Transaction, statement: Statement, after_field: str, **values: Any) -> Walk:
+    """Make a walk along numbers of a statement that lists them after one."""
 
-
-def _walker(
-    tx: Transaction, statement: Statement, after_field: str, **values: Any
-) -> Callable[[int, int], Awaitable[list[int]]]:
     async def walk(after: int, count_max: int) -> list[int]:
         rows = await tx.fetch(statement, **values, **{after_field: after}, count_max=count_max)
         return [row[0] for row in rows]
@@ -285,7 +241,7 @@ async def list_tasks(
         return await _read_tasks(tx, job_id, task_indexes, state=state, count_max=count_max)
 
     return await fill_page(
-        _walker(tx, statement, "after_index", job_id=job_id),
+        walker(tx, statement, "after_index", job_id=job_id),
         read,
         lambda task: task.task_index,
         after=after,

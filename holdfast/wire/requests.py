@@ -245,11 +245,15 @@ class CancelRequest(Request, frozen=True):
 
 
 class RerunRequest(Request, frozen=True):
-    """Submit a job again: all of its tasks, or of one with inputs those that did not succeed."""
+    """Submit a job again: all of its tasks, or of one with inputs those that did not succeed.
+
+    With `rebind_outputs` as in a replay of dead letters.
+    """
 
     only_unsuccessful: bool = False
     dry_run: bool = False
     idempotency_key: str | None = None
+    rebind_outputs: bool = False
 
 
 class DeadLetterRequest(Request, frozen=True):

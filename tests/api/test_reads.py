@@ -73,6 +73,19 @@ async def test_jobs_are_found_by_what_is_asked_for(
     assert await list_ids(face, query) == [str(job_ids[place]) for place in places]
 
 
+async def test_jobs_are_found_by_when_they_were_submitted(face: Face, world: World) -> None:
+    job_ids = []
+    for _ in range(3):
+        job_ids.append(str(await world.submit()))
+        await world.clock.advance(60)
+    shown = [(await face.get(f"/api/jobs/{job_id}")).json for job_id in job_ids]
+    first, second, third = [job["submitted_at_ms"] for job in shown]
+    window = f"submitted_from_ms={first + 1}&submitted_until_ms={third}"
+    assert await list_ids(face, window) == [job_ids[1]]
+    assert await list_ids(face, f"submitted_from_ms={second}") == [job_ids[2], job_ids[1]]
+    assert await list_ids(face, "submitted_until_ms=253402300799999") == job_ids[::-1]
+
+
 async def test_children_are_found_by_their_parent(face: Face, world: World) -> None:
     parent = await world.submit()
     child = await world.submit_child(parent)
@@ -86,6 +99,9 @@ async def test_children_are_found_by_their_parent(face: Face, world: World) -> N
         ("label=team", "label"),
         ("label=%3Dsearch", "label"),
         ("parent=x", "parent"),
+        ("submitted_from_ms=5&submitted_until_ms=5", "submitted_until_ms"),
+        ("submitted_from_ms=-1", "submitted_from_ms"),
+        ("submitted_until_ms=x", "submitted_until_ms"),
         ("page_size=0", "page_size"),
         ("page_size=1001", "page_size"),
         ("page_size=ten", "page_size"),

@@ -11,8 +11,9 @@ from holdfast.cli.signals import end_on_signals, undisturbed
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     """Leave the test process's signals as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number in before:
+    chosen = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in chosen}
+    for number in chosen[:2]:
         signal.signal(number, signal.SIG_DFL)
     yield
     for number, handler in before.items():
@@ -25,6 +26,15 @@ def test_a_request_to_end_is_an_interrupt_that_knows_its_signal(number: signal.S
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
         assert ended_by() == number
+
+
+def test_a_request_to_end_reaches_a_command_that_ctrl_c_does_not() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with end_on_signals() as ended_by:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert ended_by() == signal.SIGTERM
 
 
 def test_a_repeated_request_to_end_changes_nothing() -> None:

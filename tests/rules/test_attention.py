@@ -29,8 +29,9 @@ def told(**standings: Any) -> list[tuple[str, str]]:
         ({"waited_seconds": 61, "running": 4}, "warning", "nothing finished in the last minute"),
         # Whoever claims without having registered serves it all the same.
         ({"is_served": False, "waited_seconds": 61, "running": 4}, "warning", "4 run"),
-        ({"waited_seconds": 601, "finished_per_second": 1}, "warning", "has waited for 10 min"),
-        ({"waited_seconds": 600, "finished_per_second": 1}, None, ""),
+        ({"waited_seconds": 601, "has_finished": True}, "warning", "has waited for 10 min"),
+        ({"waited_seconds": 600, "has_finished": True}, None, ""),
+        ({"is_served": False, "waited_seconds": 600, "has_finished": True}, None, ""),
         ({"waited_seconds": 9e5, "depth": 0}, None, ""),
     ],
 )

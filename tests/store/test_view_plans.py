@@ -25,6 +25,15 @@ IN_ORDER = {
     "walk_jobs_of_queue": {"jobs": "queue"},
     "walk_jobs_of_parent": {"jobs": "parent_job_id"},
     "walk_jobs_with_label": {"job_labels": "label"},
+    "walk_jobs_in_state": {"job_states": "state"},
+    "walk_jobs_in_chunks": {"jobs": "job_id <"},
+    "get_input": {"jobs": "job_id", "tasks": "task_index"},
+    "walk_job_log": {"logs": "stored_at"},
+    "has_lease": {"leases": "job_id"},
+    "list_newest_letters": {"dead_letters": "dead_lettered_at"},
+    "measure_letters": {"dead_letters": ""},
+    "read_inputs": {"tasks": "task_index"},
+    "measure_inputs": {"tasks": "job_id"},
     "list_names": {"jobs": "name"},
     "walk_tasks": {"tasks": "job_id"},
     "walk_leased_tasks": {"leases": "job_id"},
@@ -49,6 +58,9 @@ IN_ORDER = {
 }
 SORTED = {
     "walk_jobs_named": {"jobs": "name"},
+    "find_jobs_by_time": {"jobs": "job_id >"},
+    "list_job_attempts": {"attempts": "task_index", "leases": "task_index", "tasks": "task_index"},
+    "read_stretches": {"logs": "start_offset"},
     "read_jobs": {"jobs": "job_id ="},
     "read_tasks": {
         "tasks": "task_index",
@@ -68,16 +80,35 @@ SORTED = {
     "read_graph_jobs": {"jobs": "= mine.job_id"},
     "list_edges": {"dependencies": "= mine.job_id"},
 }
-EXPECTED = {**IN_ORDER, **SORTED}
+# What the overview reads of steps, and counts up to a bound.
+OVERVIEW = {
+    "read_samples": {"samples": "step_seconds"},
+    "read_type_samples": {"type_samples": "at >="},
+    "count_pending": {"ready": "", "waiting": ""},
+    "count_open_states": {"tasks": "task_index"},
+    "count_open_letters": {"dead_letters": ""},
+    "list_finishing_queues": {"events": "ts", "jobs": "job_id"},
+}
+EXPECTED = {**IN_ORDER, **SORTED, **OVERVIEW}
 STATEMENTS = {
     **load_statements("views"),
     **load_statements("placed_views"),
     **load_statements("order_views"),
     **load_statements("fleet"),
+    **load_statements("lists"),
     "list_lines_of_job": load_statements("cluster")["list_lines_of_job"],
+    **{name: load_statements("tasks")[name] for name in ("read_inputs", "measure_inputs")},
+    **{name: load_statements("samples")[name] for name in OVERVIEW},
 }
 # A walk that starts at the front of an index, or a merge of two answers that are in order.
-UNBOUNDED = {("list_names", "jobs"), ("count_jobs_in_line", "ready")}
+UNBOUNDED = {
+    ("list_names", "jobs"),
+    ("count_jobs_in_line", "ready"),
+    ("find_jobs_by_time", "jobs"),
+    ("list_newest_letters", "dead_letters"),
+}
+# What is open is looked at once, to take a fair sample of it.
+WHOLE = {("count_open_states", "leases")}
 SOME = {
     "int2": "1",
     "int4": "1",
@@ -88,6 +119,8 @@ SOME = {
     "int4[]": "array[1]",
     "int8[]": "array[1]",
     "text[]": "array['x']",
+    "timestamptz[]": "array[now()]",
+    "bool": "true",
 }
 
 
@@ -107,7 +140,7 @@ def _problems(name: str, plan: dict[str, Any]) -> list[str]:
         kind = node["Node Type"]
         if kind in ("Sort", "Incremental Sort") and name in IN_ORDER and name != "list_attempts":
             problems.append(f"{kind} by {node['Sort Key']}")
-        if relation is None or relation == "workers":
+        if relation is None or relation == "workers" or (name, relation) in WHOLE:
             continue
         table = relation.rstrip("0123456789").rstrip("_")
         if kind == "Seq Scan":

@@ -97,3 +97,8 @@ export function bytes(value: number): string {
 export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
+
+/** A worker's id is its name and, after a dash, what tells its processes apart. */
+export function workerName(workerId: string): string {
+  return workerId.replace(/-[0-9a-f]{12}$/, "");
+}

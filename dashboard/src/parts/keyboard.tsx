@@ -27,7 +27,7 @@ function isTyping(event: KeyboardEvent): boolean {
   const target = event.target as HTMLElement;
   return (
     target.isContentEditable ||
-    ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) ||
+    target.matches?.("input:not([type=checkbox], [type=radio]), textarea, select") ||
     document.querySelector("dialog[open]") !== null
   );
 }

@@ -3,7 +3,6 @@ import {
   type ColumnDef,
   getCoreRowModel,
   getSortedRowModel,
-  type Row as TableRow,
   type SortingState,
   useReactTable,
 } from "@tanstack/react-table";
@@ -32,10 +31,13 @@ export type TableProps<Row> = {
   columns: Column<Row>[];
   rowKey: (row: Row) => string;
   empty: ReactNode;
-  /** What Enter does on a row that has no detail. */
+  /** What Enter does; `o` does it too where rows have no detail. */
   onOpen?: (row: Row) => void;
   /** What is shown below a row that has been opened. */
   detail?: (row: Row) => ReactNode;
+  /** Which rows are open, where the page keeps that itself. */
+  opened?: ReadonlySet<string>;
+  onOpened?: (opened: Set<string>) => void;
   selected?: ReadonlySet<string>;
   onSelect?: (selected: Set<string>) => void;
   /** Draw only what is in sight, in a box of this height. */
@@ -49,8 +51,9 @@ export type TableProps<Row> = {
 export function Table<Row>(props: TableProps<Row>) {
   const { rows, columns, height, selected, onSelect, onSight } = props;
   const [sorting, setSorting] = useState<SortingState>([]);
-  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
-  const [current, setCurrent] = useState(-1);
+  const [openedHere, setOpenedHere] = useState<ReadonlySet<string>>(new Set());
+  const opened = props.opened ?? openedHere;
+  const [place, setPlace] = useState<{ index: number; key?: string }>({ index: -1 });
   const box = useRef<HTMLDivElement>(null);
 
   const definitions = useMemo(() => columns.map(define), [columns]);
@@ -62,10 +65,12 @@ export function Table<Row>(props: TableProps<Row>) {
     getCoreRowModel: getCoreRowModel(),
     getSortedRowModel: getSortedRowModel(),
   });
-  const drawn = table.getRowModel().rows;
+  // As they come unless they are sorted: to wrap 100,000 rows anew at every news would be felt.
+  const order = sorting.length > 0 ? table.getRowModel().rows.map((row) => row.index) : null;
+  const rowAt = (index: number) => rows[order?.[index] ?? index];
 
   const virtual = useVirtualizer({
-    count: drawn.length,
+    count: rows.length,
     getScrollElement: () => box.current,
     estimateSize: () => ROW_PIXELS,
     overscan: 15,
@@ -79,23 +84,32 @@ export function Table<Row>(props: TableProps<Row>) {
   }, [height, onSight, first, last]);
 
   const keyAt = (index: number) => {
-    const row = drawn[index]?.original;
+    const row = rowAt(index);
     return row === undefined ? undefined : props.rowKey(row);
   };
+  // The row that the keys are at goes with what it shows when rows come in above it.
+  const isMoved = place.key !== undefined && keyAt(place.index) !== place.key;
+  const current = isMoved ? rows.findIndex((_, index) => keyAt(index) === place.key) : place.index;
   function move(step: number) {
-    const next = Math.min(Math.max(current + step, 0), drawn.length - 1);
-    setCurrent(next);
+    const next = Math.min(Math.max(current + step, 0), rows.length - 1);
+    setPlace({ index: next, key: keyAt(next) });
     if (height !== undefined) virtual.scrollToIndex(next);
     else document.getElementById(rowId(props.label, next))?.scrollIntoView({ block: "nearest" });
   }
   function toggle(key: string) {
-    setOpened((before) => flipped(before, key));
+    const after = flipped(opened, key);
+    if (props.onOpened === undefined) setOpenedHere(after);
+    else props.onOpened(after);
   }
   function open(index: number) {
-    const row = drawn[index]?.original;
+    const row = rowAt(index);
     if (row === undefined) return;
     if (props.detail !== undefined) toggle(props.rowKey(row));
     else props.onOpen?.(row);
+  }
+  function visit(index: number) {
+    const row = rowAt(index);
+    if (row !== undefined) props.onOpen?.(row);
   }
   function select(key: string) {
     onSelect?.(flipped(selected ?? new Set(), key));
@@ -107,6 +121,7 @@ export function Table<Row>(props: TableProps<Row>) {
       const target = event.target as HTMLElement;
       // A link or button that has the focus does what it does.
       if (target.closest("a, button") !== null) target.click();
+      else if (props.onOpen !== undefined) visit(current);
       else open(current);
     },
     o: () => open(current),
@@ -120,7 +135,7 @@ export function Table<Row>(props: TableProps<Row>) {
   const before = height === undefined ? 0 : (items[0]?.start ?? 0);
   const after =
     height === undefined ? 0 : virtual.getTotalSize() - (items[items.length - 1]?.end ?? 0);
-  const shown = height === undefined ? drawn.map((_, index) => index) : items.map((i) => i.index);
+  const shown = height === undefined ? rows.map((_, index) => index) : items.map((i) => i.index);
   const width = columns.length + (props.detail ? 1 : 0) + (onSelect ? 1 : 0);
   return (
     <div
@@ -138,25 +153,20 @@ export function Table<Row>(props: TableProps<Row>) {
       >
         <Head table={table} {...props} />
         {before > 0 && <Gap pixels={before} width={width} />}
-        {shown.map((index) => {
-          const row = drawn[index];
-          return (
-            row && (
-              <Line
-                key={row.id}
-                index={index}
-                row={row}
-                measure={height === undefined ? undefined : virtual.measureElement}
-                isCurrent={index === current}
-                isOpened={opened.has(keyAt(index) ?? "")}
-                onToggle={toggle}
-                onSelectRow={select}
-                width={width}
-                {...props}
-              />
-            )
-          );
-        })}
+        {shown.map((index) => (
+          <Line
+            key={keyAt(index) ?? `unread ${index}`}
+            index={index}
+            row={rowAt(index)}
+            measure={height === undefined ? undefined : virtual.measureElement}
+            isCurrent={index === current}
+            isOpened={opened.has(keyAt(index) ?? "")}
+            onToggle={toggle}
+            onSelectRow={select}
+            width={width}
+            {...props}
+          />
+        ))}
         {after > 0 && <Gap pixels={after} width={width} />}
       </table>
     </div>
@@ -198,7 +208,8 @@ function Head<Row>({
   selected,
   onSelect,
 }: TableProps<Row> & { table: ReturnType<typeof useReactTable<Row | undefined>> }) {
-  const keys = rows.flatMap((row) => (row === undefined ? [] : [rowKey(row)]));
+  const keys =
+    onSelect === undefined ? [] : rows.flatMap((row) => (row === undefined ? [] : [rowKey(row)]));
   const areAll =
     onSelect !== undefined && keys.length > 0 && keys.every((key) => selected?.has(key));
   return (
@@ -265,7 +276,7 @@ function Line<Row>({
   width,
 }: TableProps<Row> & {
   index: number;
-  row: TableRow<Row | undefined>;
+  row: Row | undefined;
   measure: ((element: HTMLElement | null) => void) | undefined;
   onToggle: (key: string) => void;
   onSelectRow: (key: string) => void;
@@ -273,8 +284,7 @@ function Line<Row>({
   isOpened: boolean;
   width: number;
 }) {
-  const given = row.original;
-  const key = given === undefined ? "" : rowKey(given);
+  const key = row === undefined ? "" : rowKey(row);
   const look = isCurrent ? "bg-accent-soft" : "hover:bg-hover";
   return (
     <tbody ref={measure} data-index={index} className="border-line border-b last:border-b-0">
@@ -289,7 +299,7 @@ function Line<Row>({
             <input
               type="checkbox"
               aria-label={`Select ${key}`}
-              disabled={given === undefined}
+              disabled={row === undefined}
               checked={selected?.has(key) ?? false}
               onChange={() => onSelectRow(key)}
             />
@@ -301,7 +311,7 @@ function Line<Row>({
               type="button"
               aria-label={`${isOpened ? "Close" : "Open"} ${key}`}
               aria-expanded={isOpened}
-              disabled={given === undefined}
+              disabled={row === undefined}
               onClick={() => onToggle(key)}
               className="text-dim w-4"
             >
@@ -311,14 +321,14 @@ function Line<Row>({
         )}
         {columns.map((column) => (
           <td key={column.id} className={`px-3 py-2 align-top ${column.className ?? ""}`}>
-            {given === undefined ? <span className="text-dim">…</span> : column.cell(given)}
+            {row === undefined ? <span className="text-dim">…</span> : column.cell(row)}
           </td>
         ))}
       </tr>
-      {isOpened && given !== undefined && (
+      {isOpened && row !== undefined && (
         <tr>
           <td colSpan={width} className="bg-page px-4 py-3">
-            {detail?.(given)}
+            {detail?.(row)}
           </td>
         </tr>
       )}

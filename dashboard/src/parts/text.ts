@@ -1,13 +1,19 @@
 /** Text from users, logs and errors, made inert: what cannot be seen is made visible. */
 
-// Terminal colours and cursor moves say nothing here. C0 but tab and newline, DEL, C1, and the
-// marks that turn the direction of text around, which could make a line read as another.
-// eslint-disable-next-line no-control-regex
-const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
-const UNSEEN = new RegExp(
-  "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f" +
-    "\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]",
+// What terminals take as orders: colours and cursor moves, titles and links, other sequences.
+// A title has an end on its own line, or it is none: nothing can hide the rest of a text.
+const ESCAPES = new RegExp(
+  "\\u001b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\\u0000-\\u001f]{0,4096}(?:\\u0007|\\u001b\\\\)|[ -/]*[0-~])",
   "g",
+);
+// Control characters but tab and newline; marks that turn the direction of text around, which
+// could make a line read as another; what takes no room or is blank without being a space;
+// halves of characters. A sign may say that it is meant as a picture.
+const UNSEEN = new RegExp(
+  "(?<!\\p{Extended_Pictographic})[\\ufe0e\\ufe0f]|" +
+    "(?![\\t\\n\\ufe0e\\ufe0f])[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Zl}\\p{Zp}" +
+    "\\p{Default_Ignorable_Code_Point}\\u2800\\ufffc]",
+  "gu",
 );
 
 export function withoutEscapes(text: string): string {
@@ -16,9 +22,10 @@ export function withoutEscapes(text: string): string {
 
 /** Write each character that has no shape of its own as its code, like ‹202E›. */
 export function visible(text: string): string {
-  return text.replace(UNSEEN, (mark) =>
-    mark === "\r" ? "" : `‹${mark.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}›`,
-  );
+  return text.replaceAll("\r\n", "\n").replace(UNSEEN, (mark) => {
+    const code = mark.codePointAt(0) ?? 0;
+    return `‹${code.toString(16).toUpperCase().padStart(2, "0")}›`;
+  });
 }
 
 export function inert(text: string): string {
@@ -32,7 +39,7 @@ export function shorten(text: string, lengthMax: number): string {
   return `${text.slice(0, end)}…`;
 }
 
-/** JSON for people; a text that is JSON already is not quoted again. */
+/** JSON for people. */
 export function pretty(value: unknown): string {
   return JSON.stringify(value, null, 2) ?? "null";
 }

@@ -1,15 +1,20 @@
 -- name: append_logs
 -- Only the holder of the lease may write; a lease that is ending may still log. A stretch that comes
--- again may have grown meanwhile.
-insert into holdfast.logs (job_id, task_index, attempt, start_offset, content)
-select leases.job_id, leases.task_index, leases.attempt, mine.start_offset, mine.content
+-- again may have grown meanwhile: it then counts as stored now, so that who has read it reads it again.
+-- What comes together has one time, and so the order of its offsets.
+with clock as materialized (select holdfast.now() as now)
+insert into holdfast.logs (job_id, task_index, attempt, start_offset, content, stored_at)
+select leases.job_id, leases.task_index, leases.attempt, mine.start_offset, mine.content, clock.now
   from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[],
               $start_offsets::bigint[], $contents::bytea[])
          as mine(job_id, task_index, attempt, lease_token, start_offset, content)
   join holdfast.leases using (job_id, task_index, attempt, lease_token)
+ cross join clock
 on conflict (job_id, task_index, attempt, start_offset) do update
    set content = case when length(excluded.content) > length(logs.content)
-                      then excluded.content else logs.content end
+                      then excluded.content else logs.content end,
+       stored_at = case when length(excluded.content) > length(logs.content)
+                        then greatest(excluded.stored_at, logs.stored_at) else logs.stored_at end
 returning job_id, task_index, attempt, start_offset;
 
 -- name: read_log

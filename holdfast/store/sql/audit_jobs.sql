@@ -181,6 +181,15 @@ select case when jobs.job_id is null then 'outbox_row_without_job' else 'hidden_
   from holdfast.outbox left join holdfast.jobs using (job_id)
  where jobs.submitted_at is null;
 
+-- name: compare_jobs_with_their_lists
+select case when listed.job_id is null then 'job_missing_from_its_state' else 'job_listed_under_another_state' end,
+       job_id, null::int, null::int,
+       case when listed.job_id is null then format('it is in state %s', state)
+            else format('it is listed under state %s', state) end
+  from (select job_id, state from holdfast.jobs where state <> 4 and submitted_at is not null) as shown
+  full join holdfast.job_states as listed using (job_id, state)
+ where shown.job_id is null or listed.job_id is null;
+
 -- name: read_job_counts
 select jobs.job_id, jobs.state, jobs.cancel_mode, jobs.fan_out, jobs.max_task_failures,
        jobs.started_at is not null as has_started,

@@ -169,3 +169,7 @@ select job_id from holdfast.jobs
 -- name: list_finished
 select jobs.job_id from unnest($job_ids::bigint[]) as mine(job_id) join holdfast.jobs using (job_id)
  where jobs.finished_at is not null;
+
+-- name: read_job_to_rerun
+select state, finished_at, fan_out, num_tasks, pending + assigned + building + running as live
+  from holdfast.jobs where job_id = $job_id and submitted_at is not null;

@@ -91,7 +91,7 @@ select job_id, task_index, reason_code, stage, type, error_class, left(last_erro
    and ($queue::text is null or queue = $queue)
  limit $count_max;
 
--- name: count_open_letters
+-- name: measure_letters
 select count(*) from (
     select from holdfast.dead_letters
      where replayed_at is null and discarded_at is null limit $count_max) as counted;

@@ -19,8 +19,8 @@ select step, date_bin(make_interval(secs => step), clock.now, timestamptz 'epoch
        unschedulable = stored.unschedulable + excluded.unschedulable,
        dead_lettered = stored.dead_lettered + excluded.dead_lettered,
        retried = stored.retried + excluded.retried,
-       waits = (select array_agg(both.before + both.added order by both.place)
-                  from unnest(stored.waits, excluded.waits) with ordinality as both(before, added, place)),
+       waits = (select array_agg(sums.before + sums.added order by sums.place)
+                  from unnest(stored.waits, excluded.waits) with ordinality as sums(before, added, place)),
        depth = excluded.depth,
        running = excluded.running;
 
@@ -104,6 +104,20 @@ select distinct served.queue
  where workers.lost_at is null and workers.draining_at is null
    and coalesce(workers.last_seen_at, workers.registered_at) > $now::timestamptz - $silent_after::interval
  limit $count_max;
+
+-- name: list_finishing_queues
+-- Whether the sample is whole, and the queues of what ended for good in it.
+with sample as materialized (
+    select job_id, task_index, type from holdfast.events where ts > $since::timestamptz limit $count_max
+),
+finished as materialized (
+    select distinct job_id from sample
+     where task_index >= 0 and type in ('succeeded', 'failed', 'killed', 'worker_failed', 'unschedulable')
+     limit $jobs_max
+)
+select (select count(*) from sample) < $count_max and (select count(*) from finished) < $jobs_max as is_whole,
+       array(select distinct jobs.queue from finished join holdfast.jobs using (job_id)
+              where jobs.queue is not null) as queues;
 
 -- name: list_missing_workers
 -- Read with the planner left alone: every worker and every lease is looked at once. Whoever left or was replaced is

@@ -295,3 +295,13 @@ update holdfast.tasks
        finished_at = greatest(clock.now, tasks.moved_at), actor = 'server', cause = 'scheduling timeout'
   from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index), clock
  where tasks.job_id = mine.job_id and tasks.task_index = mine.task_index;
+
+-- name: measure_inputs
+select count(*), coalesce(sum(octet_length(input::text)), 0)::bigint
+  from holdfast.tasks where job_id = $job_id and (not $only_unsuccessful::boolean or state <> 4);
+
+-- name: read_inputs
+select task_index, coalesce(input::text, 'null') from holdfast.tasks
+ where job_id = $job_id and task_index > $after_index
+   and (not $only_unsuccessful::boolean or state <> 4)
+ order by task_index limit $batch_max;

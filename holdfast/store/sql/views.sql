@@ -73,6 +73,8 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
    and ($queue::text is null or queue = $queue)
    and ($parent_job_id::bigint is null or parent_job_id = $parent_job_id)
    and ($label_key::text is null or labels ->> $label_key = $label_value::text)
+   and ($submitted_from::timestamptz is null or submitted_at >= $submitted_from)
+   and ($submitted_until::timestamptz is null or submitted_at < $submitted_until)
  order by job_id desc limit $count_max;
 
 -- name: get_job_with_spec

@@ -1,0 +1,68 @@
+/** What the job page reads, and when it reads it again. */
+import { useQuery } from "@tanstack/react-query";
+import { api, unwrap } from "../../api/client";
+import type { Job, Task } from "../../api/types";
+import { isFinal } from "../../parts/format";
+import { openTasks } from "./counts";
+
+/** Progress has no event: while a job is live, what is in sight is read again this often. */
+const LIVE_MS = 3000;
+export const PAGE_TASKS = 100;
+const CHILDREN_MAX = 100;
+
+/** A job that has ended may still have attempts that are being stopped. */
+export function liveMs(job: Job | undefined): number | false {
+  if (job === undefined) return false;
+  return isFinal(job.state) && openTasks(job) === 0 ? false : LIVE_MS;
+}
+
+export function useJob(jobId: string) {
+  return useQuery({
+    queryKey: ["job", jobId],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/jobs/{job_id}", { params: { path: { job_id: jobId } }, signal })),
+    refetchInterval: (query) => liveMs(query.state.data),
+  });
+}
+
+/** The newest child jobs; more are in the list of jobs. */
+export function useChildren(jobId: string) {
+  return useQuery({
+    queryKey: ["jobs", "children of", jobId],
+    queryFn: ({ signal }) => {
+      const query = { parent: jobId, page_size: CHILDREN_MAX };
+      return unwrap(api.GET("/api/jobs", { params: { query }, signal }));
+    },
+  });
+}
+
+export function useGraph(jobId: string) {
+  return useQuery({
+    queryKey: ["job", jobId, "graph"],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/jobs/{job_id}/graph", { params: { path: { job_id: jobId } }, signal })),
+  });
+}
+
+export function useTask(taskId: string, job: Job) {
+  return useQuery({
+    queryKey: ["task", taskId, "with attempts"],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/tasks/{task_id}", { params: { path: { task_id: taskId } }, signal })),
+    refetchInterval: liveMs(job),
+  });
+}
+
+export async function readTasks(
+  jobId: string,
+  asked: { task_from: number; state?: string; page_token?: string },
+  signal: AbortSignal,
+): Promise<{ tasks: Task[]; next_page_token?: string | null }> {
+  const query = { ...asked, page_size: PAGE_TASKS };
+  return unwrap(
+    api.GET("/api/jobs/{job_id}/tasks", {
+      params: { path: { job_id: jobId }, query },
+      signal,
+    }),
+  );
+}

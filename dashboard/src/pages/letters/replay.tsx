@@ -1,0 +1,163 @@
+/** A replay in one dialog: what would be made, then the same made, then links to it. */
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+import { Link } from "wouter";
+import { api, Refusal, unwrap } from "../../api/client";
+import { Button } from "../../parts/button";
+import { plural } from "../../parts/format";
+import { Failure, Loading } from "../../parts/page";
+import { newRequestKey } from "../../parts/request_key";
+import { Said } from "../../parts/show";
+import type { Chosen } from "./actions";
+import { asked } from "./filter";
+
+const IDS_SHOWN = 8;
+
+type Replays = { replay_of: string; task_ids: string[]; job_id: string | null }[];
+
+export function ReplayDialog({
+  chosen,
+  isDry,
+  onDone,
+  onClose,
+}: {
+  chosen: Chosen;
+  isDry: boolean;
+  onDone: () => void;
+  onClose: (isReplayed: boolean) => void;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  const [key] = useState(newRequestKey);
+  const [isRebinding, setIsRebinding] = useState(false);
+  const rebind = isRebinding ? { rebind_outputs: true } : {};
+  const plan = useQuery({
+    queryKey: ["letter-plan", key, isRebinding],
+    queryFn: () =>
+      replay({
+        ...(chosen.taskIds === undefined
+          ? { filter: asked(chosen.filter) }
+          : { task_ids: chosen.taskIds }),
+        ...rebind,
+        dry_run: true,
+      }),
+    staleTime: Infinity,
+    gcTime: 0,
+  });
+  const deed = useMutation({
+    // Exactly what was shown, whatever else the filter matches by now.
+    mutationFn: (shown: Replays) =>
+      replay({
+        task_ids: shown.flatMap((each) => each.task_ids),
+        ...rebind,
+        idempotency_key: isRebinding ? `${key}-rebind` : key,
+      }),
+    onSuccess: onDone,
+  });
+  const shown = plan.data ?? [];
+  const tasks = shown.reduce((sum, each) => sum + each.task_ids.length, 0);
+  const amount = `${plural(tasks, "task")} as ${plural(shown.length, "new job")}`;
+  const needsRebinding =
+    isRebinding || (plan.error instanceof Refusal && plan.error.field === "rebind_outputs");
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby="replay"
+      onClose={() => onClose(deed.isSuccess)}
+      className="border-line bg-panel text-ink m-auto w-[min(40rem,calc(100vw-2rem))] rounded-lg border p-0 shadow-xl"
+    >
+      <div className="flex flex-col gap-4 p-5">
+        <h2 id="replay" className="text-lg font-semibold">
+          {deed.isSuccess ? "Replayed" : isDry ? "Dry run of a replay" : "Replay dead letters"}
+        </h2>
+        <p className="break-words">
+          <Said text={chosen.words} lengthMax={300} />
+        </p>
+        {plan.isPending && <Loading what="what would be made" />}
+        {plan.error && <Failure error={plan.error} retry={() => void plan.refetch()} />}
+        {needsRebinding && (
+          <label className="flex items-baseline gap-2">
+            <input
+              type="checkbox"
+              checked={isRebinding}
+              onChange={(event) => setIsRebinding(event.target.checked)}
+            />
+            Let them write the newest open version of their datasets.
+          </label>
+        )}
+        {plan.data && !deed.isSuccess && (
+          <p>
+            {shown.length === 0
+              ? "Nothing waits for a replay here."
+              : isDry
+                ? `A replay would submit ${amount}. Nothing has been changed.`
+                : `Submits ${amount}. A dead letter is replayed once; if a task dies again, that is a dead letter of the new job.`}
+          </p>
+        )}
+        {deed.isSuccess && <p role="status">{`Submitted ${amount}.`}</p>}
+        {shown.length > 0 && <Plan replays={deed.data ?? shown} />}
+        {deed.error && <Failure error={deed.error} />}
+        <form method="dialog" className="flex justify-end gap-2">
+          <Button type="submit" autoFocus={isDry}>
+            {isDry || deed.isSuccess ? "Close" : "Keep as it is"}
+          </Button>
+          {!isDry && !deed.isSuccess && shown.length > 0 && (
+            <Button look="main" disabled={deed.isPending} onClick={() => deed.mutate(shown)}>
+              {deed.isPending ? "Working …" : `Replay ${plural(tasks, "task")}`}
+            </Button>
+          )}
+        </form>
+      </div>
+    </dialog>
+  );
+}
+
+type ReplayBody = {
+  task_ids?: string[];
+  filter?: ReturnType<typeof asked>;
+  dry_run?: boolean;
+  rebind_outputs?: boolean;
+  idempotency_key?: string;
+};
+
+async function replay(body: ReplayBody): Promise<Replays> {
+  const answer = await unwrap(api.POST("/api/dead-letters:replay", { body: body as never }));
+  return answer.replays;
+}
+
+function Plan({ replays }: { replays: Replays }) {
+  return (
+    <div className="border-line max-h-72 overflow-auto rounded border" tabIndex={0} role="region" aria-label="Jobs of the replay">
+      <table className="w-full text-left" aria-label="Jobs of the replay">
+        <thead className="text-dim bg-panel sticky top-0 text-xs">
+          <tr className="border-line border-b">
+            <th scope="col" className="px-3 py-2 font-medium whitespace-nowrap">New job</th>
+            <th scope="col" className="px-3 py-2 font-medium">Of job</th>
+            <th scope="col" className="px-3 py-2 font-medium">Tasks</th>
+          </tr>
+        </thead>
+        <tbody>
+          {replays.map((each) => (
+            <tr key={each.replay_of} className="border-line border-b last:border-b-0">
+              <td className="px-3 py-2 align-top">
+                {each.job_id === null ? "one" : <Link href={`/jobs/${each.job_id}`}>job {each.job_id}</Link>}
+              </td>
+              <td className="px-3 py-2 align-top">
+                <Link href={`/jobs/${each.replay_of}`}>{each.replay_of}</Link>
+              </td>
+              <td className="px-3 py-2">
+                {plural(each.task_ids.length, "task")}
+                <span className="text-dim block font-mono text-xs break-words">{few(each.task_ids)}</span>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function few(ids: string[]): string {
+  const rest = ids.length - IDS_SHOWN;
+  return ids.slice(0, IDS_SHOWN).join(", ") + (rest > 0 ? ` and ${rest} more` : "");
+}

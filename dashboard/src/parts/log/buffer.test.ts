@@ -1,0 +1,88 @@
+import { expect, test } from "vitest";
+import { countLevels, LogBuffer } from "./buffer";
+import { levelOf } from "./levels";
+import { fromBase64 } from "./read";
+
+const writer = { taskId: "1.0", attempt: 0 };
+const other = { taskId: "1.1", attempt: 0 };
+const encode = (text: string) => new TextEncoder().encode(text);
+const texts = (buffer: LogBuffer) => buffer.lines().map((line) => line.text);
+
+test("however the bytes are cut, the lines are the same", () => {
+  const whole = encode("Grüße 😀\r\nzwei\n\n10%\r20%\r\n\u001b[31mrot\u001b[0m\nende ohne zeile");
+  const lines = ["Grüße 😀", "zwei", "", "10%", "20%", "rot", "ende ohne zeile"];
+  for (let size = 1; size <= whole.length; size += 1) {
+    const buffer = new LogBuffer();
+    for (let at = 0; at < whole.length; at += size) {
+      buffer.append(writer, whole.subarray(at, at + size));
+    }
+    expect(texts(buffer)).toEqual(lines);
+    buffer.end();
+    expect(texts(buffer)).toEqual(lines);
+    expect(buffer.lines().map((line) => line.number)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+  }
+});
+
+test("bytes that are no text do no harm", () => {
+  const buffer = new LogBuffer();
+  buffer.append(writer, fromBase64("/wBh4oCuYgo=")); // ff 00 a U+202E b newline
+  buffer.append(writer, new Uint8Array([0xe2, 0x82])); // half a euro sign, and then the end
+  buffer.end();
+  expect(texts(buffer)).toEqual(["�‹00›a‹202E›b", "�"]);
+});
+
+test("lines of several attempts are not mixed", () => {
+  const buffer = new LogBuffer();
+  buffer.append(writer, encode("one "));
+  buffer.append(other, encode("two "));
+  buffer.append(writer, encode("and one\n"));
+  buffer.append(other, encode("and two\n"));
+  expect(buffer.lines().map((line) => [line.writer.taskId, line.text])).toEqual([
+    ["1.0", "one and one"],
+    ["1.1", "two and two"],
+  ]);
+});
+
+test("the oldest lines are let go, later if somebody reads them", () => {
+  const buffer = new LogBuffer();
+  buffer.append(writer, encode("x\n".repeat(60_000)), true);
+  expect([buffer.leftOut, buffer.lines().length]).toEqual([0, 60_000]);
+  buffer.append(writer, encode("last\n"));
+  expect([buffer.leftOut, buffer.lines().length]).toEqual([10_001, 50_000]);
+  expect(buffer.lines()[0]?.number).toBe(10_002);
+  expect(buffer.lines().at(-1)).toMatchObject({ number: 60_001, text: "last" });
+});
+
+test("what has no line ends, or very long lines, is bounded as well", () => {
+  const buffer = new LogBuffer();
+  for (let part = 0; part < 40; part += 1) buffer.append(writer, new Uint8Array(1_000_000).fill(120));
+  const lines = buffer.lines();
+  expect(Math.max(...lines.map((line) => line.text.length))).toBe(1_000_000);
+  expect(lines.reduce((sum, line) => sum + line.text.length, 0)).toBeLessThanOrEqual(33_000_000);
+  expect(buffer.leftOut).toBeGreaterThan(0);
+});
+
+test("levels are guessed from the words of loggers, not from sentences", () => {
+  const expected = {
+    "2026-01-15T10:30:00Z ERROR step 7": "error",
+    "WARNING: low disk": "warn",
+    "[info] started": "info",
+    "error: no such file": "error",
+    '{"ts":1,"msg":"x","level":"warn"}': "warn",
+    '{"msg":"ERROR in the text alone"}': null,
+    "time=1 level=debug msg=x": "debug",
+    "Traceback (most recent call last):": "error",
+    "holdfast.errors.ValidationError: no": "error",
+    "CRITICAL:root:down": "error",
+    "the error rate is 0": null,
+    "NO-ERROR-HERE": null,
+    "": null,
+  };
+  for (const [line, level] of Object.entries(expected)) expect([line, levelOf(line)]).toEqual([line, level]);
+});
+
+test("what is set in has the level of the line above it", () => {
+  const buffer = new LogBuffer();
+  buffer.append(writer, encode("ERROR failed\n  File x\nplain\nINFO on\n"));
+  expect(countLevels(buffer.lines())).toEqual({ error: 2, warn: 0, info: 1, debug: 0, other: 1 });
+});

@@ -1,0 +1,84 @@
+"""The first page's route: what is now, what was, and what needs attention."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.operations.queues import pause_queue
+from holdfast.operations.register import Registration, register
+from tests.api.face import Face
+from tests.steps import to_the_start_of_a_step
+from tests.world import World
+
+
+@pytest.fixture
+def face(quiet_face: Face) -> Face:
+    """A server without chores on the world's own ledger."""
+    return quiet_face
+
+
+async def get(face: Face, target: str = "/api/overview") -> Any:
+    said = await face.get(target)
+    assert said.status == 200, said
+    return said.json
+
+
+async def test_an_empty_ledger_has_an_overview_in_which_nothing_is_known(face: Face) -> None:
+    found = await get(face)
+    assert (found["window_seconds"], found["step_seconds"]) == (3600, 10)
+    assert found["tasks"] == {
+        "ready": 0, "waiting": 0, "assigned": 0, "building": 0, "running": 0, "is_estimate": False,
+    }  # fmt: skip
+    assert set(found["ended"].values()) == {0}
+    assert found["workers"] == {"healthy": 0, "failing": 0, "silent": 0, "lost": 0}
+    assert found["attention"] == []
+    series = found["series"]
+    begins = series.pop("at_ms")
+    assert begins == [begins[0] + 10_000 * place for place in range(360)]
+    assert begins[-1] <= found["now_ms"] < begins[-1] + 10_000
+    assert all(set(values) == {None} for values in series.values())
+
+
+async def test_it_tells_what_happened_what_is_and_what_to_look_at(face: Face, world: World) -> None:
+    await to_the_start_of_a_step(world)
+    await register(world.ledger, Registration("w1", "w", "h", ("q",)))
+    for _ in range(6):
+        await face.submit(type="mail", max_retries_failure=0)
+    for claim in await face.claim(6):
+        said = await face.complete(claim, "failed", error="boom", error_class="PermanentError")
+        assert said.status == 200
+    await face.submit(inputs=[1, 2, 3], type="fine")
+    [running, done] = await face.claim(2)
+    await face.beat(running, state="TASK_STATE_RUNNING")
+    await face.complete(done, "succeeded")
+    await pause_queue(world.ledger, "q", actor="eve")
+    await face.runtime.samples.write()
+    found = await get(face, "/api/overview?window_seconds=604800")
+    assert (found["step_seconds"], len(found["series"]["at_ms"])) == (1800, 336)
+    assert found["tasks"]["ready"] == found["tasks"]["running"] == 1
+    assert found["workers"]["healthy"] == 1
+    assert {state: count for state, count in found["ended"].items() if count} == {
+        "TASK_STATE_SUCCEEDED": 1,
+        "TASK_STATE_FAILED": 6,
+        "TASK_STATE_DEAD_LETTERED": 6,
+    }
+    assert [(one["kind"], one["severity"], one["subject"]) for one in found["attention"]] == [
+        ("failing_type", "critical", "mail"),
+        ("dead_letters", "warning", "exhausted_retries"),
+        ("queue_stalled", "warning", "q"),
+    ]
+    assert found["attention"][0]["message"] == (
+        "6 of 6 attempts failed within the last hour (100%)"
+    )
+    last = {name: values[-1] for name, values in found["series"].items()}
+    assert (last["submitted"], last["succeeded"], last["failed"]) == (9, 1, 6)
+    assert (last["dead_lettered"], last["retried"], last["killed"]) == (6, 0, 0)
+    assert (last["depth"], last["running"]) == (1, 1)
+    assert 0 < last["wait_p50_ms"] <= last["wait_p95_ms"]
+
+
+@pytest.mark.parametrize("window", ["599", "604801", "x", "-600"])
+async def test_a_window_that_cannot_be_shown_is_refused(face: Face, window: str) -> None:
+    said = await face.get(f"/api/overview?window_seconds={window}")
+    assert said.status == 400
+    assert said.error["field"] == "window_seconds"

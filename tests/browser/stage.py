@@ -1,0 +1,186 @@
+"""A real server on a database of its own, real workers, and workers played by the test itself."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import psycopg
+
+import holdfast as hf
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = str(Path(sys.executable).with_name("holdfast"))
+END_SECONDS = 30
+Found = TypeVar("Found")
+
+
+class Stage:
+    """One server, which can be stopped and started again, and whoever works for it."""
+
+    def __init__(self, database_url: str, folder: Path) -> None:
+        self.database_url = database_url
+        self._folder = folder
+        self._port = _free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.start_server()
+
+    def start_server(self) -> None:
+        """Start the server on the port it has always had, and wait until it answers."""
+        self.server = self._start(
+            "server", "--database-url", self.database_url, "--port", str(self._port)
+        )
+        eventually(self._answers)
+
+    def start_worker(self, *queues: str) -> subprocess.Popen[bytes]:
+        """Start a real worker that claims the tasks of tests.browser.tasks."""
+        flags = [flag for queue in queues for flag in ("--queue", queue)]
+        return self._start(
+            "worker", "--server", self.url, "--import", "tests.browser.tasks", *flags
+        )
+
+    def stop_server(self, *, kill: bool = False) -> None:
+        """End the server, and see that it is gone."""
+        self.server.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        self.server.wait(END_SECONDS)
+
+    def client(self) -> hf.Client:
+        """Make a client that is patient with restarts."""
+        return hf.Client(self.url, patience=60)
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask the ledger itself."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            return connection.execute(query.encode(), values).fetchall()
+
+    def run_sql(self, query: str, *values: object) -> None:
+        """Write to the ledger behind everybody's back."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            connection.execute(query.encode(), values)
+
+    def submit(self, **spec: Any) -> str:
+        """Submit a job by its spec; returns its id."""
+        fields = {
+            "entrypoint": {"function": "tests.browser.tasks:work"},
+            "queue": "by-hand",
+            **spec,
+        }
+        return str(self.call("POST", "/api/jobs", fields)["job_id"])
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Call the API as a program does."""
+        request = urllib.request.Request(  # noqa: S310 (an address of our own)
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"content-type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.read().decode()}") from error
+
+    def close(self) -> None:
+        """End everything, the gentle way for what still lives."""
+        for process in reversed(self._processes):
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        variables = {
+            **os.environ,
+            "HOLDFAST_WORKER_DIR": str(self._folder / "workers"),
+            "HOLDFAST_OBJECT_STORE": str(self._folder / "objects"),
+            "HOLDFAST_LEASE_MIN": "0.5",
+        }
+        with (self._folder / "processes.log").open("ab") as log:
+            process = subprocess.Popen(
+                [PROGRAM, *arguments], cwd=ROOT, env=variables, stdout=log, stderr=log
+            )
+        self._processes.append(process)
+        return process
+
+    def _answers(self) -> bool:
+        assert self.server.poll() is None, (self._folder / "processes.log").read_text()[-2000:]
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self._port), 1).close()
+            return bool(self.call("GET", "/readyz"))
+        return False
+
+
+class HandWorker:
+    """A worker whose every word the test says, by the same routes as any other."""
+
+    def __init__(self, stage: Stage, worker_id: str) -> None:
+        self._stage = stage
+        self.worker_id = worker_id
+        body = {"worker_id": worker_id, "name": worker_id, "host": f"{worker_id}.test"}
+        stage.call("POST", "/internal/worker-register", {**body, "queues": ["by-hand"]})
+
+    def claim(self, task_id: str, *, start: bool = True) -> dict[str, Any]:
+        """Take a task, and unless told otherwise say that it runs."""
+        body = {"worker_id": self.worker_id, "task_id": task_id, "idempotency_key": uuid4().hex}
+        [claim] = self._stage.call("POST", "/internal/task-claim", body)["claims"]
+        if start:
+            self.beat(claim, state="running")
+        held: dict[str, Any] = claim
+        return held
+
+    def beat(self, claim: dict[str, Any], **fields: Any) -> Any:
+        """Renew a lease, or report a state or progress."""
+        body = {"worker_id": self.worker_id, **_fence(claim), **fields}
+        return self._stage.call("POST", "/internal/heartbeat", body)
+
+    def end(self, claim: dict[str, Any], status: str = "succeeded", **fields: Any) -> None:
+        """Say how an attempt ended."""
+        body = {"worker_id": self.worker_id, **_fence(claim), "status": status, **fields}
+        self._stage.call("POST", "/internal/task-complete", body)
+
+    def log(self, claim: dict[str, Any], content: bytes, offset: int = 0) -> None:
+        """Send output of an attempt."""
+        import base64
+
+        text = base64.b64encode(content).decode()
+        body = {"worker_id": self.worker_id, **_fence(claim), "offset": offset, "content": text}
+        body.pop("worker_id")
+        self._stage.call("POST", "/internal/task-logs", body)
+
+
+def eventually(fact: Callable[[], Found], seconds: float = 30) -> Found:
+    """Look until there is something to see, and return it; fail when that takes too long."""
+    ends_at = time.monotonic() + seconds
+    while True:
+        found = fact()
+        if found:
+            return found
+        assert time.monotonic() < ends_at, f"{fact} has not come true; the last look: {found!r}"
+        time.sleep(0.05)
+
+
+def _fence(claim: dict[str, Any]) -> dict[str, Any]:
+    return {name: claim[name] for name in ("task_id", "attempt", "lease_token")}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

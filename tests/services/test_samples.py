@@ -1,0 +1,109 @@
+"""What a server counts for the charts, and that it is neither lost nor counted twice."""
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.model.spec import Submission
+from holdfast.operations.ledger import Ledger
+from holdfast.operations.news import News
+from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.services.doorbell import Doorbells
+from holdfast.services.metrics import Metrics
+from holdfast.services.runtime import Options, Runtime, open_runtime
+from holdfast.services.samples import Samples
+from holdfast.services.wake_ups import WakeUps
+from holdfast.store.database import Database, LockTimeout
+from holdfast.store.samples import Counts, Step, count_failures_by_type, read_steps
+from tests.steps import LONGEST_STEP_SECONDS, to_the_start_of_a_step
+from tests.world import World
+
+SPEC = {"entrypoint": {"function": "app:work"}, "queue": "q"}
+
+
+async def read(database: Database) -> list[Step]:
+    """Read every step that is known, of the longest kind."""
+    async with database.transaction() as tx:
+        since = await tx.now() - timedelta(days=1)
+        steps = await read_steps(tx, since, step_seconds=LONGEST_STEP_SECONDS)
+    return list(steps.values())
+
+
+async def read_types(database: Database) -> list[tuple[str, int, int]]:
+    async with database.transaction() as tx:
+        since = await tx.now() - timedelta(hours=1)
+        return await count_failures_by_type(tx, since, failures_min=0)
+
+
+async def test_a_small_story_is_counted_right(
+    quiet: Runtime, world: World, database: Database
+) -> None:
+    await world.watch()
+    await to_the_start_of_a_step(world)
+    await world.watch()
+    spec = parse_spec(SPEC | {"type": "report", "max_retries_failure": 1})
+    await quiet.submit(Submission(spec, parse_inputs([1, 2, 3, 4])))
+    await world.clock.advance(3)
+    fine, failing, unfit, cancelled = await world.claim(4)
+    await world.start(fine)
+    await world.succeed(fine)
+    await world.start(failing)
+    await world.fail(failing)
+    # One that fails before its code runs is an attempt that failed, too.
+    await world.complete(unfit, "failed", error="boom", error_class="PermanentError", stage="input")
+    await world.cancel_task(cancelled.task_id)
+    await quiet.samples.write()
+    counts = Counts(submitted=4, succeeded=1, failed=2, killed=1, dead_lettered=1, retried=1)
+    waits = [4 if place == 9 else 0 for place in range(17)]  # from 2.5 to 5 s
+    assert await read(database) == [Step(counts, waits, 0, 0)]
+    assert await read_types(database) == [("report", 3, 2)]
+    # What was written is not written again.
+    await quiet.samples.write()
+    assert await read(database) == [Step(counts, waits, 0, 0)]
+    assert await read_types(database) == [("report", 3, 2)]
+
+
+async def test_two_servers_add_up(world: World, database: Database, database_url: str) -> None:
+    await to_the_start_of_a_step(world)
+    async with Database(database_url) as other_database:
+        servers = [
+            Runtime(Ledger(each), each, WakeUps(Doorbells())) for each in (database, other_database)
+        ]
+        for server in servers:
+            await server.submit(Submission(parse_spec(SPEC), parse_inputs([1, 2])))
+        for server in servers:
+            await server.samples.write()
+            await server.writers.stop()
+    [step] = await read(database)
+    assert (step.counts, step.depth) == (Counts(submitted=4), 4)
+    assert await world.count("samples") == 2 * 4
+
+
+async def test_what_cannot_be_written_is_written_the_next_time(
+    ledger: Ledger, world: World, database: Database
+) -> None:
+    samples = Samples(ledger, Metrics(ledger))
+    samples.count_submitted(3)
+    samples.count(News(waits=[(1, 0.0)], failures=[(1, False)]))
+    async with database.transaction() as tx:
+        await tx.connection.execute("lock table holdfast.samples in share mode")
+        with pytest.raises(LockTimeout):
+            await samples.write()
+        samples.count_submitted(4)
+        await samples.close()  # holds up nobody who wants to end
+        assert await world.count("samples") == 0
+    await samples.write()
+    [step] = await read(database)
+    assert (step.counts.submitted, sum(step.waits)) == (7, 1)
+    assert await read_types(database) == [("other", 1, 1)]
+
+
+async def test_a_server_that_ends_writes_down_the_last_of_it_and_the_next_goes_on(
+    world: World, database: Database, database_url: str
+) -> None:
+    await to_the_start_of_a_step(world)
+    for count in (2, 3):
+        async with open_runtime(Options(database_url)) as runtime:
+            await runtime.submit(Submission(parse_spec(SPEC), parse_inputs(list(range(count)))))
+    [step] = await read(database)
+    assert (step.counts.submitted, step.depth) == (5, 5)
