@@ -14,6 +14,7 @@ from tests.tidy import ROOT, list_files
 pytestmark = pytest.mark.xdist_group("tidy")
 
 TEXT_KINDS = (".py", ".sql", ".md", ".toml", ".lock", ".pml", ".sh", ".yml", ".yaml", "")
+TEXT_KINDS += (".ts", ".tsx", ".css", ".html", ".json")
 
 
 @cache

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+BUILT = ROOT / "holdfast" / "dashboard"
 
 COLUMNS_MAX = {".py": 100, ".sql": 120}
 FILE_LINES_MAX = 400
@@ -47,7 +48,11 @@ def _list_all() -> list[Path]:
     found = []
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [
-            name for name in folders if name != "__pycache__" and (name[0] != "." or name == ".ci")
+            name
+            for name in folders
+            if name not in ("__pycache__", "node_modules")
+            and (name[0] != "." or name == ".ci")
+            and Path(folder, name) != BUILT
         ]
         found += [path for name in names if (path := Path(folder, name)).is_file()]
     return sorted(found)

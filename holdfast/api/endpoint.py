@@ -288,7 +288,12 @@ def _parse_query(text: bytes, shape: type) -> Any:
             if name in values:
                 raise Invalid(name, "is given twice; give it once")
             values[name] = value
-        return msgspec.convert(values, shape, strict=False)
+        query = msgspec.convert(values, shape, strict=False)
+        for name, value in values.items():
+            # A number that may be left out would take this for none.
+            if getattr(query, name, value) is None:
+                raise Invalid(name, f"{value!r} is not a value; leave it out instead")
+        return query
     except UnicodeDecodeError as error:
         raise Invalid("query", "is not UTF-8; encode it") from error
     except msgspec.ValidationError as error:

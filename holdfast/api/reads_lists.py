@@ -24,7 +24,7 @@ from holdfast.wire.requests import Nothing
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-async def list_attempts(call: Call[None, JobAttemptQuery]) -> JobAttemptPage:
+async def list_job_attempts(call: Call[None, JobAttemptQuery]) -> JobAttemptPage:
     """List the attempts of all tasks of a job, by task and number; open ones too."""
     job_id, asked = parse_job_id(call.path["job_id"]), call.query
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, AttemptPlace)
@@ -54,7 +54,7 @@ def _attempt(row: JobAttemptRow) -> JobAttempt:
     )
 
 
-async def read_logs(call: Call[None, JobLogQuery]) -> JobLogPage:
+async def read_job_logs(call: Call[None, JobLogQuery]) -> JobLogPage:
     """Read the output of a job's tasks as it was stored; a short page is not the last one."""
     job_id, asked = parse_job_id(call.path["job_id"]), call.query
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, StretchPlace)
@@ -89,8 +89,12 @@ async def show_input(call: Call[None, Nothing]) -> TaskInput:
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
-        "GET", "/api/jobs/{job_id}/attempts", list_attempts, JobAttemptPage, query=JobAttemptQuery
+        "GET",
+        "/api/jobs/{job_id}/attempts",
+        list_job_attempts,
+        JobAttemptPage,
+        query=JobAttemptQuery,
     ),
-    Endpoint("GET", "/api/jobs/{job_id}/logs", read_logs, JobLogPage, query=JobLogQuery),
+    Endpoint("GET", "/api/jobs/{job_id}/logs", read_job_logs, JobLogPage, query=JobLogQuery),
     Endpoint("GET", "/api/tasks/{task_id}/input", show_input, TaskInput),
 )

@@ -47,6 +47,7 @@ COMMANDS = {
             "Wait for jobs and tasks; ends with 0, 1 or, if it takes too long, 3.",
         ),
         ("cancel", "holdfast.cli.ending", "cancel", "Cancel jobs and tasks."),
+        ("rerun", "holdfast.cli.rerun", "rerun", "Submit a job again."),
     ),
     "Look": (
         ("jobs", "holdfast.cli.jobs", "list_jobs", "List jobs."),

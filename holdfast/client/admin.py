@@ -21,6 +21,7 @@ from holdfast.wire.endpoints import (
     EndpointStatus,
 )
 from holdfast.wire.graphs import JobGraph
+from holdfast.wire.lists import RerunAnswer
 from holdfast.wire.requests import (
     CancelRequest,
     DeadLetterFilter,
@@ -35,6 +36,7 @@ from holdfast.wire.requests import (
     Nothing,
     PageQuery,
     ReplayRequest,
+    RerunRequest,
     ResultQuery,
     TaskListQuery,
 )
@@ -124,6 +126,13 @@ def cancel(
     kind = "tasks" if "." in an_id else "jobs"
     body = CancelRequest(mode, reason, idempotency_key or f"auto-{uuid4()}")
     return _change(client, f"/api/{kind}/{an_id}:cancel", body, returns=Changed).changed
+
+
+def rerun_job(client: Client, job_id: str, request: RerunRequest) -> RerunAnswer:
+    """Submit a job again; asked twice under way, it is still one new job."""
+    if request.idempotency_key is None and not request.dry_run:
+        request = msgspec.structs.replace(request, idempotency_key=f"auto-{uuid4()}")
+    return _change(client, f"/api/jobs/{job_id}:rerun", request, returns=RerunAnswer)
 
 
 def read_log(

@@ -102,6 +102,7 @@ async def test_children_are_found_by_their_parent(face: Face, world: World) -> N
         ("submitted_from_ms=5&submitted_until_ms=5", "submitted_until_ms"),
         ("submitted_from_ms=-1", "submitted_from_ms"),
         ("submitted_until_ms=x", "submitted_until_ms"),
+        ("submitted_until_ms=null", "submitted_until_ms"),
         ("page_size=0", "page_size"),
         ("page_size=1001", "page_size"),
         ("page_size=ten", "page_size"),

@@ -45,7 +45,7 @@ def hurry(case: schemathesis.Case[Any]) -> None:
             drawn = str(values.get("wait_ms", ""))
             if drawn.isdecimal() and MOMENT_MS < int(drawn) <= WAIT_MS_MAX:
                 values["wait_ms"] = MOMENT_MS
-    if case.path.endswith("/logs"):
+    if case.path == "/api/tasks/{task_id}/logs":
         case.query.setdefault("wait_ms", MOMENT_MS)
 
 

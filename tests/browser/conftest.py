@@ -36,20 +36,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One Chromium for all tests."""
-    with sync_playwright() as playwright:
-        found = os.environ.get("HOLDFAST_CHROMIUM") or next(
-            filter(None, map(shutil.which, NAMES)), None
-        )
-        own = playwright.chromium.executable_path
-        assert found or Path(own).exists(), MISSING
-        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture(scope="module")
 def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A server for the tests of a module, on a database of their own."""
@@ -60,6 +46,23 @@ def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) 
     finally:
         stage.close()
         asyncio.run(give_back_database(postgres, name))
+
+
+@pytest.fixture(scope="module")
+def browser(stage: Stage) -> Iterator[Browser]:
+    """A Chromium for the tests of a module.
+
+    After the stage, and gone before it: as long as it is there, nothing else may use asyncio.
+    """
+    with sync_playwright() as playwright:
+        found = os.environ.get("HOLDFAST_CHROMIUM") or next(
+            filter(None, map(shutil.which, NAMES)), None
+        )
+        own = playwright.chromium.executable_path
+        assert found or Path(own).exists(), MISSING
+        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
 
 
 class Complaints:

@@ -13,6 +13,7 @@ from holdfast.operations.prune import Retention, prune
 from holdfast.operations.register import Registration, register
 from holdfast.operations.submit import submit_one
 from holdfast.rules.submission import parse_spec
+from holdfast.store.samples import STEPS, Tally, add_sample
 from holdfast.store.statements import load_statements
 from tests.world import World
 
@@ -69,6 +70,14 @@ async def test_the_keys_of_old_claims_go_and_the_claims_stay(ledger: Ledger, wor
     assert await prune(ledger, Retention()) == 1
     assert await world.count("idempotency_keys") == 0
     assert await world.count("leases") == 1
+
+
+async def test_what_no_chart_shows_any_more_goes(ledger: Ledger, world: World) -> None:
+    async with ledger.database.transaction() as tx:
+        await add_sample(tx, "server", Tally(types={"mail": [1, 0]}), depth=0, running=0)
+    assert await prune(ledger, Retention()) == 0
+    await world.clock.advance(9 * DAY)
+    assert await prune(ledger, Retention()) == len(STEPS) + 1
 
 
 async def test_a_step_is_bounded_and_the_next_goes_on(ledger: Ledger, world: World) -> None:

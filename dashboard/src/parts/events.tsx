@@ -1,5 +1,267 @@
+/** What happened to a job or to a task, in the order of time, followed as it happens. */
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { Link } from "wouter";
+import { api, now, unwrap } from "../api/client";
+import type { Event } from "../api/types";
+import { eventsOf, type Feed, type FetchPage, readOn } from "./event/feed";
+import { absolute, clock, count, plural } from "./format";
+import { Empty, Read } from "./page";
+import { useParam } from "./params";
+import { Block, Fact, Facts, Id, Nothing, Said } from "./show";
+import { type Column, Table } from "./table";
+import { pretty } from "./text";
+
 export type EventSource = { kind: "job" | "task"; id: string };
 
+/** Read at once; one who wants to see the end of more than that asks for it. */
+const PAGES_AT_FIRST = 20;
+const LOOK_AGAIN_MS = 10_000;
+const END_PIXELS = 40;
+
+const TYPES = [
+  ...["submitted", "claimed", "placed", "building", "started", "succeeded", "failed", "killed"],
+  ...["worker_failed", "retried", "unschedulable", "dead_lettered", "cancel_requested"],
+  ...["replayed", "compensated"],
+];
+/** Beside the log: listed only where one asks for them. */
+const NOTES = ["lease_renewed", "heartbeat", "progress"];
+
 export function EventList({ source }: { source: EventSource }) {
-  return <p>Events of {source.id}</p>;
+  const [type, setType] = useParam("event");
+  // Where the end is too far to be read at once, one begins at the beginning.
+  const [isFollowing, setIsFollowing] = useState<boolean | null>(null);
+  const { query, more, isReading } = useEvents(source, type, isFollowing === true);
+  const feed = query.data;
+  useEffect(() => setIsFollowing(null), [type]);
+  useEffect(() => {
+    if (isFollowing === null && feed !== undefined) setIsFollowing(feed.next === null);
+  }, [isFollowing, feed]);
+  const events = useMemo(() => eventsOf(feed), [feed]);
+  const hasMore = feed !== undefined && feed.next !== null;
+
+  const box = useRef<HTMLDivElement>(null);
+  const lastTop = useRef(0);
+  useLayoutEffect(() => {
+    const scrolled = box.current?.querySelector('[role="region"]');
+    if (!isFollowing || scrolled == null) return;
+    scrolled.scrollTop = scrolled.scrollHeight;
+    lastTop.current = scrolled.scrollTop;
+  }, [isFollowing, events]);
+  function scrolled(target: HTMLElement) {
+    const fromEnd = target.scrollHeight - target.scrollTop - target.clientHeight;
+    if (fromEnd > END_PIXELS && target.scrollTop < lastTop.current) setIsFollowing(false);
+    else if (fromEnd <= END_PIXELS && !hasMore) setIsFollowing(true);
+    lastTop.current = target.scrollTop;
+  }
+  const last = events.length - 1;
+  const sight = useCallback(
+    (_: number, inSight: number) => {
+      if (hasMore && inSight >= last) more();
+    },
+    [hasMore, last, more],
+  );
+
+  return (
+    <section
+      aria-label={`Events of ${source.kind} ${source.id}`}
+      className="border-line bg-panel min-w-0 rounded-lg border"
+    >
+      <div className="border-line flex flex-wrap items-center gap-3 border-b px-3 py-2">
+        <label className="text-dim flex items-center gap-2 text-xs">
+          Type
+          <TypeChoice value={type} onChoose={setType} />
+        </label>
+        <span role="status" className="text-dim text-xs">
+          {plural(events.length, "event")}
+          {hasMore && (isReading ? ", reading on …" : ", there are more")}
+          {feed !== undefined && feed.leftOut > 0 && `; ${count(feed.leftOut)} before are left out`}
+        </span>
+        <button
+          type="button"
+          aria-pressed={isFollowing === true}
+          onClick={() => setIsFollowing(!isFollowing)}
+          className={`ml-auto rounded-full border px-2.5 py-0.5 text-xs ${isFollowing ? "border-accent bg-accent-soft text-ink" : "border-line text-dim hover:text-ink"}`}
+        >
+          Follow
+        </button>
+      </div>
+      <Read query={query} what="the events">
+        {() => (
+          <div ref={box} onScrollCapture={(event) => scrolled(event.target as HTMLElement)}>
+            <Table
+              label={`Events of ${source.kind} ${source.id}`}
+              rows={events}
+              columns={source.kind === "job" ? COLUMNS : OF_A_TASK}
+              rowKey={(event) => String(event.id)}
+              height="70vh"
+              detail={(event) => <EventDetail event={event} />}
+              onSight={sight}
+              empty={
+                <Empty title={type === "" ? "Nothing has happened yet." : "There is no such event."}>
+                  {type !== "" && (
+                    <button type="button" className="text-accent" onClick={() => setType("")}>
+                      Show all types
+                    </button>
+                  )}
+                </Empty>
+              }
+            />
+          </div>
+        )}
+      </Read>
+    </section>
+  );
+}
+
+/** The events that were read, a function to read one more page, and whether it reads just now. */
+function useEvents(source: EventSource, type: string, isFollowing: boolean) {
+  const client = useQueryClient();
+  const key = useMemo(() => [source.kind, source.id, "events", type], [source.kind, source.id, type]);
+  const wanted = useRef(PAGES_AT_FIRST);
+  useEffect(() => {
+    wanted.current = PAGES_AT_FIRST;
+  }, [key]);
+  const query = useQuery<Feed>({
+    queryKey: key,
+    queryFn: ({ signal }) => {
+      const more = wanted.current;
+      wanted.current = 0;
+      const before = client.getQueryData<Feed>(key);
+      return readOn(before, pageOf(source, type, signal), { more, nowMs: now() });
+    },
+    // The news are hints; one that came while something was read would else wait for the next.
+    refetchInterval: LOOK_AGAIN_MS,
+    structuralSharing: false,
+    gcTime: 0,
+  });
+  const { refetch, data, isFetching } = query;
+  const more = useCallback(
+    (pages = 1) => {
+      wanted.current = Math.max(wanted.current, pages);
+      void refetch({ cancelRefetch: false });
+    },
+    [refetch],
+  );
+  useEffect(() => {
+    // To follow is to read to the end, however far that is.
+    if (isFollowing && !isFetching && data !== undefined && data.next !== null) more(PAGES_AT_FIRST);
+  }, [isFollowing, isFetching, data, more]);
+  return { query, more, isReading: isFetching };
+}
+
+function pageOf(source: EventSource, type: string, signal: AbortSignal): FetchPage {
+  return (token) => {
+    const query = { type: type === "" ? undefined : type, page_token: token };
+    return source.kind === "job"
+      ? unwrap(
+          api.GET("/api/jobs/{job_id}/events", {
+            params: { path: { job_id: source.id }, query },
+            signal,
+          }),
+        )
+      : unwrap(
+          api.GET("/api/tasks/{task_id}/events", {
+            params: { path: { task_id: source.id }, query },
+            signal,
+          }),
+        );
+  };
+}
+
+function TypeChoice({ value, onChoose }: { value: string; onChoose: (type: string) => void }) {
+  return (
+    <select
+      value={value}
+      onChange={(event) => onChoose(event.target.value)}
+      className="border-line bg-page text-ink rounded-md border px-2 py-1 text-sm"
+    >
+      <option value="">all</option>
+      {TYPES.map((name) => (
+        <option key={name}>{name}</option>
+      ))}
+      <optgroup label="Notes beside the log">
+        {NOTES.map((name) => (
+          <option key={name}>{name}</option>
+        ))}
+      </optgroup>
+    </select>
+  );
+}
+
+const COLUMNS: Column<Event>[] = [
+  {
+    id: "time",
+    title: "Time",
+    width: "7rem",
+    cell: ({ ts }) => (
+      <time dateTime={ts} title={absolute(Date.parse(ts))}>
+        {clock(Date.parse(ts))}
+        <span className="text-dim">.{String(Date.parse(ts) % 1000).padStart(3, "0")}</span>
+      </time>
+    ),
+  },
+  { id: "type", title: "Type", width: "9rem", cell: (event) => event.type },
+  {
+    id: "task",
+    title: "Task",
+    width: "7rem",
+    cell: ({ job_id: job, task_index: index }) =>
+      index < 0 ? (
+        <span className="text-dim">the job</span>
+      ) : (
+        <Link href={`/tasks/${job}.${index}`} className="font-mono text-[0.8125rem]">
+          {job}.{index}
+        </Link>
+      ),
+  },
+  {
+    id: "attempt",
+    title: "Attempt",
+    width: "5rem",
+    cell: ({ job_id: job, task_index: index, attempt }) =>
+      index < 0 || attempt < 0 ? (
+        <Nothing />
+      ) : (
+        <Link href={`/tasks/${job}.${index}?tab=logs&attempt=${attempt}`}>{attempt}</Link>
+      ),
+  },
+  {
+    id: "actor",
+    title: "Actor",
+    width: "12rem",
+    cell: ({ actor }) => (actor == null ? <Nothing /> : <Said text={actor} lengthMax={80} />),
+  },
+  {
+    id: "cause",
+    title: "Cause",
+    cell: ({ cause }) => (cause == null ? <Nothing /> : <Said text={cause} lengthMax={120} />),
+  },
+];
+const OF_A_TASK = COLUMNS.filter((column) => column.id !== "task");
+
+function EventDetail({ event }: { event: Event }) {
+  return (
+    <div className="flex flex-col gap-3">
+      <Facts>
+        <Fact name="Event">
+          {event.id}, number {event.seq} of its {event.task_index < 0 ? "job" : "task"}
+        </Fact>
+        <Fact name="Time">{absolute(Date.parse(event.ts))}</Fact>
+        <Fact name="Correlation">
+          <Id id={event.correlation_id} what="correlation id" />
+        </Fact>
+        <Fact name="Trace">
+          {event.trace_id == null ? <Nothing /> : <Id id={event.trace_id} what="trace id" />}
+        </Fact>
+        <Fact name="Actor">{event.actor == null ? <Nothing /> : <Said text={event.actor} />}</Fact>
+        <Fact name="Cause">{event.cause == null ? <Nothing /> : <Said text={event.cause} />}</Fact>
+      </Facts>
+      {event.payload == null ? (
+        <p className="text-dim">It has no payload.</p>
+      ) : (
+        <Block text={pretty(event.payload)} label={`Payload of event ${event.id}`} />
+      )}
+    </div>
+  );
 }

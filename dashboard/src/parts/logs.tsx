@@ -1,6 +1,120 @@
-export type LogSource =
-  { kind: "attempt"; taskId: string; attempt: number } | { kind: "job"; id: string };
+/** A log: followed while it is written, searched, sifted by level. */
+import { useEffect, useMemo, useState } from "react";
+import { countLevels } from "./log/buffer";
+import { Download, Levels, Switch, useWrap } from "./log/controls";
+import { Find, patternOf } from "./log/find";
+import { Lines, type Target } from "./log/lines";
+import type { LogSource } from "./log/read";
+import { useLog } from "./log/use-log";
+import { count, plural } from "./format";
+import { Empty, Failure, Loading } from "./page";
+import { useParam } from "./params";
+
+export type { LogSource };
 
 export function LogView({ source }: { source: LogSource }) {
-  return <p>Log of {source.kind === "job" ? source.id : source.taskId}</p>;
+  const [lineParam] = useParam("line");
+  const [isFollowing, setIsFollowing] = useState(lineParam === "");
+  const [log, again] = useLog(source, !isFollowing);
+  const [isWrapped, switchWrap] = useWrap();
+  const [chosen, setChosen] = useParam("level");
+  const [find] = useParam("find");
+  const pattern = useMemo(() => patternOf(find), [find]);
+
+  const counts = useMemo(() => countLevels(log.lines), [log.lines]);
+  const shown = useMemo(() => {
+    const levels = new Set(chosen.split(","));
+    return chosen === "" ? log.lines : log.lines.filter((line) => levels.has(line.level));
+  }, [log.lines, chosen]);
+  const found = useMemo(
+    () => (pattern ? shown.filter((line) => line.text.search(pattern) >= 0) : []),
+    [shown, pattern],
+  );
+  const [target, setTarget] = useState<Target | null>(null);
+  useEffect(() => {
+    const number = Number(lineParam);
+    if (!Number.isInteger(number) || number < 1) return setTarget(null);
+    setTarget({ number });
+    setIsFollowing(false);
+  }, [lineParam]);
+
+  function go(number: number) {
+    setIsFollowing(false);
+    setTarget({ number });
+  }
+  const name = source.kind === "job" ? `job ${source.id}` : `${source.taskId}.${source.attempt}`;
+  const isLost = target !== null && target.number <= log.leftOut;
+  return (
+    <section aria-label={`Log of ${name}`} className="border-line bg-panel rounded-lg border">
+      <div className="border-line flex flex-wrap items-center gap-2 border-b px-3 py-2">
+        <Find found={found.map((line) => line.number)} at={target?.number} onGo={go} />
+        <Levels counts={counts} chosen={chosen} onChoose={setChosen} />
+        <div className="ml-auto flex flex-wrap gap-2">
+          <Switch isOn={isFollowing} onSwitch={() => setIsFollowing(!isFollowing)}>
+            Follow
+          </Switch>
+          <Switch isOn={isWrapped} onSwitch={switchWrap}>
+            Wrap
+          </Switch>
+          <Download source={source} />
+        </div>
+      </div>
+      {log.error && <Failure error={log.error} retry={again} />}
+      {log.leftOut > 0 && (
+        <p className="border-line text-dim border-b px-3 py-1 text-xs">
+          {plural(log.leftOut, "line")} before these {log.leftOut === 1 ? "is" : "are"} left out
+          {isLost && `, line ${target.number} among them`}. The download has them.
+        </p>
+      )}
+      {shown.length > 0 ? (
+        <div className="relative">
+          <Lines
+            label={`Lines of the log of ${name}`}
+            lines={shown}
+            pattern={pattern}
+            target={target}
+            isWrapped={isWrapped}
+            isFollowing={isFollowing}
+            withTask={source.kind === "job"}
+            onFollow={setIsFollowing}
+          />
+          {!isFollowing && (
+            <button
+              type="button"
+              onClick={() => setIsFollowing(true)}
+              className="border-line bg-panel text-ink hover:bg-hover absolute right-5 bottom-3 rounded-full border px-3 py-1 text-xs shadow"
+            >
+              ↓ Go to the end
+            </button>
+          )}
+        </div>
+      ) : (
+        <NoLines isRead={log.isRead} isComplete={log.isComplete} isSifted={log.lines.length > 0} />
+      )}
+      <p role="status" className="border-line text-dim border-t px-3 py-1 text-xs">
+        {shown.length === log.lines.length
+          ? plural(shown.length, "line")
+          : `${count(shown.length)} of ${plural(log.lines.length, "line")}`}
+        {log.isComplete ? "; the log is complete" : log.isRead ? "; more may come" : "; reading on"}
+      </p>
+    </section>
+  );
+}
+
+function NoLines({
+  isRead,
+  isComplete,
+  isSifted,
+}: {
+  isRead: boolean;
+  isComplete: boolean;
+  isSifted: boolean;
+}) {
+  if (isSifted) return <Empty title="No line has one of the chosen levels." />;
+  if (!isRead) return <Loading what="the log" />;
+  return isComplete ? (
+    <Empty title="Nothing was written." />
+  ) : (
+    <Empty title="Nothing has been written yet.">It is shown here as it comes.</Empty>
+  );
 }

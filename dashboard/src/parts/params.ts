@@ -2,18 +2,28 @@
 import { useCallback } from "react";
 import { useSearchParams } from "wouter";
 
-/** One parameter of the address; the empty text is no parameter. Going back undoes a change. */
-export function useParam(name: string, fallback = ""): [string, (value: string) => void] {
+/**
+ * One parameter of the address; the empty text is no parameter. Going back undoes a change, but
+ * not one that `replace`s the address, as typing does.
+ */
+export function useParam(
+  name: string,
+  fallback = "",
+  { replace = false } = {},
+): [string, (value: string) => void] {
   const [params, setParams] = useSearchParams();
   const set = useCallback(
     (value: string) =>
-      setParams((before) => {
-        const after = new URLSearchParams(before);
-        if (value === "" || value === fallback) after.delete(name);
-        else after.set(name, value);
-        return after;
-      }),
-    [setParams, name, fallback],
+      setParams(
+        (before) => {
+          const after = new URLSearchParams(before);
+          if (value === "" || value === fallback) after.delete(name);
+          else after.set(name, value);
+          return after;
+        },
+        { replace },
+      ),
+    [setParams, name, fallback, replace],
   );
   return [params.get(name) ?? fallback, set];
 }

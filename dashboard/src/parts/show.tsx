@@ -80,8 +80,23 @@ export function Copy({ text, what }: { text: string; what: string }) {
       title={`Copy ${what}`}
       className="text-dim hover:text-ink ml-1 align-middle text-xs"
     >
-      {isDone ? "✓" : "⧉"}
+      {isDone ? "✓" : <CopySign />}
     </button>
+  );
+}
+
+/** Two sheets, drawn: not every font has a sign for it. */
+function CopySign() {
+  return (
+    <svg
+      aria-hidden="true"
+      viewBox="0 0 16 16"
+      className="inline size-3 fill-none stroke-current"
+      strokeWidth="1.5"
+    >
+      <rect x="1.5" y="4.5" width="9" height="10" rx="1.5" />
+      <path d="M5 4.5v-1a2 2 0 0 1 2-2h5.5a2 2 0 0 1 2 2v6a2 2 0 0 1-2 2h-2" />
+    </svg>
   );
 }
 

@@ -33,11 +33,15 @@ export type TableProps<Row> = {
   empty: ReactNode;
   /** What Enter does; `o` does it too where rows have no detail. */
   onOpen?: (row: Row) => void;
+  /** What `o` does where rows unfold into other rows. */
+  onUnfold?: (row: Row) => void;
   /** What is shown below a row that has been opened. */
   detail?: (row: Row) => ReactNode;
   /** Which rows are open, where the page keeps that itself. */
   opened?: ReadonlySet<string>;
   onOpened?: (opened: Set<string>) => void;
+  /** The row that the address names: it is scrolled to, and the keys begin there. */
+  at?: string;
   selected?: ReadonlySet<string>;
   onSelect?: (selected: Set<string>) => void;
   /** Draw only what is in sight, in a box of this height. */
@@ -90,12 +94,22 @@ export function Table<Row>(props: TableProps<Row>) {
   // The row that the keys are at goes with what it shows when rows come in above it.
   const isMoved = place.key !== undefined && keyAt(place.index) !== place.key;
   const current = isMoved ? rows.findIndex((_, index) => keyAt(index) === place.key) : place.index;
-  function move(step: number) {
-    const next = Math.min(Math.max(current + step, 0), rows.length - 1);
-    setPlace({ index: next, key: keyAt(next) });
-    if (height !== undefined) virtual.scrollToIndex(next);
-    else document.getElementById(rowId(props.label, next))?.scrollIntoView({ block: "nearest" });
+  function moveTo(index: number, block: "nearest" | "center") {
+    setPlace({ index, key: keyAt(index) });
+    if (height !== undefined)
+      virtual.scrollToIndex(index, { align: block === "center" ? block : "auto" });
+    else document.getElementById(rowId(props.label, index))?.scrollIntoView({ block });
   }
+  function move(step: number) {
+    moveTo(Math.min(Math.max(current + step, 0), rows.length - 1), "nearest");
+  }
+  const isRead =
+    props.at !== undefined && rows.some((row) => row && props.rowKey(row) === props.at);
+  useEffect(() => {
+    const index = rows.findIndex((_, at) => keyAt(at) === props.at);
+    // Once, when it has been read: later it is the reader who scrolls.
+    if (isRead) moveTo(index, "center");
+  }, [isRead, props.at]);
   function toggle(key: string) {
     const after = flipped(opened, key);
     if (props.onOpened === undefined) setOpenedHere(after);
@@ -105,6 +119,7 @@ export function Table<Row>(props: TableProps<Row>) {
     const row = rowAt(index);
     if (row === undefined) return;
     if (props.detail !== undefined) toggle(props.rowKey(row));
+    else if (props.onUnfold !== undefined) props.onUnfold(row);
     else props.onOpen?.(row);
   }
   function visit(index: number) {
@@ -306,7 +321,7 @@ function Line<Row>({
           </td>
         )}
         {detail && (
-          <td className="pl-3">
+          <td className="py-2 pl-3 align-top">
             <button
               type="button"
               aria-label={`${isOpened ? "Close" : "Open"} ${key}`}

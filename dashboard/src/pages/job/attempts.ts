@@ -3,8 +3,9 @@ import { useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { api, unwrap } from "../../api/client";
 import type { Job, JobAttempt } from "../../api/types";
-import { liveMs, PAGE_TASKS } from "./reads";
-import { pagesOf, type Sight, told } from "./rows";
+import { PAGE_TASKS, pagesOf, type Sight } from "./pages";
+import { liveMs } from "./reads";
+import { told } from "./rows";
 
 const PAGE_ATTEMPTS = 200;
 /** So many attempts of a hundred tasks are drawn; a task that has thousands is read on its page. */
@@ -36,7 +37,12 @@ export function useBars(job: Job, sight: Sight): Bars {
   return useMemo(() => {
     const known = read.filter((page) => page !== undefined);
     const all = known.flatMap((page) => page.attempts);
-    const byTask = Map.groupBy(all, (attempt) => attempt.task_index);
+    const byTask = new Map<number, JobAttempt[]>();
+    for (const attempt of all) {
+      const others = byTask.get(attempt.task_index);
+      if (others === undefined) byTask.set(attempt.task_index, [attempt]);
+      else others.push(attempt);
+    }
     const isRead = known.length === read.length;
     return { all, byTask, isRead, isCut: known.some((page) => page.isCut), error, retry };
   }, [read, error, retry]);

@@ -4,10 +4,10 @@ import { api, unwrap } from "../../api/client";
 import type { Job, Task } from "../../api/types";
 import { isFinal } from "../../parts/format";
 import { openTasks } from "./counts";
+import { PAGE_TASKS } from "./pages";
 
 /** Progress has no event: while a job is live, what is in sight is read again this often. */
 const LIVE_MS = 3000;
-export const PAGE_TASKS = 100;
 const CHILDREN_MAX = 100;
 
 /** A job that has ended may still have attempts that are being stopped. */

@@ -2,7 +2,8 @@
 import { type UseQueryResult, useQueries } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { Job, Task } from "../../api/types";
-import { liveMs, PAGE_TASKS, readTasks } from "./reads";
+import { PAGE_TASKS, pagesOf, placed, type Sight } from "./pages";
+import { liveMs, readTasks } from "./reads";
 
 /** Whoever drags a scroll bar passes by a thousand pages and reads none of them. */
 const REST_MS = 80;
@@ -10,7 +11,6 @@ const KEPT_MS = 60_000;
 const RANGE_READS_MAX = 20;
 const AHEAD_ROWS = 20;
 
-export type Sight = { first: number; last: number };
 export type Rows = {
   rows: readonly (Task | undefined)[];
   error: Error | null;
@@ -28,28 +28,6 @@ export function useSight(): [Sight, (first: number, last: number) => void] {
     timer.current = setTimeout(() => setSight({ first, last }), REST_MS);
   }, []);
   return [sight, look];
-}
-
-/** The pages that a stretch of rows lies on. */
-export function pagesOf({ first, last }: Sight, total: number): number[] {
-  const end = Math.min(last, Math.max(total - 1, 0));
-  const from = Math.floor(Math.min(first, end) / PAGE_TASKS);
-  return Array.from({ length: Math.floor(end / PAGE_TASKS) - from + 1 }, (_, step) => from + step);
-}
-
-/** Put pages of items in their places among all rows; what has not been read is undefined. */
-export function placed<Item>(
-  total: number,
-  pages: number[],
-  read: (readonly Item[] | undefined)[],
-): (Item | undefined)[] {
-  const rows = new Array<Item | undefined>(total).fill(undefined);
-  pages.forEach((page, at) => {
-    read[at]?.forEach((item, index) => {
-      if (page * PAGE_TASKS + index < total) rows[page * PAGE_TASKS + index] = item;
-    });
-  });
-  return rows;
 }
 
 type Told<Data> = { read: (Data | undefined)[]; error: Error | null; retry: () => void };

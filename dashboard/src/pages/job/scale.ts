@@ -1,13 +1,14 @@
 /** Where moments lie on a line of time, and where its marks are. */
 import { clock, dateTime } from "../../parts/format";
 
-const SECOND = 1000;
+const MILLISECOND = 1;
+const SECOND = 1000 * MILLISECOND;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 /** Distances that people count in; above the last, whole multiples of days. */
 const STEPS_MS = [
-  ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((step) => step * MILLISECOND),
   ...[1, 2, 5, 10, 15, 30].map((step) => step * SECOND),
   ...[1, 2, 5, 10, 15, 30].map((step) => step * MINUTE),
   ...[1, 2, 3, 6, 12].map((step) => step * HOUR),

@@ -90,9 +90,9 @@ function columnsOfTasks(): Column<Task>[] {
     {
       id: "task",
       title: "Task",
-      width: "8rem",
+      width: "7rem",
       cell: (task) => (
-        <Link href={`/tasks/${task.task_id}`} className="font-mono text-[0.8125rem]">
+        <Link href={`/tasks/${task.task_id}`} className="font-mono text-[0.8125rem] break-all">
           {task.task_id}
         </Link>
       ),
@@ -101,25 +101,25 @@ function columnsOfTasks(): Column<Task>[] {
     {
       id: "worker",
       title: "Worker",
-      width: "9rem",
+      width: "7.5rem",
       cell: (task) => <WorkerCell id={task.worker_id} />,
     },
     {
       id: "started",
       title: "Started",
-      width: "9.5rem",
+      width: "8.5rem",
       cell: (task) => <Clock ms={task.started_at_ms} />,
     },
     {
       id: "duration",
       title: "Duration",
-      width: "7rem",
+      width: "5.5rem",
       cell: (task) => <Took from={task.started_at_ms} to={task.finished_at_ms} />,
     },
     {
       id: "attempts",
       title: "Attempts",
-      width: "5.5rem",
+      width: "5rem",
       className: "text-right tabular-nums",
       cell: (task) => task.current_attempt_id + 1,
     },
@@ -149,7 +149,7 @@ function State({ task }: { task: Task }) {
         <span className="text-warn text-xs">Its worker has missed two renewals.</span>
       )}
       {note !== null && (
-        <span className="text-dim line-clamp-2 text-xs" title={inert(note)}>
+        <span className="text-dim line-clamp-3 sm:line-clamp-2 text-xs" title={inert(note)}>
           <Said text={note} lengthMax={NOTE_LENGTH_MAX} />
         </span>
       )}

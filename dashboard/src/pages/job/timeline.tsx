@@ -14,6 +14,8 @@ import { marks, share, type Span } from "./scale";
 
 const ROW_PIXELS = 28;
 const MARK_PIXELS = 110;
+/** A name that would be cut by the edge is left out. */
+const NAME_PIXELS = 90;
 
 export function Timeline({ job }: { job: Job }) {
   const [sight, look] = useSight();
@@ -161,7 +163,7 @@ function Chart({
               className="border-line text-dim absolute top-0 h-full border-l py-1.5 pl-1 text-xs whitespace-nowrap tabular-nums"
               style={{ left: `${share(span, at) * 100}%` }}
             >
-              {name}
+              {(1 - share(span, at)) * width > NAME_PIXELS && name}
             </span>
           ))}
         </div>

@@ -1,9 +1,123 @@
-import { Empty, Page } from "../../parts/page";
+/** All jobs, the newest first: filtered, a page at a time, live. */
+import { useMemo } from "react";
+import { useSearchParams } from "wouter";
+import { Refusal } from "../../api/client";
+import { Button } from "../../parts/button";
+import { clock, count } from "../../parts/format";
+import { Empty, Page, Read } from "../../parts/page";
+import { Copy } from "../../parts/show";
+import { FilterBar } from "./filter_bar";
+import {
+  type Filters,
+  type Problem,
+  problemOf,
+  readFilters,
+  withFilters,
+  withoutFilters,
+} from "./filters";
+import { JobList } from "./list";
+import { Pager, usePage } from "./pager";
+import { isLong, useJobs } from "./reading";
+import { type Found, isGivenUp, lookedAt } from "./search";
+
+const FIRST = "holdfast run --queue default -- echo hello";
 
 export function JobsPage() {
+  const [params, setParams] = useSearchParams();
+  const address = params.toString();
+  const filters = useMemo(() => readFilters(new URLSearchParams(address)), [address]);
+  const page = usePage();
+  const query = useJobs(filters, page.token);
+  const problem = problemOf(filters) ?? refusalOf(query.error);
+  const clear = () => setParams(withoutFilters(params));
   return (
-    <Page title="JobsPage">
-      <Empty title="Soon." />
+    <Page title="Jobs">
+      <FilterBar
+        filters={filters}
+        jobs={query.data?.jobs ?? []}
+        problem={problem}
+        onChange={(changes) => setParams(withFilters(params, changes))}
+        onClear={clear}
+      />
+      {problem === null && (
+        <Read query={query} what="jobs">
+          {(found) => (
+            <JobList
+              key={JSON.stringify(filters)}
+              jobs={found.jobs}
+              title={page.token === null ? "Newest" : "Older"}
+              aside={
+                isLong(found) && (
+                  <LongSearch at={query.dataUpdatedAt} onAgain={() => void query.refetch()} />
+                )
+              }
+              empty={<None found={found} filters={filters} page={page} onClear={clear} />}
+              isOld={query.isPlaceholderData}
+              pager={<Pager page={page} found={found} />}
+            />
+          )}
+        </Read>
+      )}
+      {problem?.field === "page_token" && (
+        <div>
+          <Button onClick={page.goNewest}>Show the newest</Button>
+        </div>
+      )}
     </Page>
+  );
+}
+
+/** What the server does not take; anything else that fails is shown in the place of the list. */
+function refusalOf(error: Error | null): Problem | null {
+  if (!(error instanceof Refusal) || error.status !== 400) return null;
+  return { field: error.field, message: error.message };
+}
+
+function LongSearch({ at, onAgain }: { at: number; onAgain: () => void }) {
+  return (
+    <span className="text-dim text-xs">
+      A long search, as of {clock(at)}.{" "}
+      <button type="button" className="text-accent" onClick={onAgain}>
+        Search again
+      </button>
+    </span>
+  );
+}
+
+function None({
+  found,
+  filters,
+  page,
+  onClear,
+}: {
+  found: Found;
+  filters: Filters;
+  page: ReturnType<typeof usePage>;
+  onClear: () => void;
+}) {
+  const { older } = found;
+  if (older !== null && isGivenUp(found)) {
+    return (
+      <Empty title={`Nothing among the up to ${count(lookedAt(found))} jobs looked at.`}>
+        <Button onClick={() => page.goOlder(older)}>Search on</Button>
+      </Empty>
+    );
+  }
+  if (Object.keys(filters).length > 0) {
+    return (
+      <Empty title={page.token === null ? "No job matches." : "No older job matches."}>
+        <Button onClick={onClear}>Clear filters</Button>
+      </Empty>
+    );
+  }
+  if (page.token !== null) return <Empty title="There are no older jobs." />;
+  return (
+    <Empty title="There are no jobs yet.">
+      <p>Submit the first one:</p>
+      <p className="border-line bg-page rounded border px-3 py-2">
+        <code className="text-ink text-xs">{FIRST}</code>
+        <Copy text={FIRST} what="command" />
+      </p>
+    </Empty>
   );
 }

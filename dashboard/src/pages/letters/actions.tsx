@@ -4,6 +4,7 @@ import { api, unwrap } from "../../api/client";
 import { Button } from "../../parts/button";
 import { useConfirm } from "../../parts/confirm";
 import { plural } from "../../parts/format";
+import { Failure } from "../../parts/page";
 import { newRequestKey } from "../../parts/request_key";
 import { Said } from "../../parts/show";
 import { shorten } from "../../parts/text";
@@ -21,6 +22,7 @@ const IDS_SHOWN = 20;
 export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => void }) {
   const [asking, setAsking] = useState<"dry run" | "replay" | null>(null);
   const [isFinding, setIsFinding] = useState(false);
+  const [problem, setProblem] = useState<Error | null>(null);
   const confirm = useConfirm();
   const readAgain = useReadAgain();
   const done = () => {
@@ -29,7 +31,16 @@ export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => voi
   };
   async function discard() {
     setIsFinding(true);
-    const found = await idsOf(chosen).finally(() => setIsFinding(false));
+    setProblem(null);
+    let found: string[];
+    try {
+      found = await idsOf(chosen);
+    } catch (error) {
+      setProblem(error instanceof Error ? error : new Error(String(error)));
+      return;
+    } finally {
+      setIsFinding(false);
+    }
     const idempotency_key = newRequestKey();
     confirm({
       title: `Discard ${plural(found.length, "dead letter")}`,
@@ -53,6 +64,7 @@ export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => voi
       <Button disabled={isFinding} onClick={() => void discard()}>
         Discard …
       </Button>
+      {problem && <Failure error={problem} retry={() => void discard()} />}
       {asking !== null && (
         <ReplayDialog
           chosen={chosen}
@@ -83,10 +95,14 @@ function Discarded({ ids, words }: { ids: string[]; words: string }) {
   return (
     <>
       <p>
-        <Said text={shorten(words, 300)} />: <span className="font-mono text-xs">{ids.slice(0, IDS_SHOWN).join(", ")}</span>
+        <Said text={shorten(words, 300)} />:{" "}
+        <span className="font-mono text-xs">{ids.slice(0, IDS_SHOWN).join(", ")}</span>
         {rest > 0 && ` and ${plural(rest, "other")}`}
       </p>
-      <p>They stay readable until retention takes them, but need nothing more: they are not run again, and they are not counted any more.</p>
+      <p>
+        They stay readable until retention takes them, but need nothing more: they are not run
+        again, and they are not counted any more.
+      </p>
     </>
   );
 }

@@ -92,7 +92,12 @@ export function Filters({
       className="grid grid-cols-2 items-end gap-x-3 gap-y-2 sm:flex sm:flex-wrap"
       onSubmit={(event) => event.preventDefault()}
     >
-      <Choice name="Reason" value={place.reason} all={REASONS} onChange={(reason) => set({ reason })} />
+      <Choice
+        name="Reason"
+        value={place.reason}
+        all={REASONS}
+        onChange={(reason) => set({ reason })}
+      />
       <Choice name="Stage" value={place.stage} all={STAGES} onChange={(stage) => set({ stage })} />
       <Text name="Type" value={place.type} onChange={(type) => set({ type })} />
       <Text name="Queue" value={place.queue} onChange={(queue) => set({ queue })} />

@@ -58,7 +58,8 @@ export function Inspect({ letter }: { letter: DeadLetter }) {
         <h3 className="text-dim text-xs">Input</h3>
         {letter.input == null ? (
           <p className="text-dim">
-            None of its own: its arguments stand in the <Link href={`/jobs/${job}?tab=spec`}>spec of job {job}</Link>.
+            None of its own: its arguments stand in the{" "}
+            <Link href={`/jobs/${job}?tab=spec`}>spec of job {job}</Link>.
           </p>
         ) : (
           <Block text={pretty(letter.input)} label={`input of ${letter.task_id}`} />

@@ -11,7 +11,8 @@ const SUMMARY_MS = 5000;
 
 export function readSummary(filter: Filter): Promise<DeadLetterSummary> {
   const { job_id: _, ...query } = asked(filter);
-  return unwrap(api.GET("/api/dead-letters:summary", { params: { query } }));
+  const params = { query: query as never };
+  return unwrap(api.GET("/api/dead-letters:summary", { params }));
 }
 
 export function useSummary(filter: Filter) {

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
 import { api, Refusal, unwrap } from "../../api/client";
+import type { components } from "../../api/schema";
 import { Button } from "../../parts/button";
 import { plural } from "../../parts/format";
 import { Failure, Loading } from "../../parts/page";
@@ -12,6 +13,9 @@ import type { Chosen } from "./actions";
 import { asked } from "./filter";
 
 const IDS_SHOWN = 8;
+
+const NOTHING_ASKED = { reason_code: null, stage: null, type: null, queue: null, job_id: null };
+const whole = (filter: ReturnType<typeof asked>) => ({ ...NOTHING_ASKED, ...filter });
 
 type Replays = { replay_of: string; task_ids: string[]; job_id: string | null }[];
 
@@ -36,7 +40,7 @@ export function ReplayDialog({
     queryFn: () =>
       replay({
         ...(chosen.taskIds === undefined
-          ? { filter: asked(chosen.filter) }
+          ? { filter: whole(asked(chosen.filter)) }
           : { task_ids: chosen.taskIds }),
         ...rebind,
         dry_run: true,
@@ -112,42 +116,61 @@ export function ReplayDialog({
   );
 }
 
-type ReplayBody = {
-  task_ids?: string[];
-  filter?: ReturnType<typeof asked>;
-  dry_run?: boolean;
-  rebind_outputs?: boolean;
-  idempotency_key?: string;
+type ReplayBody = components["schemas"]["ReplayRequest"];
+
+const WHOLE: ReplayBody = {
+  task_ids: null,
+  filter: null,
+  dry_run: false,
+  rebind_outputs: false,
+  idempotency_key: null,
 };
 
-async function replay(body: ReplayBody): Promise<Replays> {
-  const answer = await unwrap(api.POST("/api/dead-letters:replay", { body: body as never }));
-  return answer.replays;
+async function replay(body: Partial<ReplayBody>): Promise<Replays> {
+  const asked = { ...WHOLE, ...body };
+  return (await unwrap(api.POST("/api/dead-letters:replay", { body: asked }))).replays;
 }
 
 function Plan({ replays }: { replays: Replays }) {
   return (
-    <div className="border-line max-h-72 overflow-auto rounded border" tabIndex={0} role="region" aria-label="Jobs of the replay">
+    <div
+      className="border-line max-h-72 overflow-auto rounded border"
+      tabIndex={0}
+      role="region"
+      aria-label="Jobs of the replay"
+    >
       <table className="w-full text-left" aria-label="Jobs of the replay">
         <thead className="text-dim bg-panel sticky top-0 text-xs">
           <tr className="border-line border-b">
-            <th scope="col" className="px-3 py-2 font-medium whitespace-nowrap">New job</th>
-            <th scope="col" className="px-3 py-2 font-medium">Of job</th>
-            <th scope="col" className="px-3 py-2 font-medium">Tasks</th>
+            <th scope="col" className="px-3 py-2 font-medium whitespace-nowrap">
+              New job
+            </th>
+            <th scope="col" className="px-3 py-2 font-medium">
+              Of job
+            </th>
+            <th scope="col" className="px-3 py-2 font-medium">
+              Tasks
+            </th>
           </tr>
         </thead>
         <tbody>
           {replays.map((each) => (
             <tr key={each.replay_of} className="border-line border-b last:border-b-0">
               <td className="px-3 py-2 align-top">
-                {each.job_id === null ? "one" : <Link href={`/jobs/${each.job_id}`}>job {each.job_id}</Link>}
+                {each.job_id === null ? (
+                  "one"
+                ) : (
+                  <Link href={`/jobs/${each.job_id}`}>job {each.job_id}</Link>
+                )}
               </td>
               <td className="px-3 py-2 align-top">
                 <Link href={`/jobs/${each.replay_of}`}>{each.replay_of}</Link>
               </td>
               <td className="px-3 py-2">
                 {plural(each.task_ids.length, "task")}
-                <span className="text-dim block font-mono text-xs break-words">{few(each.task_ids)}</span>
+                <span className="text-dim block font-mono text-xs break-words">
+                  {few(each.task_ids)}
+                </span>
               </td>
             </tr>
           ))}

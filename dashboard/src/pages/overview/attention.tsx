@@ -55,7 +55,7 @@ function Severity({ severity }: { severity: string }) {
 
 export function placeOf({ kind, subject }: Pick<Attention, "kind" | "subject">): string {
   const named = encodeURIComponent(subject);
-  if (kind === "failing_type") return `/jobs?type=${named}&state=FAILED`;
+  if (kind === "failing_type") return `/jobs?type=${named}&state=failed`;
   if (kind === "dead_letters") return `/dead-letters?reason=${named}`;
   if (kind === "queue_stalled") return `/queues?queue=${named}`;
   return `/workers?worker=${named}`;

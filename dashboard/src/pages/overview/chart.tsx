@@ -41,7 +41,15 @@ export function Chart(props: ChartProps) {
   const told = lines.map((line) => `${line.name} ${spoken(newest(line.values))}`).join(", ");
   const when = pointed === null ? undefined : at[pointed];
   return (
-    <Panel title={title} aside={<span className="text-dim text-xs">{unit}</span>}>
+    <Panel
+      title={title}
+      aside={
+        <span className="text-dim text-xs tabular-nums">
+          {when !== undefined && `${momentOf(when * 1000, at)} · `}
+          {unit}
+        </span>
+      }
+    >
       {isKnown ? (
         <>
           <ul className="mb-2 flex flex-wrap gap-x-4 gap-y-1 text-xs">
@@ -49,16 +57,13 @@ export function Chart(props: ChartProps) {
               <li key={line.name} className="flex items-center gap-1.5">
                 <Swatch line={line} />
                 <span className="text-dim">{line.name}</span>
-                <span className="min-w-8 font-medium tabular-nums">
+                <span className="min-w-12 font-medium tabular-nums">
                   {when === undefined
                     ? spoken(newest(line.values))
                     : spoken(line.values[pointed ?? 0])}
                 </span>
               </li>
             ))}
-            <li className="text-dim ml-auto tabular-nums">
-              {when === undefined ? "newest" : momentOf(when * 1000, at)}
-            </li>
           </ul>
           <div role="img" aria-label={`${title}, ${unit}. Newest: ${told}.`}>
             <Canvas {...props} onPoint={setPointed} />
@@ -159,8 +164,8 @@ function describe(
       { ...axis, grid: { show: false }, space: 64, size: 28, values: sayTimes },
       {
         ...axis,
-        size: 56,
-        space: 32,
+        size: (_plot, marks) => 14 + 6.5 * Math.max(2, ...(marks ?? []).map((mark) => mark.length)),
+        space: 26,
         incrs: increments === "any" ? undefined : (increments ?? WHOLE),
         values: (_plot, marks) => marks.map((mark) => latest.current.say(mark)),
       },

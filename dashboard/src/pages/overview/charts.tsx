@@ -11,7 +11,7 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 /** Where an axis of durations may have its marks: where people would put them. */
 const WAITS = [
-  ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((ms) => ms),
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 250, 500].map((ms) => ms),
   ...[1, 2, 5, 10, 20, 30].map((seconds) => seconds * SECOND),
   ...[1, 2, 5, 10, 20, 30].map((minutes) => minutes * MINUTE),
   ...[1, 2, 6, 12].map((hours) => hours * HOUR),

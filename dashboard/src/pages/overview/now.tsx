@@ -9,9 +9,9 @@ import { HEALTH, Health } from "../workers/health";
 const TILES: [name: keyof Overview["tasks"], place: string, meaning: string][] = [
   ["ready", "/queues", "can start now"],
   ["waiting", "/queues", "due later"],
-  ["assigned", "/jobs?state=RUNNING", "a worker has them"],
-  ["building", "/jobs?state=RUNNING", "being prepared"],
-  ["running", "/jobs?state=RUNNING", "at work"],
+  ["assigned", "/jobs?state=running", "a worker has them"],
+  ["building", "/jobs?state=running", "being prepared"],
+  ["running", "/jobs?state=running", "at work"],
 ];
 
 /** In the order in which people ask for them. */
@@ -57,7 +57,7 @@ export function TasksEnded({ ended, window }: { ended: Overview["ended"]; window
         {ENDED.map((state) => (
           <li key={state}>
             <Link
-              href={`/jobs?state=${state.toUpperCase()}`}
+              href={`/jobs?state=${state}`}
               className="text-ink inline-flex items-center gap-1.5"
             >
               <Badge state={state} />

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
-import { countLevels, LogBuffer } from "./buffer";
+import { countLevels, fromBase64, LogBuffer } from "./buffer";
 import { levelOf } from "./levels";
-import { fromBase64 } from "./read";
 
 const writer = { taskId: "1.0", attempt: 0 };
 const other = { taskId: "1.1", attempt: 0 };

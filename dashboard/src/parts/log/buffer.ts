@@ -118,3 +118,10 @@ export function countLevels(lines: readonly Line[]): Record<Level, number> {
   for (const { level } of lines) counts[level] += 1;
   return counts;
 }
+
+export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+  const binary = atob(text);
+  const content = new Uint8Array(binary.length);
+  for (let at = 0; at < binary.length; at += 1) content[at] = binary.charCodeAt(at);
+  return content;
+}

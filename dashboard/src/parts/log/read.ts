@@ -1,6 +1,6 @@
 /** Read logs from the server piece by piece: of one attempt, or of all tasks of a job. */
 import { api, unwrap } from "../../api/client";
-import type { Writer } from "./buffer";
+import { fromBase64, type Writer } from "./buffer";
 
 export type LogSource =
   { kind: "attempt"; taskId: string; attempt: number } | { kind: "job"; id: string };
@@ -59,13 +59,6 @@ function jobReader(jobId: string): ReadOn {
     }
     return { pieces, isEnd: page.stretches.length === 0, isComplete: page.is_complete };
   };
-}
-
-export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
-  const binary = atob(text);
-  const content = new Uint8Array(binary.length);
-  for (let at = 0; at < binary.length; at += 1) content[at] = binary.charCodeAt(at);
-  return content;
 }
 
 const DOWNLOAD_BYTES_MAX = 64 << 20;

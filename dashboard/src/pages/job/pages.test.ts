@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { pagesOf, placed } from "./rows";
+import { pagesOf, placed } from "./pages";
 
 test("the pages in sight are those that its rows lie on, and none after the last", () => {
   expect(pagesOf({ first: 0, last: 30 }, 100_000)).toEqual([0]);

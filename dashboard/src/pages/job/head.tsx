@@ -1,0 +1,190 @@
+/** What a job is and how it stands, before its tasks are looked at one by one. */
+import type { ReactNode } from "react";
+import { Link } from "wouter";
+import type { Job } from "../../api/types";
+import { plural } from "../../parts/format";
+import { Panel } from "../../parts/page";
+import {
+  Ago,
+  Badge,
+  Block,
+  Clock,
+  Copy,
+  Fact,
+  Facts,
+  Id,
+  Nothing,
+  Said,
+  Took,
+} from "../../parts/show";
+import { inert, shorten } from "../../parts/text";
+import { StateBar } from "./counts";
+
+const ERROR_LENGTH_MAX = 300;
+
+export function Head({ job }: { job: Job }) {
+  return (
+    <Panel>
+      <div className="flex flex-col gap-4">
+        <div className="flex flex-col gap-1.5">
+          <p className="flex flex-wrap items-center gap-x-2">
+            Status: <Badge state={job.state} /> <Stopping job={job} />
+          </p>
+          <p>
+            Started: <Clock ms={job.started_at_ms} date />
+          </p>
+          <p>
+            <Said text={job.status_message} />
+          </p>
+          <StateBar job={job} />
+        </div>
+        {job.error !== null && <JobError error={job.error} />}
+        {job.tasks_dead_lettered > 0 && (
+          <p>
+            <Link href={`/dead-letters?job=${job.job_id}`}>
+              {plural(job.tasks_dead_lettered, "dead letter")} of this job
+            </Link>
+          </p>
+        )}
+        <JobFacts job={job} />
+      </div>
+    </Panel>
+  );
+}
+
+function Stopping({ job }: { job: Job }) {
+  if (job.cancel_mode === null || job.finished_at_ms !== null) return null;
+  return <span className="text-warn">being cancelled, {job.cancel_mode}</span>;
+}
+
+function JobError({ error }: { error: string }) {
+  const [first = ""] = error.split("\n", 1);
+  const rest = error.trimEnd().length > first.length || first.length > ERROR_LENGTH_MAX;
+  return (
+    <div className="text-bad">
+      <p className="text-dim text-xs">Error</p>
+      {rest ? (
+        <details>
+          <summary className="break-words">
+            <bdi>{shorten(inert(first), ERROR_LENGTH_MAX)}</bdi>
+          </summary>
+          <div className="text-ink mt-2">
+            <Block text={error} label="error of the job" />
+          </div>
+        </details>
+      ) : (
+        <Said text={first} />
+      )}
+    </div>
+  );
+}
+
+function JobFacts({ job }: { job: Job }) {
+  const links = linksOf(job);
+  return (
+    <Facts>
+      <Fact name="Type">
+        <Link href={`/jobs?type=${encodeURIComponent(job.type)}`}>
+          <Said text={job.type} />
+        </Link>
+      </Fact>
+      {job.queue === null ? (
+        <Fact name="Placed">on workers, {job.is_gang ? "all tasks together" : "task by task"}</Fact>
+      ) : (
+        <Fact name="Queue">
+          <Link href={`/jobs?queue=${encodeURIComponent(job.queue)}`}>
+            <Said text={job.queue} />
+          </Link>
+        </Fact>
+      )}
+      <Fact name="Owner">
+        <Link href={`/jobs?owner=${encodeURIComponent(job.owner)}`}>
+          <Said text={job.owner} />
+        </Link>
+      </Fact>
+      <Fact name="Priority">{job.priority}</Fact>
+      <Fact name="Submitted">
+        <Ago ms={job.submitted_at_ms} />
+      </Fact>
+      <Fact name="Finished">
+        <Ago ms={job.finished_at_ms} />
+      </Fact>
+      <Fact name={job.finished_at_ms === null ? "Takes so far" : "Took"}>
+        <Took from={job.started_at_ms} to={job.finished_at_ms} />
+      </Fact>
+      <Fact name="Labels">
+        <Labels labels={job.labels} />
+      </Fact>
+      {job.unmet_dependencies > 0 && (
+        <Fact name="Waits for">
+          <Link href={`/jobs/${job.job_id}?tab=dependencies`}>
+            {plural(job.unmet_dependencies, "job")}
+          </Link>
+        </Fact>
+      )}
+      {job.released_at_ms !== null && (
+        <Fact name="Dependencies met">
+          <Ago ms={job.released_at_ms} />
+        </Fact>
+      )}
+      {links.map(([name, id, query]) => (
+        <Fact key={name} name={name}>
+          job <Id id={id} to={`/jobs/${id}${query}`} what="job id" />
+        </Fact>
+      ))}
+      {job.cancel_mode !== null && (
+        <Fact name={`Cancelled ${job.cancel_mode === "hard" ? "hard" : "softly"}`}>
+          {job.cancel_reason === null ? <Nothing /> : <Said text={job.cancel_reason} />}
+        </Fact>
+      )}
+      {job.exit_code !== null && <Fact name="Exit code">{job.exit_code}</Fact>}
+      <LongId name="Correlation id" id={job.correlation_id} />
+      <LongId name="Trace id" id={job.trace_id} />
+      <LongId name="Idempotency key" id={job.idempotency_key} />
+    </Facts>
+  );
+}
+
+/** The other jobs that this one has to do with, by what it has to do with them. */
+function linksOf(job: Job): [name: string, id: string, query: string][] {
+  const undone = job.is_compensated === false ? "Not undone by" : "Undone by";
+  const all: [string, string | null, string][] = [
+    ["Parent", job.parent_job_id, ""],
+    ["Replay of", job.replay_of, ""],
+    ["Undoes", job.compensates_job_id, ""],
+    [job.is_compensated === null ? "Being undone by" : undone, job.compensated_by, ""],
+    ["Graph", job.graph_id, "?tab=dependencies"],
+  ];
+  return all.filter((link): link is [string, string, string] => link[1] !== null);
+}
+
+function Labels({ labels }: { labels: Record<string, string> }): ReactNode {
+  const all = Object.entries(labels);
+  if (all.length === 0) return <Nothing />;
+  return (
+    <span className="flex flex-wrap gap-1">
+      {all.map(([key, value]) => (
+        <Link
+          key={key}
+          href={`/jobs?label=${encodeURIComponent(`${key}=${value}`)}`}
+          className="bg-accent-soft max-w-full truncate rounded px-1.5 text-xs leading-5"
+        >
+          <bdi>{inert(`${key}=${value}`)}</bdi>
+        </Link>
+      ))}
+    </span>
+  );
+}
+
+/** Too long for its place: cut by the edge, whole on hover and when it is copied. */
+function LongId({ name, id }: { name: string; id: string | null }) {
+  if (id === null) return null;
+  return (
+    <Fact name={name}>
+      <span className="flex min-w-0" title={inert(id)}>
+        <bdi className="truncate font-mono text-[0.8125rem]">{inert(id)}</bdi>
+        <Copy text={id} what={name.toLowerCase()} />
+      </span>
+    </Fact>
+  );
+}

@@ -1,0 +1,68 @@
+/** Do something to many jobs, a few at a time, and tell what became of each. */
+import { api, unwrap } from "../../api/client";
+import type { components } from "../../api/schema";
+import type { Job } from "../../api/types";
+import type { Mode } from "./plan";
+
+const AT_ONCE = 4;
+
+type Schemas = components["schemas"];
+export type Outcome<Done> = { job: Job } & ({ done: Done } | { error: Error });
+export type Refused = { job: Job; error: Error };
+
+export async function actOnEach<Done>(
+  jobs: readonly Job[],
+  act: (job: Job) => Promise<Done>,
+): Promise<Outcome<Done>[]> {
+  const outcomes: Outcome<Done>[] = [];
+  const left = jobs.map((job, at) => [at, job] as const);
+  async function work() {
+    for (let next = left.shift(); next !== undefined; next = left.shift()) {
+      const [at, job] = next;
+      try {
+        outcomes[at] = { job, done: await act(job) };
+      } catch (problem) {
+        const error = problem instanceof Error ? problem : new Error(String(problem));
+        outcomes[at] = { job, error };
+      }
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return outcomes;
+}
+
+export function refusedOf(outcomes: Outcome<unknown>[]): Refused[] {
+  return outcomes.filter((outcome) => "error" in outcome);
+}
+
+export function doneOf<Done>(outcomes: Outcome<Done>[]): Done[] {
+  return outcomes.flatMap((outcome) => ("done" in outcome ? [outcome.done] : []));
+}
+
+/** A key under which a request may be sent twice; randomUUID is only there over TLS. */
+export function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `dashboard-${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+export async function cancelJob(job: Job, mode: Mode): Promise<boolean> {
+  const path = { job_id: job.job_id };
+  const body = { mode, reason: "cancelled in the dashboard" } as Schemas["CancelRequest"];
+  return (await unwrap(api.POST("/api/jobs/{job_id}:cancel", { params: { path }, body }))).changed;
+}
+
+/** Without a key it is a dry run. */
+export async function rerunJob(job: Job, key: string | null): Promise<Schemas["RerunAnswer"]> {
+  const path = { job_id: job.job_id };
+  const idempotency_key = key === null ? null : `${key}-${job.job_id}`;
+  const body = { dry_run: key === null, idempotency_key } as Schemas["RerunRequest"];
+  return unwrap(api.POST("/api/jobs/{job_id}:rerun", { params: { path }, body }));
+}
+
+/** Without a key it is a dry run. */
+export async function replayLetters(job: Job, key: string | null) {
+  const filter = { job_id: job.job_id } as Schemas["DeadLetterFilter"];
+  const idempotency_key = key === null ? null : `${key}-${job.job_id}`;
+  const body = { filter, dry_run: key === null, idempotency_key } as Schemas["ReplayRequest"];
+  return (await unwrap(api.POST("/api/dead-letters:replay", { body }))).replays;
+}

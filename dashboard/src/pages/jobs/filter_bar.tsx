@@ -1,0 +1,201 @@
+/** The filters above the list. All of them stand in the address, and only there. */
+import { useState } from "react";
+import { now } from "../../api/client";
+import type { Job } from "../../api/types";
+import { Button } from "../../parts/button";
+import { Failure } from "../../parts/page";
+import { inert } from "../../parts/text";
+import { FIELD_LOOK, Labelled, TextField } from "./fields";
+import {
+  type Field,
+  type Filters,
+  fromLocal,
+  JOB_STATES,
+  type Problem,
+  SINCE,
+  sinceWords,
+  toAddress,
+  toLocal,
+} from "./filters";
+
+const DAY_MS = 86_400_000;
+
+export function FilterBar({
+  filters,
+  jobs,
+  problem,
+  onChange,
+  onClear,
+}: {
+  filters: Filters;
+  /** What is shown now: names in it are suggested. */
+  jobs: readonly Job[];
+  problem: Problem | null;
+  onChange: (changes: Filters) => void;
+  onClear: () => void;
+}) {
+  const { state: _state, name: _name, ...others } = filters;
+  const [isOpen, setIsOpen] = useState(Object.keys(others).length > 0);
+  const text = (field: Field, label: string, rest: { hint?: string; suggest?: string[] } = {}) => (
+    <TextField
+      label={label}
+      value={filters[field] ?? ""}
+      onCommit={(value) => onChange({ [field]: value })}
+      isWrong={problem?.field === field}
+      {...rest}
+    />
+  );
+  return (
+    <section aria-label="Filters" className="flex min-w-0 flex-col gap-3">
+      <StateChoice chosen={filters.state ?? ""} onChoose={(state) => onChange({ state })} />
+      <div className="flex items-end gap-2 sm:hidden">
+        <div className="min-w-0 flex-1">{text("name", "Name begins with")}</div>
+        <Button aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
+          {isOpen ? "Fewer filters" : "More filters"}
+        </Button>
+      </div>
+      <div
+        className={`${isOpen ? "grid" : "hidden"} grid-cols-2 items-end gap-2 sm:grid sm:grid-cols-3 lg:grid-cols-6`}
+      >
+        <div className="max-sm:hidden">{text("name", "Name begins with")}</div>
+        {text("type", "Type", { suggest: distinct(jobs.map((job) => job.type)) })}
+        {text("queue", "Queue", { suggest: distinct(jobs.map((job) => job.queue ?? "")) })}
+        {text("owner", "Owner", { suggest: distinct(jobs.map((job) => job.owner)) })}
+        {text("label", "Label", { hint: "team=search", suggest: distinct(jobs.flatMap(labelsOf)) })}
+        <TimeChoice filters={filters} problem={problem} onChange={onChange} />
+      </div>
+      {Object.keys(filters).length > 0 && (
+        <div className="flex flex-wrap items-center gap-2">
+          {filters.parent !== undefined && (
+            <span className="bg-accent-soft rounded-md px-2 py-1">
+              Child jobs of {inert(filters.parent)}
+              <button
+                type="button"
+                aria-label="Show jobs of any parent"
+                className="text-dim hover:text-ink ml-2"
+                onClick={() => onChange({ parent: "" })}
+              >
+                ✕
+              </button>
+            </span>
+          )}
+          <Button onClick={onClear}>Clear filters</Button>
+        </div>
+      )}
+      {problem !== null && <Failure error={new Error(problem.message)} />}
+    </section>
+  );
+}
+
+function labelsOf(job: Job): string[] {
+  return Object.entries(job.labels).map(([key, value]) => `${key}=${value}`);
+}
+
+function distinct(values: string[]): string[] {
+  return [...new Set(values)].filter((value) => value !== "").toSorted();
+}
+
+function StateChoice({ chosen, onChoose }: { chosen: string; onChoose: (state: string) => void }) {
+  // One that is not of ours came with the address: it is shown, and the server says what it thinks.
+  const states =
+    chosen === "" || JOB_STATES.includes(chosen) ? JOB_STATES : [...JOB_STATES, chosen];
+  return (
+    <div
+      role="group"
+      aria-label="State"
+      className="-m-1 flex gap-1.5 overflow-x-auto p-1 sm:flex-wrap"
+    >
+      <Choice name="any state" isChosen={chosen === ""} onChoose={() => onChoose("")} />
+      {states.map((state) => (
+        <Choice
+          key={state}
+          name={inert(state)}
+          dot={`status-${state}`}
+          isChosen={state === chosen}
+          onChoose={() => onChoose(state === chosen ? "" : state)}
+        />
+      ))}
+    </div>
+  );
+}
+
+function Choice({
+  name,
+  dot,
+  isChosen,
+  onChoose,
+}: {
+  name: string;
+  dot?: string;
+  isChosen: boolean;
+  onChoose: () => void;
+}) {
+  const look = isChosen
+    ? `badge ${dot ?? ""} border-transparent`
+    : "border-line bg-panel hover:bg-hover text-ink";
+  return (
+    <button
+      type="button"
+      aria-pressed={isChosen}
+      onClick={onChoose}
+      className={`flex items-center gap-1.5 rounded-full border px-2.5 py-0.5 text-xs font-medium whitespace-nowrap ${look}`}
+    >
+      {dot !== undefined && !isChosen && (
+        <span aria-hidden="true" className={`badge size-2 p-0! ${dot}`} />
+      )}
+      {name}
+    </button>
+  );
+}
+
+function TimeChoice({
+  filters,
+  problem,
+  onChange,
+}: {
+  filters: Filters;
+  problem: Problem | null;
+  onChange: (changes: Filters) => void;
+}) {
+  const isBetween = filters.from !== undefined || filters.until !== undefined;
+  const chosen = isBetween ? "between" : (filters.since ?? "");
+  const choices = chosen === "" || isBetween || SINCE.includes(chosen) ? SINCE : [...SINCE, chosen];
+  function choose(value: string) {
+    if (value === "between") onChange({ since: "", from: toAddress(now() - DAY_MS) });
+    else onChange({ since: value, from: "", until: "" });
+  }
+  const moment = (field: "from" | "until", label: string) => (
+    <TextField
+      type="datetime-local"
+      label={label}
+      value={toLocal(filters[field] ?? "")}
+      onCommit={(value) => onChange({ [field]: fromLocal(value) })}
+      isWrong={problem?.field === field || problem?.field === `submitted_${field}_ms`}
+    />
+  );
+  return (
+    <>
+      <Labelled label="Submitted">
+        {(id) => (
+          <select
+            id={id}
+            value={chosen}
+            aria-invalid={problem?.field === "since" || undefined}
+            onChange={(event) => choose(event.target.value)}
+            className={FIELD_LOOK}
+          >
+            <option value="">at any time</option>
+            {choices.map((since) => (
+              <option key={since} value={since}>
+                {inert(sinceWords(since))}
+              </option>
+            ))}
+            <option value="between">between …</option>
+          </select>
+        )}
+      </Labelled>
+      {isBetween && moment("from", "From")}
+      {isBetween && moment("until", "Until")}
+    </>
+  );
+}

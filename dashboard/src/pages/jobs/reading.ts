@@ -1,0 +1,51 @@
+/** What the page reads: a page of jobs, and the child jobs of those that are opened. */
+import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
+import { api, now, unwrap } from "../../api/client";
+import { type Filters, problemOf, toQuery } from "./filters";
+import { type Found, searchPage } from "./search";
+import { type Children, jobOf } from "./tree";
+
+const CHILDREN_MAX = 100;
+
+export function useJobs(filters: Filters, token: string | null) {
+  const isAskable = problemOf(filters) === null;
+  return useQuery<Found, Error>({
+    queryKey: ["jobs", filters, token],
+    queryFn: ({ signal }) => {
+      const asked = toQuery(filters, now());
+      return searchPage((page_token, page_size) => {
+        const query = { ...asked, page_size, ...(page_token !== null && { page_token }) };
+        return unwrap(api.GET("/api/jobs", { params: { query }, signal }));
+      }, token);
+    },
+    // News comes every second: a search through tens of thousands is not begun anew by it.
+    enabled: (query) => isAskable && !isLong(query.state.data),
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** Whether it took more than one request, and so is not read again by itself. */
+export function isLong(found: Found | undefined): boolean {
+  return found !== undefined && found.requests > 1;
+}
+
+/** Read the child jobs of opened rows; the answer tells those of a job, as far as they are known. */
+export function useChildren(opened: ReadonlySet<string>): (jobId: string) => Children {
+  const ids = [...new Set([...opened].map(jobOf))];
+  const queries = useQueries({
+    queries: ids.map((parent) => ({
+      queryKey: ["jobs", "children", parent],
+      queryFn: ({ signal }: { signal: AbortSignal }) => {
+        const query = { parent, page_size: CHILDREN_MAX };
+        return unwrap(api.GET("/api/jobs", { params: { query }, signal }));
+      },
+    })),
+  });
+  return (jobId) => {
+    const query = queries[ids.indexOf(jobId)];
+    if (query?.data !== undefined) {
+      return { jobs: query.data.jobs, areMore: query.data.next_page_token !== null };
+    }
+    return query?.error ?? "reading";
+  };
+}

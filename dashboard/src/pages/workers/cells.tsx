@@ -1,0 +1,91 @@
+/** What the columns of the table show of a worker. */
+import { Link } from "wouter";
+import type { Worker } from "../../api/types";
+import { count, plural } from "../../parts/format";
+import { Copy, Nothing, Said } from "../../parts/show";
+import { inert, shorten } from "../../parts/text";
+import { Health } from "./health";
+
+const SHOWN_MAX = 3;
+
+export function Who({ worker }: { worker: Worker }) {
+  return (
+    <div className="flex max-w-64 min-w-36 flex-col">
+      <span className="flex flex-wrap items-center gap-x-2 font-medium">
+        <Said text={worker.name} lengthMax={80} />
+        {worker.draining && worker.health !== "lost" && (
+          <span className="text-warn bg-warn-soft rounded border border-current px-1.5 text-xs font-medium">
+            draining
+          </span>
+        )}
+      </span>
+      <span className="text-dim font-mono text-xs break-all">
+        <bdi>{inert(worker.worker_id)}</bdi>
+        <Copy text={worker.worker_id} what="worker id" />
+      </span>
+    </div>
+  );
+}
+
+export function Condition({ worker }: { worker: Worker }) {
+  return (
+    <>
+      <Health health={worker.health} />
+      {worker.health === "failing" && (
+        <div className="text-dim text-xs">
+          {plural(worker.consecutive_failures, "failure")} in a row
+        </div>
+      )}
+    </>
+  );
+}
+
+/** How many tasks it holds, and the way to the first of them. */
+export function Runs({ worker, isWhole = false }: { worker: Worker; isWhole?: boolean }) {
+  if (worker.running === 0) return <span className="text-dim">nothing</span>;
+  const shown = worker.running_tasks.slice(0, isWhole ? undefined : SHOWN_MAX);
+  const more = worker.running - shown.length;
+  return (
+    <div>
+      <span className="whitespace-nowrap">{plural(worker.running, "task")}</span>
+      <div className="flex flex-wrap gap-x-2 font-mono text-xs">
+        {shown.map((id) => (
+          <Link key={id} href={`/tasks/${id}`}>
+            {id}
+          </Link>
+        ))}
+        {more > 0 && <span className="text-dim">and {count(more)} more</span>}
+      </div>
+    </div>
+  );
+}
+
+/** The queues it claims from; that it is given work, with what that is decided by. */
+export function Serves({ worker, isWhole = false }: { worker: Worker; isWhole?: boolean }) {
+  const attributes = Object.entries(worker.attributes).map(([name, value]) => `${name}=${value}`);
+  const named = [
+    ...worker.queues.map((queue) => ({ queue, name: queue })),
+    ...(isWhole ? [] : attributes.map((name) => ({ queue: null, name }))),
+  ];
+  const shown = named.slice(0, isWhole ? undefined : SHOWN_MAX);
+  if (!worker.placed && named.length === 0) return <Nothing />;
+  return (
+    <div className="flex max-w-48 min-w-24 flex-wrap gap-1 text-xs">
+      {worker.placed && <span className="text-sm">placed work</span>}
+      {shown.map(({ queue, name }) => (
+        <span key={name} className="border-line rounded border px-1.5 break-all">
+          {queue === null ? (
+            <bdi>{shorten(inert(name), 40)}</bdi>
+          ) : (
+            <Link href={`/queues?queue=${encodeURIComponent(queue)}`}>
+              {shorten(inert(queue), 40)}
+            </Link>
+          )}
+        </span>
+      ))}
+      {named.length > shown.length && (
+        <span className="text-dim">and {named.length - shown.length} more</span>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,218 @@
+/** The lines of a log, those in sight drawn; it stays at the end until one scrolls up. */
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { Link, useLocation, useSearchParams } from "wouter";
+import { count } from "../format";
+import { shorten } from "../text";
+import type { Line } from "./buffer";
+import type { Level } from "./levels";
+
+const LINE_PIXELS = 20;
+/** So near to the end counts as the end. */
+const END_PIXELS = 24;
+const CUT_AT = 4000;
+/** Marked in one line; odd, so that the rest of the line is not marked. */
+const PARTS_MAX = 1001;
+
+const COLOURS: Record<Level, string> = {
+  error: "text-bad",
+  warn: "text-warn",
+  info: "",
+  debug: "text-dim",
+  other: "",
+};
+
+/** A line to bring into sight; a new object each time it is asked for. */
+export type Target = { number: number };
+
+export function Lines({
+  label,
+  lines,
+  pattern,
+  target,
+  isWrapped,
+  isFollowing,
+  withTask,
+  onFollow,
+}: {
+  label: string;
+  lines: readonly Line[];
+  /** What is found is marked. */
+  pattern: RegExp | null;
+  target: Target | null;
+  isWrapped: boolean;
+  isFollowing: boolean;
+  withTask: boolean;
+  onFollow: (isFollowing: boolean) => void;
+}) {
+  const box = useRef<HTMLDivElement>(null);
+  const [whole, setWhole] = useState<ReadonlySet<number>>(new Set());
+  const virtual = useVirtualizer({
+    count: lines.length,
+    getScrollElement: () => box.current,
+    estimateSize: () => LINE_PIXELS,
+    getItemKey: useCallback((index: number) => lines[index]?.number ?? index, [lines]),
+    overscan: 20,
+  });
+  const items = virtual.getVirtualItems();
+  const total = virtual.getTotalSize();
+  const lastTop = useRef(0);
+
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!isFollowing || element === null) return;
+    element.scrollTop = element.scrollHeight;
+    lastTop.current = element.scrollTop;
+  }, [isFollowing, lines, total, isWrapped]);
+
+  const latest = useRef(lines);
+  latest.current = lines;
+  const isThere = target !== null && lines.some((line) => line.number === target.number);
+  useEffect(() => {
+    if (!isThere) return;
+    const index = latest.current.findIndex((line) => line.number === target?.number);
+    virtual.scrollToIndex(index, { align: "center" });
+  }, [virtual, target, isThere]);
+
+  function scrolled() {
+    const element = box.current;
+    if (element === null) return;
+    const fromEnd = element.scrollHeight - element.scrollTop - element.clientHeight;
+    if (fromEnd <= END_PIXELS) onFollow(true);
+    else if (element.scrollTop < lastTop.current) onFollow(false);
+    lastTop.current = element.scrollTop;
+  }
+
+  const first = items[0]?.start ?? 0;
+  const end = items[items.length - 1]?.end ?? 0;
+  return (
+    <div
+      ref={box}
+      role="region"
+      aria-label={label}
+      tabIndex={0}
+      dir="ltr"
+      onScroll={scrolled}
+      className="bg-page max-h-[70vh] overflow-auto font-mono text-xs leading-5"
+    >
+      <div
+        className={isWrapped ? "" : "w-max min-w-full"}
+        style={{ paddingTop: first, paddingBottom: total - end }}
+      >
+        {items.map(({ index, key }) => {
+          const line = lines[index];
+          return (
+            line && (
+              <LogLine
+                key={key}
+                index={index}
+                measure={virtual.measureElement}
+                line={line}
+                pattern={pattern}
+                isTarget={line.number === target?.number}
+                isWrapped={isWrapped}
+                isWhole={whole.has(line.number)}
+                onWhole={() => setWhole(new Set([...whole, line.number]))}
+                withTask={withTask}
+              />
+            )
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
+function LogLine({
+  index,
+  measure,
+  line,
+  pattern,
+  isTarget,
+  isWrapped,
+  isWhole,
+  onWhole,
+  withTask,
+}: {
+  index: number;
+  measure: (element: HTMLElement | null) => void;
+  line: Line;
+  pattern: RegExp | null;
+  isTarget: boolean;
+  isWrapped: boolean;
+  isWhole: boolean;
+  onWhole: () => void;
+  withTask: boolean;
+}) {
+  const { number, text, level, writer } = line;
+  const isLong = text.length > CUT_AT;
+  // What was found may stand behind the cut.
+  const isFoundBehind = isLong && isTarget && pattern !== null && text.search(pattern) >= CUT_AT;
+  const isCut = isLong && !isWhole && !isFoundBehind;
+  // A whole long line is wrapped in any case: no browser scrolls a million characters sideways.
+  const isBroken = isWrapped || (isLong && !isCut);
+  return (
+    <div
+      ref={measure}
+      data-index={index}
+      className={`flex min-h-5 items-start ${isTarget ? "bg-accent-soft" : "hover:bg-hover"}`}
+    >
+      <LineNumber number={number} isTarget={isTarget} />
+      {withTask && (
+        <Link
+          href={`/tasks/${writer.taskId}?tab=logs&attempt=${writer.attempt}`}
+          title={`Task ${writer.taskId}, attempt ${writer.attempt}`}
+          className="text-dim mr-2 shrink-0"
+        >
+          {writer.taskId}
+        </Link>
+      )}
+      <bdi
+        dir="ltr"
+        className={`min-w-0 flex-1 pr-3 ${COLOURS[level]} ${isBroken ? "break-all whitespace-pre-wrap" : "whitespace-pre"}`}
+      >
+        <Marked text={isCut ? shorten(text, CUT_AT) : text} pattern={pattern} />
+        {isCut && (
+          <button type="button" onClick={onWhole} className="text-accent ml-1 font-sans underline">
+            show all {count(text.length)} characters
+          </button>
+        )}
+      </bdi>
+    </div>
+  );
+}
+
+/** The number of a line leads to the line. */
+function LineNumber({ number, isTarget }: { number: number; isTarget: boolean }) {
+  const [place] = useLocation();
+  const [params] = useSearchParams();
+  const there = new URLSearchParams(params);
+  there.set("line", String(number));
+  return (
+    <Link
+      href={`${place}?${there}`}
+      aria-label={`Line ${number}`}
+      aria-current={isTarget || undefined}
+      className="text-dim hover:text-ink w-14 shrink-0 pr-3 text-right select-none"
+    >
+      {number}
+    </Link>
+  );
+}
+
+function Marked({ text, pattern }: { text: string; pattern: RegExp | null }) {
+  if (pattern === null) return text;
+  // The pattern is one group: what matched stands at every second place.
+  const parts = text.split(pattern);
+  if (parts.length === 1) return text;
+  if (parts.length > PARTS_MAX) parts.push(parts.splice(PARTS_MAX - 1).join(""));
+  return parts.map((part, place) =>
+    place % 2 === 1 ? (
+      <mark key={place} className="bg-warn-soft text-ink outline-warn rounded-xs outline">
+        {part}
+      </mark>
+    ) : (
+      part
+    ),
+  );
+}

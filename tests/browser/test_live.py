@@ -1,0 +1,62 @@
+"""What changes in the ledger appears without a reload, also after the server was away."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Complaints
+from tests.browser.stage import HandWorker, Stage, eventually
+
+
+def test_a_state_change_appears_without_reload(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="watched")
+    page.goto(f"/jobs/{job_id}")
+    state = page.locator(".badge").first
+    expect(state).to_have_class(re.compile(r"\bstatus-pending\b"))
+    page.evaluate("window.notReloaded = true")
+
+    worker = HandWorker(stage, "w-live")
+    claim = worker.claim(f"{job_id}.0")
+    expect(state).to_have_class(re.compile(r"\bstatus-running\b"))
+    worker.end(claim)
+    expect(state).to_have_class(re.compile(r"\bstatus-succeeded\b"))
+    assert page.evaluate("window.notReloaded") is True
+
+
+def test_a_new_job_appears_in_the_list(page: Page, stage: Stage) -> None:
+    page.goto("/jobs")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    job_id = stage.submit(name="appears-by-itself")
+    row = page.get_by_role("row").filter(has_text="appears-by-itself")
+    expect(row.get_by_role("link", name=job_id, exact=True)).to_be_visible()
+
+
+def test_after_a_restart_of_the_server_no_event_is_missed(
+    page: Page, stage: Stage, complaints: Complaints
+) -> None:
+    complaints.expected = ("net::ERR", "Failed to load resource")
+    job_id = stage.submit(name="restarted", inputs=list(range(5)))
+    page.goto(f"/jobs/{job_id}?tab=events")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    events = page.get_by_role("table", name="Events")
+    expect(events.get_by_text("submitted", exact=True)).to_be_visible()
+
+    stage.stop_server(kill=True)
+    expect(page.get_by_text("connecting …")).to_be_visible()
+    stage.start_server()
+    # All of it happens before the page has found its way back, or while it does.
+    worker = HandWorker(stage, "w-restart")
+    for index in range(5):
+        worker.end(worker.claim(f"{job_id}.{index}"))
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+
+    kinds = "select type::text, count(*) from holdfast.events where job_id = %s group by 1"
+    written = dict(stage.rows(kinds, int(job_id)))
+    assert written["succeeded"] == 6
+
+    def shown() -> bool:
+        told = events.locator("tbody[data-index]").all_inner_texts()
+        return len(told) == sum(written.values())
+
+    eventually(shown)
+    expect(page.locator(".badge.status-succeeded").first).to_be_visible()
