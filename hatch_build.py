@@ -15,7 +15,7 @@ class DashboardHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
     _folder: "tempfile.TemporaryDirectory[str] | None" = None
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+    def initialize(self, version: str, contents: dict[str, Any]) -> None:
         """Build it into a folder that is gone afterwards."""
         if version != "standard":
             return
@@ -25,9 +25,9 @@ class DashboardHook(BuildHookInterface[Any]):
         built = subprocess.run([sys.executable, str(script), "pack", str(target)], check=False)
         if built.returncode != 0:
             raise SystemExit("holdfast: the dashboard could not be built; the lines above say why")
-        build_data["force_include"][str(target)] = "holdfast/dashboard"
+        contents["force_include"][str(target)] = "holdfast/dashboard"
 
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+    def finalize(self, version: str, contents: dict[str, Any], artifact_path: str) -> None:
         """Remove the folder."""
         if self._folder is not None:
             self._folder.cleanup()

@@ -122,6 +122,7 @@ def install(*flags: str) -> None:
         seconds_max=INSTALL_SECONDS_MAX,
         remedy="npm needs its registry (and a package-lock.json that fits package.json)",
     )
+    PACKAGES.mkdir(exist_ok=True)  # npm makes none for no packages
     stamp.write_text(wanted)
 
 

@@ -9,6 +9,8 @@ const baseWhileDeveloping: Plugin = {
   transformIndexHtml: (html) => html.replace('<base href="./" />', '<base href="/" />'),
 };
 
+const target = process.env.HOLDFAST_SERVER ?? "http://127.0.0.1:7878";
+
 export default defineConfig({
   // Relative: the server writes a <base> that fits the address, so any sub-path will do.
   base: "./",
@@ -21,5 +23,6 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },
-  server: { proxy: { "/api": process.env.HOLDFAST_SERVER ?? "http://127.0.0.1:7878" } },
+  // The server takes changes from its own pages only.
+  server: { proxy: { "/api": { target, changeOrigin: true, headers: { origin: target } } } },
 });

@@ -13,8 +13,10 @@ from tests.tidy import ROOT, list_files
 # In one process: a file is read and parsed once.
 pytestmark = pytest.mark.xdist_group("tidy")
 
-TEXT_KINDS = (".py", ".sql", ".md", ".toml", ".lock", ".pml", ".sh", ".yml", ".yaml", "")
-TEXT_KINDS += (".ts", ".tsx", ".css", ".html", ".json")
+TEXT_KINDS = (
+    *(".py", ".sql", ".md", ".toml", ".lock", ".pml", ".sh", ".yml", ".yaml", ""),
+    *(".ts", ".tsx", ".css", ".html", ".json"),
+)
 
 
 @cache

@@ -88,7 +88,7 @@ class Dashboard:
             await _send_file(file, scope, send)
         elif self._index is None:
             missing = File(NOT_BUILT, HTML, b"no-store", b"")
-            await _send(send, 503, missing, missing.content)
+            await _send(send, missing, missing.content, status=503)
         else:
             content = self._index.content.replace(HERE, _way_up(scope["raw_path"]), 1)
             page = File(content, HTML, ASK_AGAIN, _tag(content))
@@ -116,17 +116,18 @@ async def _send_file(file: File, scope: Scope, send: Send) -> None:
     if file.packed is not None and _takes_gzip(headers.get(b"accept-encoding", b"")):
         content, tag = file.packed, b'%s-gzip"' % tag[:-1]
     if _is_known(tag, headers.get(b"if-none-match", b"")):
-        await _send(send, 304, file, None, tag=tag)
+        await _send(send, file, None, status=304, tag=tag)
     else:
-        await _send(send, 200, file, content, tag=tag, is_wanted=scope["method"] != "HEAD")
+        is_wanted = scope["method"] != "HEAD"
+        await _send(send, file, content, status=200, tag=tag, is_wanted=is_wanted)
 
 
 async def _send(
     send: Send,
-    status: int,
     file: File,
     content: bytes | None,
     *,
+    status: int,
     tag: bytes = b"",
     is_wanted: bool = True,
 ) -> None:

@@ -108,7 +108,7 @@ AllowedHosts = Annotated[
     Parameter(
         name="--allowed-host",
         env_var="HOLDFAST_ALLOWED_HOSTS",
-        env_var_split=lambda _, text: [host.strip() for host in text.split(",") if host.strip()],
+        env_var_split=lambda _, text, **_how: text.replace(",", " ").split(),
         negative="",
         help="A name, beside those of loopback, by which browsers and programs may call the "
         "server, through a proxy; repeat it.",

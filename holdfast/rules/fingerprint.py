@@ -2,9 +2,11 @@
 
 import hashlib
 import re
+from functools import lru_cache
 
 LINE_LENGTH_MAX = 200
 FINGERPRINT_LENGTH = 16
+KNOWN_MAX = 20_000
 _UUID = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}"
 # The longer forms come first: an address or a path has numbers in it, and a quoted text anything.
 _VARYING = re.compile(
@@ -25,7 +27,13 @@ _VARYING = re.compile(
 
 def fingerprint(error_class: str | None, error: str | None) -> str:
     """Name the kind of an error: the same name for errors that differ in what varies alone."""
-    kind = f"{error_class or ''}\n{generalise(error or '')}"
+    return _name(error_class or "", first_line(error or ""))
+
+
+# Whoever looks at a list looks again soon, and most of it is the same.
+@lru_cache(maxsize=KNOWN_MAX)
+def _name(error_class: str, line: str) -> str:
+    kind = f"{error_class}\n{generalise(line)}"
     return hashlib.sha256(kind.encode("utf-8", "replace")).hexdigest()[:FINGERPRINT_LENGTH]
 
 

@@ -8,7 +8,7 @@ from tests.api.face import Face
 
 
 async def test_where_nothing_is_the_answer_says_so(quiet_face: Face) -> None:
-    for path in ("/nothing", "/jobs:batch", "/api", "/api/nothing", "/internal/heartbeat/x", "/api/jobs/"):
+    for path in ("/nothing", "/jobs:x", "/api", "/api/nothing", "/internal/x/y", "/api/jobs/"):
         said = await quiet_face.get(path)
         assert (said.status, said.error["code"]) == (404, "not_found"), path
         assert "/openapi.json" in said.error["message"]

@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import urllib.error
 import urllib.request
 from hashlib import sha256
 from pathlib import Path
@@ -91,6 +92,25 @@ def test_bundles_are_kept_where_it_says(database_url: str, tmp_path: Path, way: 
     assert (tmp_path / places[way] / "sha256" / sha256(b"x").hexdigest()).read_bytes() == b"x"
 
 
+def test_a_proxy_may_call_it_by_the_names_that_are_allowed(
+    database_url: str, tmp_path: Path
+) -> None:
+    with living(
+        tmp_path,
+        *("server", "--database-url", database_url, "--port=0"),
+        HOLDFAST_ALLOWED_HOSTS="jobs.example, tools.example:8443",
+    ) as server:
+        url = f"{served_at(server)}/api/jobs"
+        for host in ("jobs.example", "tools.example:8443"):
+            asking = urllib.request.Request(url, headers={"Host": host})
+            with urllib.request.urlopen(asking) as answer:
+                assert answer.status == 200
+        asking = urllib.request.Request(url, headers={"Host": "evil.example"})
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(asking)
+        assert b"--allowed-host" in refused.value.read()
+
+
 def test_a_place_for_bundles_that_is_none_is_refused(database_url: str) -> None:
     ended = run("server", "--database-url", database_url, "--object-store", "ftp://x/y")
     assert (ended.code, ended.out) == (2, "")
@@ -118,6 +138,7 @@ def test_numbers_that_no_server_can_live_with_are_refused(changes: dict[str, flo
         (["--wake-ups=pigeons"], "--wake-ups"),
         (["--log-format=xml"], "--log-format"),
         (["--lease-min=0"], "lease_min"),
+        (["--allowed-host=a/b"], "allowed_host: 'a/b' is no host"),
     ],
 )
 def test_what_cannot_be_served_is_refused_at_once(flags: list[str], problem: str) -> None:

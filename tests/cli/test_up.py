@@ -78,9 +78,10 @@ def start_up(folder: Path, *flags: str) -> tuple[Up, Service]:
 
 
 def test_it_starts_runs_work_and_ends_with_nothing_left(folder: Path) -> None:
-    up, service = start_up(folder, "--workers=2", "--import=tests.cli.tasks")
+    up, service = start_up(folder, "--workers=2", "--import=tests.cli.tasks", "--allowed-host=a.b")
     living = psutil.Process(up.process.pid).children(recursive=True)
     assert len(up.children("worker")) == 4
+    assert "--allowed-host=a.b" in up.children("server")[0].cmdline()
     assert service.run("run", "--", "echo", "hello").out == "hello\n"
     placed = service.run("run", "--cpu=1", "--gang", "--replicas=2", "--", "echo", "hello")
     assert sorted(placed.out.splitlines()) == ["[0] hello", "[1] hello"]
@@ -184,6 +185,7 @@ def test_a_port_that_is_taken_ends_it_with_the_reason(folder: Path, service: Ser
         (["--workers=-1"], "workers: is -1"),
         (["--concurrency=0"], "concurrency: is 0"),
         (["--port=x"], "--port"),
+        (["--allowed-host=https://x"], "allowed_host: 'https://x' is no host"),
         (["stray"], "stray"),
     ],
 )

@@ -54,11 +54,11 @@ PARTS = st.lists(st.one_of(WORDS, st.sampled_from([f"<{name}>" for name in VARYI
 
 @given(PARTS, st.data())
 def test_errors_of_one_kind_have_one_name_and_others_another(
-    parts: list[str], data: st.DataObject
+    parts: list[str], drawing: st.DataObject
 ) -> None:
     def told() -> str:
         filled = [
-            data.draw(VARYING[part[1:-1]]) if part.startswith("<") else part for part in parts
+            drawing.draw(VARYING[part[1:-1]]) if part.startswith("<") else part for part in parts
         ]
         return " ".join(filled)
 

@@ -19,6 +19,7 @@ from holdfast.store.migrate import (
     read_applied,
 )
 from tests.conftest import run_sql
+from tests.store.raw import Raw
 
 ONE = Migration(1, "one", "create table holdfast.one (id int)")
 TWO = Migration(2, "two", "create table holdfast.two (id int); insert into holdfast.two values (1)")
@@ -142,3 +143,29 @@ async def test_new_constraints_do_not_read_all_jobs_that_are_there(database_url:
         ("a_job_is_released_when_nothing_is_unmet",),
         ("a_trace_parent_is_short",),
     ]
+
+
+async def test_jobs_and_output_that_were_there_before_are_listed(empty_url: str) -> None:
+    await migrate(empty_url, tuple(step for step in load_migrations() if step.version < 15))
+    connection = await asyncpg.connect(empty_url)
+    try:
+        raw = Raw(connection)
+        pending, failed, succeeded = [await raw.insert_job() for _ in range(3)]
+        await raw.insert_job(shown=False)
+        await raw.run("set session_replication_role = replica")
+        for job_id, state in ((failed, 5), (succeeded, 4)):
+            await raw.run(
+                "update holdfast.jobs set state = $2, finished_at = now() where job_id = $1",
+                job_id,
+                state,
+            )
+        log = "insert into holdfast.logs (job_id, task_index, attempt, start_offset, content)"
+        await raw.run(f"{log} values ({failed}, 0, 0, 0, 'x')")
+        await migrate(empty_url)
+        await raw.run(f"{log} values ({failed}, 0, 0, 1, 'y')")
+    finally:
+        await connection.close()
+    kept = await fetch(empty_url, "select job_id, state from holdfast.job_states order by job_id")
+    assert kept == [(pending, 1), (failed, 5)]
+    old = "select stored_at = 'epoch' from holdfast.logs order by start_offset"
+    assert await fetch(empty_url, old) == [(True,), (False,)]

@@ -91,7 +91,9 @@ function AttemptRow({
           {isCurrent ? `${id} (curr)` : id}
         </Cell>
         <Cell>
-          <Said text={attempt.worker_id} />
+          <Link href={`/workers?worker=${encodeURIComponent(attempt.worker_id)}`}>
+            <Said text={attempt.worker_id} />
+          </Link>
         </Cell>
         <Cell>
           <Badge state={attempt.state} />

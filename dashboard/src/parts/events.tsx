@@ -1,16 +1,14 @@
 /** What happened to a job or to a task, in the order of time, followed as it happens. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
-import { Link } from "wouter";
 import { api, now, unwrap } from "../api/client";
-import type { Event } from "../api/types";
+import { COLUMNS, EventDetail, OF_A_TASK } from "./event/columns";
 import { eventsOf, type Feed, type FetchPage, readOn } from "./event/feed";
-import { absolute, clock, count, plural } from "./format";
+import { TypeChoice } from "./event/types";
+import { count, plural } from "./format";
 import { Empty, Read } from "./page";
 import { useParam } from "./params";
-import { Block, Fact, Facts, Id, Nothing, Said } from "./show";
-import { type Column, Table } from "./table";
-import { pretty } from "./text";
+import { Table } from "./table";
 
 export type EventSource = { kind: "job" | "task"; id: string };
 
@@ -18,14 +16,6 @@ export type EventSource = { kind: "job" | "task"; id: string };
 const PAGES_AT_FIRST = 20;
 const LOOK_AGAIN_MS = 10_000;
 const END_PIXELS = 40;
-
-const TYPES = [
-  ...["submitted", "claimed", "placed", "building", "started", "succeeded", "failed", "killed"],
-  ...["worker_failed", "retried", "unschedulable", "dead_lettered", "cancel_requested"],
-  ...["replayed", "compensated"],
-];
-/** Beside the log: listed only where one asks for them. */
-const NOTES = ["lease_renewed", "heartbeat", "progress"];
 
 export function EventList({ source }: { source: EventSource }) {
   const [type, setType] = useParam("event");
@@ -98,7 +88,9 @@ export function EventList({ source }: { source: EventSource }) {
               detail={(event) => <EventDetail event={event} />}
               onSight={sight}
               empty={
-                <Empty title={type === "" ? "Nothing has happened yet." : "There is no such event."}>
+                <Empty
+                  title={type === "" ? "Nothing has happened yet." : "There is no such event."}
+                >
                   {type !== "" && (
                     <button type="button" className="text-accent" onClick={() => setType("")}>
                       Show all types
@@ -117,7 +109,10 @@ export function EventList({ source }: { source: EventSource }) {
 /** The events that were read, a function to read one more page, and whether it reads just now. */
 function useEvents(source: EventSource, type: string, isFollowing: boolean) {
   const client = useQueryClient();
-  const key = useMemo(() => [source.kind, source.id, "events", type], [source.kind, source.id, type]);
+  const key = useMemo(
+    () => [source.kind, source.id, "events", type],
+    [source.kind, source.id, type],
+  );
   const wanted = useRef(PAGES_AT_FIRST);
   useEffect(() => {
     wanted.current = PAGES_AT_FIRST;
@@ -145,7 +140,8 @@ function useEvents(source: EventSource, type: string, isFollowing: boolean) {
   );
   useEffect(() => {
     // To follow is to read to the end, however far that is.
-    if (isFollowing && !isFetching && data !== undefined && data.next !== null) more(PAGES_AT_FIRST);
+    if (isFollowing && !isFetching && data !== undefined && data.next !== null)
+      more(PAGES_AT_FIRST);
   }, [isFollowing, isFetching, data, more]);
   return { query, more, isReading: isFetching };
 }
@@ -167,101 +163,4 @@ function pageOf(source: EventSource, type: string, signal: AbortSignal): FetchPa
           }),
         );
   };
-}
-
-function TypeChoice({ value, onChoose }: { value: string; onChoose: (type: string) => void }) {
-  return (
-    <select
-      value={value}
-      onChange={(event) => onChoose(event.target.value)}
-      className="border-line bg-page text-ink rounded-md border px-2 py-1 text-sm"
-    >
-      <option value="">all</option>
-      {TYPES.map((name) => (
-        <option key={name}>{name}</option>
-      ))}
-      <optgroup label="Notes beside the log">
-        {NOTES.map((name) => (
-          <option key={name}>{name}</option>
-        ))}
-      </optgroup>
-    </select>
-  );
-}
-
-const COLUMNS: Column<Event>[] = [
-  {
-    id: "time",
-    title: "Time",
-    width: "7rem",
-    cell: ({ ts }) => (
-      <time dateTime={ts} title={absolute(Date.parse(ts))}>
-        {clock(Date.parse(ts))}
-        <span className="text-dim">.{String(Date.parse(ts) % 1000).padStart(3, "0")}</span>
-      </time>
-    ),
-  },
-  { id: "type", title: "Type", width: "9rem", cell: (event) => event.type },
-  {
-    id: "task",
-    title: "Task",
-    width: "7rem",
-    cell: ({ job_id: job, task_index: index }) =>
-      index < 0 ? (
-        <span className="text-dim">the job</span>
-      ) : (
-        <Link href={`/tasks/${job}.${index}`} className="font-mono text-[0.8125rem]">
-          {job}.{index}
-        </Link>
-      ),
-  },
-  {
-    id: "attempt",
-    title: "Attempt",
-    width: "5rem",
-    cell: ({ job_id: job, task_index: index, attempt }) =>
-      index < 0 || attempt < 0 ? (
-        <Nothing />
-      ) : (
-        <Link href={`/tasks/${job}.${index}?tab=logs&attempt=${attempt}`}>{attempt}</Link>
-      ),
-  },
-  {
-    id: "actor",
-    title: "Actor",
-    width: "12rem",
-    cell: ({ actor }) => (actor == null ? <Nothing /> : <Said text={actor} lengthMax={80} />),
-  },
-  {
-    id: "cause",
-    title: "Cause",
-    cell: ({ cause }) => (cause == null ? <Nothing /> : <Said text={cause} lengthMax={120} />),
-  },
-];
-const OF_A_TASK = COLUMNS.filter((column) => column.id !== "task");
-
-function EventDetail({ event }: { event: Event }) {
-  return (
-    <div className="flex flex-col gap-3">
-      <Facts>
-        <Fact name="Event">
-          {event.id}, number {event.seq} of its {event.task_index < 0 ? "job" : "task"}
-        </Fact>
-        <Fact name="Time">{absolute(Date.parse(event.ts))}</Fact>
-        <Fact name="Correlation">
-          <Id id={event.correlation_id} what="correlation id" />
-        </Fact>
-        <Fact name="Trace">
-          {event.trace_id == null ? <Nothing /> : <Id id={event.trace_id} what="trace id" />}
-        </Fact>
-        <Fact name="Actor">{event.actor == null ? <Nothing /> : <Said text={event.actor} />}</Fact>
-        <Fact name="Cause">{event.cause == null ? <Nothing /> : <Said text={event.cause} />}</Fact>
-      </Facts>
-      {event.payload == null ? (
-        <p className="text-dim">It has no payload.</p>
-      ) : (
-        <Block text={pretty(event.payload)} label={`Payload of event ${event.id}`} />
-      )}
-    </div>
-  );
 }

@@ -3,6 +3,7 @@ import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import type { Graph } from "../api/types";
 import { Button } from "./button";
+import { path } from "./graph_path";
 import { type Drawn, NODE_HEIGHT, NODE_WIDTH, type Point } from "./graph_shape";
 import { type Node, type Stroke, strokesOf, waits } from "./graph_words";
 import { Badge } from "./show";
@@ -123,13 +124,13 @@ const Place = memo(function Place(props: {
         aria-current={isCurrent ? "true" : undefined}
         className={`bg-panel text-ink hover:bg-hover flex h-full flex-col justify-center gap-1 rounded-md px-2.5 hover:no-underline ${isCurrent ? "border-accent border-2" : "border-line border"}`}
       >
-        <bdi className="block truncate font-medium">{inert(name)}</bdi>
+        <span className="flex items-baseline justify-between gap-2">
+          <bdi className="truncate font-medium">{inert(name)}</bdi>
+          <span className="text-dim font-mono text-xs">{jobId}</span>
+        </span>
         <span className="flex items-center gap-2 text-xs">
           <Badge state={state} />
-          <span className="text-dim truncate font-mono">
-            {jobId}
-            {undoes !== null && ` undoes ${undoes}`}
-          </span>
+          {undoes !== null && <span className="text-dim truncate">{`undoes ${undoes}`}</span>}
         </span>
         <span className="sr-only">{waiting}</span>
       </Link>
@@ -204,22 +205,6 @@ function Label({ text, at, kind }: { text: string; at: Point; kind: Stroke["kind
     </text>
   );
 }
-
-/** A line through the middles between its bends, so that it has no corners. */
-export function path(points: Point[]): string {
-  const [first, ...rest] = points;
-  const last = rest.at(-1);
-  if (first === undefined || last === undefined) return "";
-  const curves = rest.slice(0, -1).map((bend, index) => {
-    const next = rest[index + 1] ?? last;
-    const end = index === rest.length - 2 ? last : middle(bend, next);
-    return `Q${round(bend)} ${round(end)}`;
-  });
-  return `M${round(first)}${curves.length === 0 ? `L${round(last)}` : curves.join("")}`;
-}
-
-const middle = (a: Point, b: Point) => ({ x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
-const round = ({ x, y }: Point) => `${Math.round(x)} ${Math.round(y)}`;
 
 const MEANINGS: [kind: Stroke["kind"], meaning: string][] = [
   ["held", "holds"],

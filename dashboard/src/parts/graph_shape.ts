@@ -1,5 +1,5 @@
 /** What is laid out and how it comes back; apart from the layout, which is loaded when needed. */
-export const NODE_WIDTH = 176;
+export const NODE_WIDTH = 184;
 export const NODE_HEIGHT = 58;
 
 export type Line = { from: string; to: string; hasLabel: boolean };

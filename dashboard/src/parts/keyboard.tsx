@@ -18,6 +18,7 @@ const OTHERS: [keys: string, meaning: string][] = [
   ["j, k", "Next row, row before"],
   ["Enter or o", "Open the row"],
   ["x", "Select the row"],
+  ["[, ]", "Task before, next task of the job"],
   ["t", "Light or dark"],
   ["?", "This list"],
   ["Esc", "Close, or leave the search"],

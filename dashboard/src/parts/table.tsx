@@ -228,12 +228,13 @@ function Head<Row>({
   const areAll =
     onSelect !== undefined && keys.length > 0 && keys.every((key) => selected?.has(key));
   return (
-    <thead className="bg-panel text-dim sticky top-0 z-10 text-xs">
+    <thead className="bg-panel text-dim sticky top-0 z-10 text-xs shadow-[0_1px_0_var(--line)]">
       <tr className="border-line border-b" aria-rowindex={1}>
         {onSelect && (
           <th className="w-9 px-3 py-2">
             <input
               type="checkbox"
+              className="block"
               aria-label="Select all"
               checked={areAll}
               onChange={() => onSelect(new Set(areAll ? [] : keys))}
@@ -310,9 +311,10 @@ function Line<Row>({
         className={look}
       >
         {onSelect && (
-          <td className="px-3 py-2">
+          <td className="px-3 py-2 align-top">
             <input
               type="checkbox"
+              className="mt-1 block"
               aria-label={`Select ${key}`}
               disabled={row === undefined}
               checked={selected?.has(key) ?? false}

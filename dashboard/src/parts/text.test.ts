@@ -8,9 +8,9 @@ test("orders to a terminal are left out", () => {
   expect(inert(colours)).toBe("red blue");
   expect(inert("\u001b[2J\u001b[Hup\u001b[3A\u001b[?25l")).toBe("up");
   expect(inert("\u001b(B\u001b7\u001bc\u001b=plain")).toBe("plain");
-  expect(inert("\u001b]0;title\u0007\u001b]8;;http://x.example\u001b\\link\u001b]8;;\u001b\\")).toBe(
-    "link",
-  );
+  expect(
+    inert("\u001b]0;title\u0007\u001b]8;;http://x.example\u001b\\link\u001b]8;;\u001b\\"),
+  ).toBe("link");
 });
 
 test("an order that does not end hides nothing", () => {
@@ -24,9 +24,7 @@ test("what cannot be seen is written as its code", () => {
   expect(inert("a\u0000b\u0007c\u007fd\u009b31m")).toBe("a‹00›b‹07›c‹7F›d‹9B›31m");
   expect(inert("user\u202egpj.exe\u2066\u200f\u061c")).toBe("user‹202E›gpj.exe‹2066›‹200F›‹61C›");
   expect(inert("zero\u200bwidth\ufeff\u00ad\u2060")).toBe("zero‹200B›width‹FEFF›‹AD›‹2060›");
-  expect(inert("\u3164\u115f\uffa0\u2800\u180e\u034f")).toBe(
-    "‹3164›‹115F›‹FFA0›‹2800›‹180E›‹34F›",
-  );
+  expect(inert("\u3164\u115f\uffa0\u2800\u180e\u034f")).toBe("‹3164›‹115F›‹FFA0›‹2800›‹180E›‹34F›");
   expect(inert(`tag${at(0xe0041)}`)).toBe("tag‹E0041›");
   expect(inert("half \ud83d of one")).toBe("half ‹D83D› of one");
   expect(inert("line\u2028break")).toBe("line‹2028›break");
@@ -38,7 +36,12 @@ test("a return that would write over a line is seen, the end of a line is none",
 });
 
 test("what can be seen stays as it is", () => {
-  const texts = ["tab\tand\nline", "Grüße, 日本語, عربى, हिन्दी", "❤️ ✔︎ 😀", "<script>alert(1)</script>"];
+  const texts = [
+    "tab\tand\nline",
+    "Grüße, 日本語, عربى, हिन्दी",
+    "❤️ ✔︎ 😀",
+    "<script>alert(1)</script>",
+  ];
   for (const text of texts) expect(inert(text)).toBe(text);
   expect(inert("a\ufe0fb")).toBe("a‹FE0F›b");
 });

@@ -242,5 +242,7 @@ select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type:
 
 -- name: list_changed_jobs
 -- Which jobs have new events, and not what these say: whoever shows a job reads it again.
-select distinct job_id from holdfast.events
- where txid >= $first_txid::bigint and txid < $end_txid::bigint limit $count_max;
+with news as materialized (
+    select job_id from holdfast.events where txid >= $first_txid::bigint and txid < $end_txid::bigint
+)
+select distinct job_id from news limit $count_max;

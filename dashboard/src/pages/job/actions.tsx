@@ -60,7 +60,7 @@ function CancelButton({ job, mode }: { job: Job; mode: "soft" | "hard" }) {
               ))}
             </ul>
           ),
-          action: isHard ? "Cancel hard" : "Cancel",
+          action: isHard ? "Cancel the job hard" : "Cancel the job",
           danger: true,
           run: cancel,
         })
@@ -96,7 +96,7 @@ function RerunButton({ job, onlyUnsuccessful }: { job: Job; onlyUnsuccessful: bo
     ask({
       title: `Run job ${job.job_id} again?`,
       body: <RerunPlan job={job} onlyUnsuccessful={onlyUnsuccessful} />,
-      action: name,
+      action: "Submit it again",
       run: async () => {
         const made = await send(job.job_id, onlyUnsuccessful, { idempotency_key: key });
         go(`/jobs/${made.job_id}`);

@@ -113,7 +113,7 @@ async function readStretch(
     token = page.next_page_token ?? undefined;
     const last = tasks[tasks.length - 1]?.task_index ?? from;
     if (end === null) return { tasks, next: token === undefined ? null : last + 1 };
-    if (token === undefined || last >= end) break;
+    if (token === undefined || last >= end - 1) break;
   }
   return { tasks: tasks.filter((task) => task.task_index < (end ?? Infinity)), next: null };
 }

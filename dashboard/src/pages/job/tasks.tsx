@@ -107,13 +107,14 @@ function columnsOfTasks(): Column<Task>[] {
     {
       id: "started",
       title: "Started",
-      width: "8.5rem",
+      width: "10rem",
       cell: (task) => <Clock ms={task.started_at_ms} />,
     },
     {
       id: "duration",
       title: "Duration",
-      width: "5.5rem",
+      width: "7rem",
+      className: "hidden sm:table-cell",
       cell: (task) => <Took from={task.started_at_ms} to={task.finished_at_ms} />,
     },
     {

@@ -8,7 +8,7 @@ import { inert, shorten } from "../../parts/text";
 import { TaskBar } from "./task_bar";
 import type { TreeRow } from "./tree";
 
-const NAME_MAX = 120;
+const NAME_MAX = 60;
 const ERROR_MAX = 200;
 const DEPTH_SHOWN_MAX = 6;
 
@@ -24,14 +24,16 @@ export function jobColumns(onUnfold: (row: TreeRow) => void): Column<TreeRow>[] 
           style={{ paddingLeft: `${Math.min(row.depth, DEPTH_SHOWN_MAX) * 0.75}rem` }}
         >
           <Opener row={row} onUnfold={onUnfold} />
-          <Id id={row.job.job_id} to={`/jobs/${row.job.job_id}`} what="job id" />
+          <span className="max-sm:[&_button]:hidden">
+            <Id id={row.job.job_id} to={`/jobs/${row.job.job_id}`} what="job id" />
+          </span>
         </span>
       ),
     },
     {
       id: "name",
       title: "Name",
-      className: "max-sm:px-1 w-full min-w-28 sm:min-w-40",
+      className: "max-sm:px-1 w-1/2 max-w-0 min-w-20 sm:min-w-36",
       cell: (row) => <Name row={row} />,
     },
     {
@@ -81,7 +83,7 @@ export function jobColumns(onUnfold: (row: TreeRow) => void): Column<TreeRow>[] 
     {
       id: "error",
       title: "Error",
-      className: "hidden xl:table-cell max-w-56 min-w-40",
+      className: "hidden xl:table-cell w-1/2 max-w-0 min-w-32",
       cell: ({ job }) =>
         job.error === null ? <Nothing /> : <Cut text={firstLine(job.error)} whole={job.error} />,
     },
@@ -119,11 +121,12 @@ function Opener({ row, onUnfold }: { row: TreeRow; onUnfold: (row: TreeRow) => v
 function Name({ row: { job, depth, children } }: { row: TreeRow }) {
   return (
     <div className="min-w-0">
-      <Link href={`/jobs/${job.job_id}`} className="text-ink wrap-anywhere">
+      <Link href={`/jobs/${job.job_id}`} className="text-ink">
         <Said text={job.name} lengthMax={NAME_MAX} />
       </Link>
       {job.type !== job.name && (
-        <span className="text-dim ml-2 text-xs wrap-anywhere">
+        <span className="text-dim text-xs">
+          {" "}
           <Said text={job.type} lengthMax={NAME_MAX} />
         </span>
       )}

@@ -165,13 +165,15 @@ function TimeChoice({
     else onChange({ since: value, from: "", until: "" });
   }
   const moment = (field: "from" | "until", label: string) => (
-    <TextField
-      type="datetime-local"
-      label={label}
-      value={toLocal(filters[field] ?? "")}
-      onCommit={(value) => onChange({ [field]: fromLocal(value) })}
-      isWrong={problem?.field === field || problem?.field === `submitted_${field}_ms`}
-    />
+    <div className="col-span-2">
+      <TextField
+        type="datetime-local"
+        label={label}
+        value={toLocal(filters[field] ?? "")}
+        onCommit={(value) => onChange({ [field]: fromLocal(value) })}
+        isWrong={problem?.field === field || problem?.field === `submitted_${field}_ms`}
+      />
+    </div>
   );
   return (
     <>

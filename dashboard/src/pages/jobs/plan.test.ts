@@ -58,10 +58,11 @@ test("hard goes beyond soft, and nothing beyond hard", () => {
 });
 
 test("to run again names the tasks and what is skipped", () => {
-  expect(rerunWords([RUNNING, ENDED], 30)).toEqual([
+  expect(rerunWords([RUNNING, ENDED], { tasks: 30, refused: 0 })).toEqual([
     "1 new job with 30 tasks: everything runs from the start.",
     "Skipped, since live: 1.",
   ]);
+  expect(rerunWords([ENDED], { tasks: 0, refused: 1 })).toEqual(["None of them can be run again."]);
   const dead = job(4, "DEAD_LETTERED", { tasks_dead_lettered: 3 });
   expect(replayWords([dead, ENDED], 1)).toEqual([
     "1 dead letter runs again, as a new job.",

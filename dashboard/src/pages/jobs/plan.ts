@@ -88,12 +88,21 @@ function skippedWords(selected: readonly Job[], mode: Mode): string[] {
   return words;
 }
 
-/** What running these jobs again does; `tasks` is how many tasks, where the server has told it. */
-export function rerunWords(selected: readonly Job[], tasks: number | null): string[] {
-  const jobs = selected.filter((job) => !isLive(job));
+/**
+ * What running these jobs again does; `tasks` is how many tasks, where the server has told it, and
+ * `refused` how many of the jobs it would not take.
+ */
+export function rerunWords(
+  selected: readonly Job[],
+  { tasks, refused }: { tasks: number | null; refused: number },
+): string[] {
   const live = selected.filter(isLive);
-  const all = tasks === null ? "all of their tasks" : plural(tasks, "task");
-  const words = [`${plural(jobs.length, "new job")} with ${all}: everything runs from the start.`];
+  const jobs = selected.length - live.length - refused;
+  const all = tasks === null ? "all tasks" : plural(tasks, "task");
+  const words =
+    jobs === 0
+      ? ["None of them can be run again."]
+      : [`${plural(jobs, "new job")} with ${all}: everything runs from the start.`];
   if (live.length > 0) words.push(`Skipped, since live: ${idList(live)}.`);
   return words;
 }

@@ -68,10 +68,10 @@ export function RerunBody({ jobs }: { jobs: Job[] }) {
     <>
       <JobNames jobs={targets} />
       <Sentences
-        words={rerunWords(
-          jobs,
-          total(targets, reads, (plan) => plan.num_tasks),
-        )}
+        words={rerunWords(jobs, {
+          tasks: total(targets, reads, (plan) => plan.num_tasks),
+          refused: reads.filter((read) => read.isError).length,
+        })}
       />
       <Objections jobs={targets} reads={reads} />
     </>

@@ -17,7 +17,7 @@ export function TaskBar({ job }: { job: Job }) {
   const parts = [...FINISHED, ...OPEN].map((name) => [name, job[`tasks_${name}`]] as const);
   const finished = FINISHED.reduce((sum, name) => sum + job[`tasks_${name}`], 0);
   return (
-    <div title={job.status_message} className="w-14 sm:w-20">
+    <div title={job.status_message} className="w-12 sm:w-16">
       <span className="text-xs whitespace-nowrap tabular-nums">
         {count(finished)}/{count(job.num_tasks)}
       </span>

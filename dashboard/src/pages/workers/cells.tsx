@@ -10,7 +10,7 @@ const SHOWN_MAX = 3;
 
 export function Who({ worker }: { worker: Worker }) {
   return (
-    <div className="flex max-w-64 min-w-36 flex-col">
+    <div className="flex max-w-64 min-w-28 flex-col">
       <span className="flex flex-wrap items-center gap-x-2 font-medium">
         <Said text={worker.name} lengthMax={80} />
         {worker.draining && worker.health !== "lost" && (

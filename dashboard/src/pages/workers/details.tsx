@@ -2,18 +2,16 @@
 import type { ReactNode } from "react";
 import type { Worker } from "../../api/types";
 import { plural } from "../../parts/format";
-import { Block, Clock, Fact, Facts, Id, Nothing, Said } from "../../parts/show";
+import { Ago, Block, Fact, Facts, Id, Nothing, Said } from "../../parts/show";
+import { Runs, Serves } from "./cells";
+import { Drain } from "./drain";
 import { heardAt } from "./fleet";
 import { Meters } from "./meters";
-import { Runs, Serves } from "./cells";
 
 export function Details({ worker }: { worker: Worker }) {
   return (
-    <div className="flex flex-col gap-4">
+    <div className="flex flex-col gap-4 wrap-anywhere">
       <Facts>
-        <Fact name="Id">
-          <Id id={worker.worker_id} what="worker id" />
-        </Fact>
         <Fact name="Host">
           <Said text={worker.host} />
         </Fact>
@@ -21,10 +19,10 @@ export function Details({ worker }: { worker: Worker }) {
           {worker.address === null ? "none: it calls the server" : <Said text={worker.address} />}
         </Fact>
         <Fact name="Registered">
-          <Clock ms={worker.registered_at_ms} date />
+          <Ago ms={worker.registered_at_ms} />
         </Fact>
         <Fact name="Last heard">
-          <Clock ms={heardAt(worker)} date />
+          <Ago ms={heardAt(worker)} />
         </Fact>
         <Fact name="Failures in a row">{worker.consecutive_failures}</Fact>
         <Lost worker={worker} />
@@ -37,12 +35,17 @@ export function Details({ worker }: { worker: Worker }) {
         <Fact name="Attributes">
           <Attributes attributes={worker.attributes} />
         </Fact>
-        {worker.resources !== null && (
-          <Fact name="Capacity">
-            <Meters worker={worker} />
-          </Fact>
-        )}
       </Facts>
+      {worker.resources !== null && (
+        <div className="max-w-72">
+          <h3 className="text-dim mb-1 text-xs">Capacity used</h3>
+          <Meters worker={worker} />
+        </div>
+      )}
+      {/* A narrow screen has no column for it. */}
+      <div className="empty:hidden sm:hidden">
+        <Drain worker={worker} />
+      </div>
       {worker.last_failure !== null && (
         <div>
           <h3 className="text-dim mb-1 text-xs">Last failure</h3>
@@ -58,7 +61,7 @@ function Lost({ worker }: { worker: Worker }): ReactNode {
   return (
     <>
       <Fact name="Lost">
-        <Clock ms={worker.lost_at_ms} date />
+        <Ago ms={worker.lost_at_ms} />
       </Fact>
       <Fact name="Cause">
         {worker.lost_cause === null ? <Nothing /> : <Said text={worker.lost_cause} />}

@@ -49,7 +49,6 @@ const COLUMNS: Column<Worker>[] = [
     title: "Heartbeat",
     cell: (worker) => <Ago ms={heardAt(worker)} />,
     sort: (worker) => heardAt(worker) ?? 0,
-    className: "hidden sm:table-cell",
     width: "6.5rem",
   },
   {
@@ -78,7 +77,7 @@ const COLUMNS: Column<Worker>[] = [
     id: "drain",
     title: <span className="sr-only">Drain</span>,
     cell: (worker) => <Drain worker={worker} />,
-    className: "text-right",
+    className: "hidden sm:table-cell text-right",
     width: "6rem",
   },
 ];
@@ -179,7 +178,7 @@ function useWorker(workerId: string, isAsked: boolean) {
         api.GET("/api/workers/{worker_id}", { params: { path: { worker_id: workerId } }, signal }),
       ),
     enabled: isAsked,
-    refetchInterval: READ_AGAIN_MS,
+    refetchInterval: (query) => (query.state.error === null ? READ_AGAIN_MS : false),
     placeholderData: keepPreviousData,
   });
 }

@@ -57,7 +57,10 @@ test("pages that are not asked for are not read", async () => {
 
 test("the oldest are let go", async () => {
   const server = new Server(1000);
-  const many = Array.from({ length: 25_500 }, (_, at) => ({ id: at, ts: new Date(START + at).toISOString() }));
+  const many = Array.from({ length: 25_500 }, (_, at) => ({
+    id: at,
+    ts: new Date(START + at).toISOString(),
+  }));
   server.log = many as Event[];
   const at = { nowMs: START + 3_600_000, more: 20 };
   let feed = await readOn(undefined, server.fetch, at);

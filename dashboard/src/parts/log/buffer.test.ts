@@ -54,7 +54,8 @@ test("the oldest lines are let go, later if somebody reads them", () => {
 
 test("what has no line ends, or very long lines, is bounded as well", () => {
   const buffer = new LogBuffer();
-  for (let part = 0; part < 40; part += 1) buffer.append(writer, new Uint8Array(1_000_000).fill(120));
+  for (let part = 0; part < 40; part += 1)
+    buffer.append(writer, new Uint8Array(1_000_000).fill(120));
   const lines = buffer.lines();
   expect(Math.max(...lines.map((line) => line.text.length))).toBe(1_000_000);
   expect(lines.reduce((sum, line) => sum + line.text.length, 0)).toBeLessThanOrEqual(33_000_000);
@@ -77,7 +78,8 @@ test("levels are guessed from the words of loggers, not from sentences", () => {
     "NO-ERROR-HERE": null,
     "": null,
   };
-  for (const [line, level] of Object.entries(expected)) expect([line, levelOf(line)]).toEqual([line, level]);
+  for (const [line, level] of Object.entries(expected))
+    expect([line, levelOf(line)]).toEqual([line, level]);
 });
 
 test("what is set in has the level of the line above it", () => {

@@ -7,7 +7,9 @@ const TYPING_MS = 200;
 
 /** The pattern is one group, so that a text split by it keeps what was found. */
 export function patternOf(find: string): RegExp | null {
-  return find === "" ? null : new RegExp(`(${find.replaceAll(/[\\^$.*+?()[\]{}|/]/g, "\\$&")})`, "iu");
+  return find === ""
+    ? null
+    : new RegExp(`(${find.replaceAll(/[\\^$.*+?()[\]{}|/]/g, "\\$&")})`, "iu");
 }
 
 export function Find({

@@ -22,7 +22,8 @@ const FIELD = new RegExp(`\\b(?:level|severity|lvl|levelname)"?\\s*[:=]\\s*"?(${
 // [error], error: at the very beginning in any case; elsewhere only in capitals, as loggers do.
 const FIRST = new RegExp(`^\\W*(${ANY})(?:[\\]>):|]|\\s*$)`, "i");
 const CAPITALS = new RegExp(`(?<![\\w-])(${ANY.toUpperCase()})(?![\\w-])`);
-const RAISED = /^(?:Traceback \(most recent call last\)|(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b)/;
+const RAISED =
+  /^(?:Traceback \(most recent call last\)|(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b)/;
 
 export function levelOf(line: string): Level | null {
   const start = line.length > LOOK_AT_MAX ? line.slice(0, LOOK_AT_MAX) : line;

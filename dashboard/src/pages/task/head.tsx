@@ -1,0 +1,179 @@
+/** How a task stands: its state, where it runs, what it waits for, what it may still cost. */
+import { Link } from "wouter";
+import type { Job, Task } from "../../api/types";
+import { count } from "../../parts/format";
+import { Panel, Read } from "../../parts/page";
+import { Badge, Clock, Fact, Facts, Id, Nothing, Said, Took, useNow } from "../../parts/show";
+import { Bar } from "./bar";
+import { Lease } from "./lease";
+import { currentAttempt, useLetter } from "./reads";
+
+const LEASE_SECONDS = 30;
+
+export function Head({ task, job }: { task: Task; job: Job }) {
+  return (
+    <Panel>
+      <div className="flex flex-col gap-4">
+        <div className="flex flex-col gap-1.5">
+          <p>
+            Current State: <Badge state={task.state} />
+            {task.is_orphaned && <span className="badge status-failed ml-2">orphaned</span>}
+          </p>
+          {task.pending_reason != null && (
+            <p className="text-warn">
+              <Said text={task.pending_reason} />
+            </p>
+          )}
+          <p>
+            Current Worker:{" "}
+            {task.worker_id == null ? (
+              <Nothing />
+            ) : (
+              <Link href={`/workers?worker=${encodeURIComponent(task.worker_id)}`}>
+                <Said text={task.worker_id} />
+              </Link>
+            )}
+            {task.worker_address != null && (
+              <span className="text-dim">
+                {" "}
+                at <Said text={task.worker_address} />
+              </span>
+            )}
+          </p>
+          <Progress task={task} />
+        </div>
+        {task.state === "TASK_STATE_DEAD_LETTERED" && <Letter taskId={task.task_id} />}
+        {/* On a phone two moments do not stand side by side in one line. */}
+        <div className="max-sm:[&_time]:whitespace-normal">
+          <TaskFacts task={task} job={job} />
+        </div>
+      </div>
+    </Panel>
+  );
+}
+
+function Progress({ task }: { task: Task }) {
+  if (task.progress == null && task.status_message == null) return null;
+  return (
+    <div className="flex flex-wrap items-center gap-x-3">
+      {task.progress != null && (
+        <>
+          <span>Progress:</span>
+          <Bar role="progressbar" label="Progress" share={task.progress} />
+          <span className="tabular-nums">{Math.floor(task.progress * 100)} %</span>
+        </>
+      )}
+      {task.status_message != null && (
+        <span className="text-dim min-w-0">
+          <Said text={task.status_message} lengthMax={300} />
+        </span>
+      )}
+    </div>
+  );
+}
+
+function TaskFacts({ task, job }: { task: Task; job: Job }) {
+  const spec = job.spec ?? {};
+  const ports = Object.entries(task.ports);
+  return (
+    <Facts>
+      <Fact name="Task">
+        <Id id={task.task_id} what="task id" />
+      </Fact>
+      <Fact name="Lease">
+        <Lease attempt={currentAttempt(task)} seconds={Number(spec["lease"] ?? LEASE_SECONDS)} />
+      </Fact>
+      <Fact name="Failures">
+        <Budget used={task.failure_count} retried={spec["max_retries_failure"]} />
+      </Fact>
+      <Fact name="Lost workers and preemptions">
+        <Budget used={task.preemption_count} retried={spec["max_retries_preemption"]} />
+      </Fact>
+      <Fact name="Submitted">
+        <Clock ms={task.submitted_at_ms} date />
+      </Fact>
+      <Fact name="Eligible">
+        <Eligible task={task} />
+      </Fact>
+      <Fact name="Started">
+        <Clock ms={task.started_at_ms} date />
+      </Fact>
+      <Fact name="Finished">
+        <Clock ms={task.finished_at_ms} date />
+      </Fact>
+      <Fact name={task.finished_at_ms == null ? "Takes so far" : "Took"}>
+        <Took from={task.started_at_ms} to={task.finished_at_ms} />
+      </Fact>
+      <Fact name="Exit code">{task.exit_code ?? <Nothing />}</Fact>
+      {ports.length > 0 && (
+        <Fact name="Ports">
+          {ports.map(([name, port]) => (
+            <div key={name}>
+              <Said text={name} /> <span className="font-mono">{port}</span>
+            </div>
+          ))}
+        </Fact>
+      )}
+    </Facts>
+  );
+}
+
+function Budget({ used, retried }: { used: number; retried: unknown }) {
+  if (typeof retried !== "number") return count(used);
+  return (
+    <>
+      {count(used)}{" "}
+      <span className={used > retried ? "text-bad" : "text-dim"}>
+        {retried === 0 ? "(none is retried)" : `(up to ${count(retried)} are retried)`}
+      </span>
+    </>
+  );
+}
+
+/** A retry waits its turn: before this moment nobody takes the task. */
+function Eligible({ task }: { task: Task }) {
+  const nowMs = useNow();
+  if (task.state === "TASK_STATE_PENDING" && task.eligible_at_ms <= nowMs) {
+    return (
+      <>
+        now, since <Clock ms={task.eligible_at_ms} date />
+      </>
+    );
+  }
+  return <Clock ms={task.eligible_at_ms} date />;
+}
+
+function Letter({ taskId }: { taskId: string }) {
+  const query = useLetter(taskId);
+  return (
+    <div className="border-line bg-page rounded border px-3 py-2">
+      <Read query={query} what="the dead letter">
+        {(letter) => (
+          <p>
+            Dead letter: <strong className="font-medium">{letter.reason_code}</strong>
+            {letter.stage != null && <> in stage {letter.stage}</>}
+            {letter.error_class != null && (
+              <>
+                , <Said text={letter.error_class} />
+              </>
+            )}
+            .{" "}
+            {letter.replayed_as != null ? (
+              <>
+                Replayed as <Link href={`/jobs/${letter.replayed_as}`}>{letter.replayed_as}</Link>
+                .{" "}
+              </>
+            ) : letter.discarded_at != null ? (
+              <>
+                Discarded by <Said text={letter.discarded_by ?? "somebody"} />.{" "}
+              </>
+            ) : (
+              "Neither replayed nor discarded yet. "
+            )}
+            <Link href={`/dead-letters?task=${taskId}`}>Open the dead letter</Link>
+          </p>
+        )}
+      </Read>
+    </div>
+  );
+}

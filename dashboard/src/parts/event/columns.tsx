@@ -1,0 +1,84 @@
+/** What a row of a list of events shows, and what more when it is opened. */
+import { Link } from "wouter";
+import type { Event } from "../../api/types";
+import { absolute, clock } from "../format";
+import { Block, Fact, Facts, Id, Nothing, Said } from "../show";
+import type { Column } from "../table";
+import { pretty } from "../text";
+
+export const COLUMNS: Column<Event>[] = [
+  {
+    id: "time",
+    title: "Time",
+    width: "7rem",
+    cell: ({ ts }) => (
+      <time dateTime={ts} title={absolute(Date.parse(ts))}>
+        {clock(Date.parse(ts))}
+        <span className="text-dim">.{String(Date.parse(ts) % 1000).padStart(3, "0")}</span>
+      </time>
+    ),
+  },
+  { id: "type", title: "Type", width: "9rem", cell: (event) => event.type },
+  {
+    id: "task",
+    title: "Task",
+    width: "7rem",
+    cell: ({ job_id: job, task_index: index }) =>
+      index < 0 ? (
+        <span className="text-dim">the job</span>
+      ) : (
+        <Link href={`/tasks/${job}.${index}`} className="font-mono text-[0.8125rem]">
+          {job}.{index}
+        </Link>
+      ),
+  },
+  {
+    id: "attempt",
+    title: "Attempt",
+    width: "5rem",
+    cell: ({ job_id: job, task_index: index, attempt }) =>
+      index < 0 || attempt < 0 ? (
+        <Nothing />
+      ) : (
+        <Link href={`/tasks/${job}.${index}?tab=logs&attempt=${attempt}`}>{attempt}</Link>
+      ),
+  },
+  {
+    id: "actor",
+    title: "Actor",
+    width: "12rem",
+    cell: ({ actor }) => (actor == null ? <Nothing /> : <Said text={actor} lengthMax={80} />),
+  },
+  {
+    id: "cause",
+    title: "Cause",
+    cell: ({ cause }) => (cause == null ? <Nothing /> : <Said text={cause} lengthMax={120} />),
+  },
+];
+export const OF_A_TASK = COLUMNS.filter((column) => column.id !== "task");
+
+export function EventDetail({ event }: { event: Event }) {
+  return (
+    <div className="flex flex-col gap-3">
+      <Facts>
+        <Fact name="Event">
+          {event.id}, number {event.seq} of its {event.task_index < 0 ? "job" : "task"}
+        </Fact>
+        <Fact name="Time">{absolute(Date.parse(event.ts))}</Fact>
+        <Fact name="Correlation">
+          <Id id={event.correlation_id} what="correlation id" />
+        </Fact>
+        <Fact name="Trace">
+          {event.trace_id == null ? <Nothing /> : <Id id={event.trace_id} what="trace id" />}
+        </Fact>
+        <Fact name="Actor">{event.actor == null ? <Nothing /> : <Said text={event.actor} />}</Fact>
+        <Fact name="Cause">{event.cause == null ? <Nothing /> : <Said text={event.cause} />}</Fact>
+      </Facts>
+      {event.payload == null ? (
+        <p className="text-dim">It has no payload.</p>
+      ) : (
+        <Block text={pretty(event.payload)} label={`Payload of event ${event.id}`} />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,104 @@
+"""The frame around the pages: keys, search, themes, links, and a proxy in front of it all."""
+
+import re
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.browser.conftest import Complaints
+from tests.browser.proxy import proxy_to
+from tests.browser.stage import Stage
+
+
+@pytest.fixture(scope="module")
+def jobs(stage: Stage) -> list[str]:
+    """Three jobs to go through, the newest first."""
+    return [stage.submit(name=f"frame-{number}") for number in range(3)][::-1]
+
+
+def test_keys_lead_everywhere(page: Page, jobs: list[str]) -> None:
+    page.goto("/")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    for keys, heading in {
+        "j": "Jobs",
+        "w": "Workers",
+        "q": "Queues",
+        "d": "Dead letters",
+        "v": "Datasets",
+        "o": "Overview",
+    }.items():
+        page.keyboard.press("g")
+        page.keyboard.press(keys)
+        expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+    page.keyboard.press("?")
+    help_text = page.get_by_role("dialog", name="Keys")
+    expect(help_text).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(help_text).not_to_be_visible()
+
+
+def test_rows_are_walked_and_opened_by_keys(page: Page, jobs: list[str]) -> None:
+    page.goto("/jobs?name=frame-")
+    expect(page.get_by_role("link", name=jobs[0], exact=True)).to_be_visible()
+    for key in ("j", "j", "k", "j"):
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(rf"/jobs/{jobs[1]}$"))
+
+
+def test_the_search_takes_ids_and_names(page: Page, jobs: list[str]) -> None:
+    page.goto("/workers")
+    for text, address in {
+        jobs[0]: f"/jobs/{jobs[0]}",
+        f"{jobs[0]}.0": f"/tasks/{jobs[0]}.0",
+        "frame-": "/jobs?name=frame-",
+    }.items():
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        page.keyboard.type(text)
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile(re.escape(address) + "$"))
+    expect(page.get_by_role("row").filter(has_text="frame-")).to_have_count(3)
+
+
+def test_a_filter_is_part_of_the_address(
+    page: Page, context: BrowserContext, jobs: list[str]
+) -> None:
+    page.goto("/jobs")
+    page.get_by_label("Name begins with", exact=True).fill("frame-1")
+    expect(page.get_by_role("row").filter(has_text="frame-")).to_have_count(1)
+    expect(page).to_have_url(re.compile("name=frame-1"))
+    other = context.new_page()
+    other.goto(page.url)
+    expect(other.get_by_label("Name begins with", exact=True)).to_have_value("frame-1")
+    expect(other.get_by_role("row").filter(has_text="frame-")).to_have_count(1)
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.goto("/jobs")
+    html = page.locator("html")
+    expect(html).to_have_class("dark")
+    page.keyboard.press("t")
+    expect(html).not_to_have_class("dark")
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(html).not_to_have_class("dark")
+
+
+def test_it_works_under_a_sub_path(
+    page: Page, stage: Stage, jobs: list[str], complaints: Complaints
+) -> None:
+    with proxy_to(stage.url) as address:
+        page.goto(f"{address}/jobs/{jobs[0]}?tab=events")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("frame-2")
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        page.get_by_role("navigation").get_by_role("link", name="Jobs").click()
+        expect(page).to_have_url(f"{address}/jobs")
+        page.get_by_role("link", name=jobs[0], exact=True).first.click()
+        expect(page).to_have_url(f"{address}/jobs/{jobs[0]}")
+        # The stream comes through as well.
+        stage.call("POST", f"/api/jobs/{jobs[0]}:cancel", {"mode": "hard"})
+        expect(page.locator(".badge.status-killed").first).to_be_visible()
+        page.goto("about:blank")
