@@ -288,7 +288,7 @@ def _parse_query(text: bytes, shape: type) -> Any:
             if name in values:
                 raise Invalid(name, "is given twice; give it once")
             values[name] = value
-        query = msgspec.convert(values, shape, strict=False)
+        query: Any = msgspec.convert(values, shape, strict=False)
         for name, value in values.items():
             # A number that may be left out would take this for none.
             if getattr(query, name, value) is None:

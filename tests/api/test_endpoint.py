@@ -49,6 +49,7 @@ def error_of(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str, str |
     status, headers, content = answer
     assert headers["content-type"] == "application/json"
     assert headers["content-length"] == str(len(content))
+    assert headers["x-content-type-options"] == "nosniff"
     error = msgspec.json.decode(content)["error"]
     return status, error["code"], error.get("field")
 
@@ -303,6 +304,8 @@ async def test_a_stream_comes_piece_by_piece(quiet: Runtime) -> None:
     status, headers, content = await call(streaming(quiet, chunks()), "GET", "/a")
     assert (status, headers["content-type"], content) == (200, "text/event-stream", b"0 1 2 ")
     assert headers["cache-control"] == "no-store"
+    assert headers["x-accel-buffering"] == "no"
+    assert headers["x-content-type-options"] == "nosniff"
 
 
 async def test_a_stream_ends_when_nobody_reads_it(quiet: Runtime) -> None:

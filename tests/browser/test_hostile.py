@@ -77,7 +77,7 @@ def test_nothing_that_a_user_wrote_is_run(page: Page, job_id: str, place: str) -
 def test_a_hostile_log_is_shown_inert(page: Page, job_id: str) -> None:
     page.goto(f"/tasks/{job_id}.0?tab=logs")
     expect(page.get_by_text("INFO red plain")).to_be_visible()
-    expect(page.get_by_text("‹202E›gnp.exe")).to_be_visible()
+    expect(page.get_by_text("right to left: ‹202E›gnp.exe")).to_be_visible()
     expect(page.get_by_text("a nul: ‹00›.")).to_be_visible()
     long = page.get_by_text(re.compile("^LONG x+")).first
     expect(long).to_be_visible()

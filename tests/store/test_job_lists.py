@@ -12,6 +12,8 @@ from holdfast.operations.submit import submit, submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store import job_lists
 from holdfast.store.database import Database
+from holdfast.store.pages import EXAMINED_MAX
+from holdfast.store.statements import load_statements
 from holdfast.store.views import JobFilter
 from tests.store.raw import Raw
 from tests.world import World
@@ -200,7 +202,7 @@ async def test_jobs_of_a_state_are_found_behind_any_number_of_others(
     [claim] = await world.claim()
     await world.start(claim)
     await world.fail(claim)
-    await lasting.run(SUCCEEDED_MANY, job_lists.EXAMINED_MAX + 1)
+    await lasting.run(SUCCEEDED_MANY, EXAMINED_MAX + 1)
     async with database.transaction() as tx:
         page = await job_lists.list_jobs(tx, JobFilter(state=JobState.FAILED), page_size=10)
     assert ([job.job_id for job in page.rows], page.next_after) == ([failing], None)
@@ -249,6 +251,32 @@ async def test_jobs_are_found_by_time_to_the_microsecond(world: World, database:
             assert await listed(database, page_size, **wanted) == expected[::-1], wanted
 
 
+async def test_the_first_job_of_a_moment_is_found_however_ids_and_times_lie(
+    world: World, database: Database
+) -> None:
+    """Ids have gaps, and times, and several jobs one time; each moment has its first job."""
+    gaps = (0, 0, 1, 40, 0, 0, 5000, 0, 3)
+    for gap in gaps:
+        await world.clock.fetch(
+            "select nextval('holdfast.job_ids') from generate_series(1, $1)", gap
+        )
+        await world.submit()
+        await world.clock.advance(60)
+    await world.clock.fetch(
+        "update holdfast.jobs set created_at = (select min(created_at) from holdfast.jobs)"
+        " where job_id < 4"
+    )
+    rows = await world.clock.fetch("select job_id, created_at from holdfast.jobs order by 1")
+    tick = timedelta(microseconds=1)
+    moments = [at + shift for _, at in rows for shift in (-tick, timedelta(), tick)]
+    async with database.transaction() as tx:
+        found = await tx.fetch(load_statements("lists")["find_jobs_by_time"], moments=moments)
+    after_all = rows[-1][0] + 1
+    assert [row[0] for row in found] == [
+        next((job_id for job_id, at in rows if at >= moment), after_all) for moment in moments
+    ]
+
+
 async def test_without_any_job_no_time_has_any(database: Database) -> None:
     moment = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     assert await listed(database, submitted_from=moment, submitted_until=moment) == []
@@ -258,7 +286,7 @@ async def test_a_walk_by_time_ends_where_the_time_begins(
     world: World, lasting: Raw, database: Database
 ) -> None:
     """Behind lie more jobs than a page may look at, and none of them is looked at."""
-    await lasting.run(SUCCEEDED_MANY, job_lists.EXAMINED_MAX + 1)
+    await lasting.run(SUCCEEDED_MANY, EXAMINED_MAX + 1)
     await world.clock.advance(60)
     job_id = await world.submit()
     since = (await world.job(job_id))["submitted_at"]

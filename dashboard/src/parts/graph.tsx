@@ -5,9 +5,9 @@ import { api, unwrap } from "../api/client";
 import type { Graph } from "../api/types";
 import { Button } from "./button";
 import { isFinal, plural } from "./format";
-import { Drawing } from "./graph_draw";
-import type { Drawn } from "./graph_shape";
-import { type Node, shapeOf, waits } from "./graph_words";
+import { Drawing } from "./graph/draw";
+import type { Drawn } from "./graph/shape";
+import { type Node, shapeOf, waits } from "./graph/words";
 import { Empty, Loading, Read } from "./page";
 import { Badge, Id, Said } from "./show";
 import { Table } from "./table";
@@ -88,7 +88,7 @@ function Laid({ graph }: { graph: Graph }) {
 function useLayout(shape: string): { shape: string; laid: Drawn } | "failed" | null {
   const [drawn, setDrawn] = useState<{ shape: string; laid: Drawn } | "failed" | null>(null);
   useEffect(() => {
-    const worker = new Worker(new URL("./graph_worker.ts", import.meta.url), { type: "module" });
+    const worker = new Worker(new URL("./graph/worker.ts", import.meta.url), { type: "module" });
     const late = setTimeout(() => {
       worker.terminate();
       setDrawn("failed");

@@ -71,13 +71,14 @@ export function jobColumns(onUnfold: (row: TreeRow) => void): Column<TreeRow>[] 
     {
       id: "submitted",
       title: "Submitted",
-      className: "hidden sm:table-cell",
+      className: "hidden sm:table-cell min-w-26 tabular-nums",
       cell: ({ job }) => <Ago ms={job.submitted_at_ms} />,
     },
     {
       id: "took",
       title: "Took",
-      className: "hidden md:table-cell",
+      // As wide as it gets: what runs would move the other columns each second.
+      className: "hidden md:table-cell min-w-26 tabular-nums",
       cell: ({ job }) => <Took from={job.started_at_ms} to={job.finished_at_ms} />,
     },
     {
@@ -147,7 +148,10 @@ function Origin({ job, isBelowParent }: { job: Job; isBelowParent: boolean }) {
     ([word, id]) =>
       id !== null && (
         <span key={word} className="text-dim block text-xs">
-          {word} <Link href={`/jobs/${id}`}>{id}</Link>
+          {word}{" "}
+          <Link href={`/jobs/${id}`} className="underline">
+            {id}
+          </Link>
         </span>
       ),
   );
@@ -167,7 +171,9 @@ function ChildNote({
   return (
     <Note>
       The newest {children.jobs.length} child jobs;{" "}
-      <Link href={`/jobs?parent=${jobId}`}>all of them</Link>
+      <Link href={`/jobs?parent=${jobId}`} className="underline">
+        all of them
+      </Link>
     </Note>
   );
 }

@@ -1,23 +1,15 @@
 /** All jobs, the newest first: filtered, a page at a time, live. */
 import { useMemo } from "react";
 import { useSearchParams } from "wouter";
-import { Refusal } from "../../api/client";
 import { Button } from "../../parts/button";
 import { clock, count } from "../../parts/format";
 import { Empty, Page, Read } from "../../parts/page";
 import { Copy } from "../../parts/show";
 import { FilterBar } from "./filter_bar";
-import {
-  type Filters,
-  type Problem,
-  problemOf,
-  readFilters,
-  withFilters,
-  withoutFilters,
-} from "./filters";
+import { type Filters, problemOf, readFilters, withFilters, withoutFilters } from "./filters";
 import { JobList } from "./list";
 import { Pager, usePage } from "./pager";
-import { isLong, useJobs } from "./reading";
+import { isLong, refusalOf, useJobs } from "./reading";
 import { type Found, isGivenUp, lookedAt } from "./search";
 
 const FIRST = "holdfast run --queue default -- echo hello";
@@ -65,12 +57,6 @@ export function JobsPage() {
       )}
     </Page>
   );
-}
-
-/** What the server does not take; anything else that fails is shown in the place of the list. */
-function refusalOf(error: Error | null): Problem | null {
-  if (!(error instanceof Refusal) || error.status !== 400) return null;
-  return { field: error.field, message: error.message };
 }
 
 function LongSearch({ at, onAgain }: { at: number; onAgain: () => void }) {

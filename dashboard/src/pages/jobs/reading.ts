@@ -1,7 +1,7 @@
 /** What the page reads: a page of jobs, and the child jobs of those that are opened. */
 import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
-import { api, now, unwrap } from "../../api/client";
-import { type Filters, problemOf, toQuery } from "./filters";
+import { api, now, Refusal, unwrap } from "../../api/client";
+import { type Filters, type Problem, problemOf, toQuery } from "./filters";
 import { type Found, searchPage } from "./search";
 import { type Children, jobOf } from "./tree";
 
@@ -18,10 +18,17 @@ export function useJobs(filters: Filters, token: string | null) {
         return unwrap(api.GET("/api/jobs", { params: { query }, signal }));
       }, token);
     },
-    // News comes every second: a search through tens of thousands is not begun anew by it.
-    enabled: (query) => isAskable && !isLong(query.state.data),
+    // News comes every second: neither what is refused nor a search through tens of thousands is
+    // begun anew by it.
+    enabled: ({ state }) => isAskable && !isLong(state.data) && refusalOf(state.error) === null,
     placeholderData: keepPreviousData,
   });
+}
+
+/** What the server does not take; anything else that fails is shown in the place of the list. */
+export function refusalOf(error: Error | null): Problem | null {
+  if (!(error instanceof Refusal) || error.status !== 400) return null;
+  return { field: error.field, message: error.message };
 }
 
 /** Whether it took more than one request, and so is not read again by itself. */

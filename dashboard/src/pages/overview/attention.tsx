@@ -1,6 +1,7 @@
 /** What somebody should look at, the worst first, each with the way to it. */
 import { Link } from "wouter";
 import type { Overview } from "../../api/types";
+import { Mark } from "../../parts/mark";
 import { Panel } from "../../parts/page";
 import { Said } from "../../parts/show";
 
@@ -25,7 +26,9 @@ export function AttentionList({ attention }: { attention: Attention[] }) {
               key={`${one.kind} ${one.subject}`}
               className="border-line hover:bg-hover flex flex-wrap items-baseline gap-x-3 gap-y-1 border-b px-4 py-2 last:border-b-0"
             >
-              <Severity severity={one.severity} />
+              <span className="w-16 shrink-0">
+                <Mark tone={one.severity === "critical" ? "bad" : "warn"}>{one.severity}</Mark>
+              </span>
               <span className="min-w-0">
                 <span className="text-dim">{KINDS[one.kind] ?? one.kind}</span>{" "}
                 <Link href={placeOf(one)} className="font-medium">
@@ -38,18 +41,6 @@ export function AttentionList({ attention }: { attention: Attention[] }) {
         </ul>
       )}
     </Panel>
-  );
-}
-
-function Severity({ severity }: { severity: string }) {
-  const isCritical = severity === "critical";
-  const look = isCritical ? "bg-bad-soft text-bad" : "bg-warn-soft text-warn";
-  return (
-    <span
-      className={`w-16 shrink-0 rounded border border-current py-px text-center text-xs font-medium ${look}`}
-    >
-      {severity}
-    </span>
   );
 }
 

@@ -5,6 +5,7 @@ import { Link } from "wouter";
 import { api, root, unwrap } from "../../api/client";
 import type { Queue } from "../../api/types";
 import { count, duration } from "../../parts/format";
+import { Mark } from "../../parts/mark";
 import { Empty, Page, Panel, Read } from "../../parts/page";
 import { useParam } from "../../parts/params";
 import { Block, Nothing, Said } from "../../parts/show";
@@ -129,14 +130,16 @@ function Name({ queue }: { queue: Queue }) {
         <bdi>{shorten(inert(queue.queue), 120)}</bdi>
       </Link>
       {queue.paused && (
-        <div className="text-warn text-xs font-medium">
-          paused
-          {queue.paused_by !== null && (
-            <>
-              {" "}
-              by <Said text={queue.paused_by} lengthMax={60} />
-            </>
-          )}
+        <div>
+          <Mark tone="warn">
+            paused
+            {queue.paused_by !== null && (
+              <>
+                {" "}
+                by <Said text={queue.paused_by} lengthMax={60} />
+              </>
+            )}
+          </Mark>
         </div>
       )}
       {/* What a narrow screen has no columns for. */}
@@ -160,8 +163,7 @@ function Age({ seconds }: { seconds: number | null }) {
 function Drains({ queue }: { queue: Queue }) {
   const words = drainWords(queue);
   if (words === null) return <Nothing />;
-  const isStuck = drainSeconds(queue) === Infinity;
-  return <span className={isStuck ? "text-warn font-medium" : ""}>{words}</span>;
+  return drainSeconds(queue) === Infinity ? <Mark tone="warn">{words}</Mark> : words;
 }
 
 function NoQueues() {

@@ -2,6 +2,7 @@
 import { Link } from "wouter";
 import type { Worker } from "../../api/types";
 import { count, plural } from "../../parts/format";
+import { Mark } from "../../parts/mark";
 import { Copy, Nothing, Said } from "../../parts/show";
 import { inert, shorten } from "../../parts/text";
 import { Health } from "./health";
@@ -13,11 +14,7 @@ export function Who({ worker }: { worker: Worker }) {
     <div className="flex max-w-64 min-w-28 flex-col">
       <span className="flex flex-wrap items-center gap-x-2 font-medium">
         <Said text={worker.name} lengthMax={80} />
-        {worker.draining && worker.health !== "lost" && (
-          <span className="text-warn bg-warn-soft rounded border border-current px-1.5 text-xs font-medium">
-            draining
-          </span>
-        )}
+        {worker.draining && worker.health !== "lost" && <Mark tone="warn">draining</Mark>}
       </span>
       <span className="text-dim font-mono text-xs break-all">
         <bdi>{inert(worker.worker_id)}</bdi>

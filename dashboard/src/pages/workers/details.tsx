@@ -38,7 +38,7 @@ export function Details({ worker }: { worker: Worker }) {
       </Facts>
       {worker.resources !== null && (
         <div className="max-w-72">
-          <h3 className="text-dim mb-1 text-xs">Capacity used</h3>
+          <p className="text-dim mb-1 text-xs">Capacity used</p>
           <Meters worker={worker} />
         </div>
       )}
@@ -48,7 +48,7 @@ export function Details({ worker }: { worker: Worker }) {
       </div>
       {worker.last_failure !== null && (
         <div>
-          <h3 className="text-dim mb-1 text-xs">Last failure</h3>
+          <p className="text-dim mb-1 text-xs">Last failure</p>
           <Block label="last failure" text={worker.last_failure} />
         </div>
       )}

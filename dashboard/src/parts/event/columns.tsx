@@ -46,7 +46,7 @@ export const COLUMNS: Column<Event>[] = [
   {
     id: "actor",
     title: "Actor",
-    width: "12rem",
+    width: "14rem",
     cell: ({ actor }) => (actor == null ? <Nothing /> : <Said text={actor} lengthMax={80} />),
   },
   {

@@ -40,6 +40,7 @@ export class LogBuffer {
   end(): void {
     for (const open of this.#open.values()) this.#finish(open);
     this.#open.clear();
+    this.#letGo(2);
   }
 
   /** The lines that are kept, the unfinished ones last. */

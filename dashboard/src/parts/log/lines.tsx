@@ -11,6 +11,8 @@ const LINE_PIXELS = 20;
 /** So near to the end counts as the end. */
 const END_PIXELS = 24;
 const CUT_AT = 4000;
+/** So much is shown before and after what was found behind the cut. */
+const FOUND_AROUND = 300;
 /** Marked in one line; odd, so that the rest of the line is not marked. */
 const PARTS_MAX = 1001;
 
@@ -146,11 +148,9 @@ function LogLine({
 }) {
   const { number, text, level, writer } = line;
   const isLong = text.length > CUT_AT;
-  // What was found may stand behind the cut.
-  const isFoundBehind = isLong && isTarget && pattern !== null && text.search(pattern) >= CUT_AT;
-  const isCut = isLong && !isWhole && !isFoundBehind;
+  const isCut = isLong && !isWhole;
   // A whole long line is wrapped in any case: no browser scrolls a million characters sideways.
-  const isBroken = isWrapped || (isLong && !isCut);
+  const isBroken = isWrapped || (isLong && isWhole);
   return (
     <div
       ref={measure}
@@ -171,7 +171,7 @@ function LogLine({
         dir="ltr"
         className={`min-w-0 flex-1 pr-3 ${COLOURS[level]} ${isBroken ? "break-all whitespace-pre-wrap" : "whitespace-pre"}`}
       >
-        <Marked text={isCut ? shorten(text, CUT_AT) : text} pattern={pattern} />
+        <Marked text={isCut ? cut(text, pattern) : text} pattern={pattern} />
         {isCut && (
           <button type="button" onClick={onWhole} className="text-accent ml-1 font-sans underline">
             show all {count(text.length)} characters
@@ -180,6 +180,13 @@ function LogLine({
       </bdi>
     </div>
   );
+}
+
+/** The beginning of a long line; or the place where something was found, if it stands behind. */
+function cut(text: string, pattern: RegExp | null): string {
+  const place = pattern === null ? -1 : text.search(pattern);
+  if (place < CUT_AT - FOUND_AROUND) return shorten(text, CUT_AT);
+  return `…${shorten(text.slice(place - FOUND_AROUND), 2 * FOUND_AROUND)}`;
 }
 
 /** The number of a line leads to the line. */
@@ -193,7 +200,7 @@ function LineNumber({ number, isTarget }: { number: number; isTarget: boolean })
       href={`${place}?${there}`}
       aria-label={`Line ${number}`}
       aria-current={isTarget || undefined}
-      className="text-dim hover:text-ink w-14 shrink-0 pr-3 text-right select-none"
+      className="text-dim hover:text-ink w-16 shrink-0 pr-3 text-right select-none"
     >
       {number}
     </Link>

@@ -1,5 +1,5 @@
 /** A line of the drawing as SVG has it. */
-import type { Point } from "./graph_shape";
+import type { Point } from "./shape";
 
 /** A line through the middles between its bends, so that it has no corners. */
 export function path(points: Point[]): string {

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import type { Graph } from "../api/types";
-import { path } from "./graph_path";
-import { place } from "./graph_layout";
-import { NODE_HEIGHT, NODE_WIDTH, type Shape } from "./graph_shape";
-import { shapeOf, strokesOf, waits } from "./graph_words";
+import type { Graph } from "../../api/types";
+import { path } from "./path";
+import { place } from "./layout";
+import { NODE_HEIGHT, NODE_WIDTH, type Shape } from "./shape";
+import { shapeOf, strokesOf, waits } from "./words";
 
 function node(job_id: string, state = "JOB_STATE_RUNNING", compensates: string | null = null) {
   return {

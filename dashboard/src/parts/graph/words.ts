@@ -1,7 +1,7 @@
 /** What a graph of jobs says, in words, and what of it is drawn. */
-import type { Graph } from "../api/types";
-import type { Line, Shape } from "./graph_shape";
-import { inert } from "./text";
+import type { Graph } from "../../api/types";
+import type { Line, Shape } from "./shape";
+import { inert } from "../text";
 
 export type Node = Graph["nodes"][number];
 export type Edge = Graph["edges"][number];

@@ -1,6 +1,6 @@
 /** Where the jobs of a graph stand when it is drawn; states play no part in it. */
 import { Graph, layout } from "@dagrejs/dagre";
-import { type Drawn, NODE_HEIGHT, NODE_WIDTH, type Point, type Shape } from "./graph_shape";
+import { type Drawn, NODE_HEIGHT, NODE_WIDTH, type Point, type Shape } from "./shape";
 
 const MARGIN = 16;
 const LABEL_WIDTH = 76;

@@ -1,13 +1,13 @@
 /** A graph of jobs as a drawing that is scrolled and zoomed: lines as SVG, jobs as links on it. */
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
-import type { Graph } from "../api/types";
-import { Button } from "./button";
-import { path } from "./graph_path";
-import { type Drawn, NODE_HEIGHT, NODE_WIDTH, type Point } from "./graph_shape";
-import { type Node, type Stroke, strokesOf, waits } from "./graph_words";
-import { Badge } from "./show";
-import { inert } from "./text";
+import type { Graph } from "../../api/types";
+import { Button } from "../button";
+import { path } from "./path";
+import { type Drawn, NODE_HEIGHT, NODE_WIDTH, type Point } from "./shape";
+import { type Node, type Stroke, strokesOf, waits } from "./words";
+import { Badge } from "../show";
+import { inert } from "../text";
 
 const ZOOMS = [0.25, 0.4, 0.6, 0.8, 1, 1.25, 1.6, 2];
 
