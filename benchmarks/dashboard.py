@@ -21,6 +21,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from holdfast.store.migrate import migrate
 
 PROGRAM = Path(sys.executable).with_name("holdfast")
 BUILT = ROOT / "holdfast" / "dashboard"
-FIRST_DATA_MS_MUST, QUERY_MS_MUST, BUNDLE_KB_MUST = 1000.0, 50.0, 250.0
+FIRST_ROW_MS_MUST, QUERY_MS_MUST, BUNDLE_KB_MUST = 1000.0, 50.0, 250.0
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 FRAMES = """
 (box) => new Promise((done) => {
@@ -126,11 +127,12 @@ def measure_queries(address: str, paths: dict[str, str], rounds: int) -> dict[st
     found = {}
     for name, path in paths.items():
         read(path)
-        found[name] = round(statistics.median(timed(lambda: read(path)) for _ in range(rounds)), 1)  # noqa: B023
+        times = [timed(partial(read, path)) for _ in range(rounds)]
+        found[name] = round(statistics.median(times), 1)
     return found
 
 
-def first_data(browser: Browser, address: str, path: str, rounds: int) -> float:
+def first_row(browser: Browser, address: str, path: str, rounds: int) -> float:
     """Measure from the address to the first row, in a browser that knows nothing yet."""
     times = []
     for _ in range(rounds):
@@ -161,8 +163,8 @@ def measure_scrolling(browser: Browser, address: str, many: int, tasks: int) -> 
             jump = "(box, share) => { box.scrollTop = box.scrollHeight * share }"
             shown = f"main a[href$='/tasks/{many}.{int(tasks * share)}']"
 
-            def go(share: float = share, shown: str = shown) -> None:
-                box.evaluate(jump, share)  # noqa: B023
+            def go(share: float = share, jump: str = jump, shown: str = shown) -> None:
+                box.evaluate(jump, share)
                 page.locator(shown).first.wait_for(state="attached")
 
             jumps.append(timed(go))
@@ -203,7 +205,7 @@ def measure(jobs: int, tasks: int, rounds: int) -> dict[str, Any]:
                 "dead letters": "/dead-letters",
             }
             figures["first_data_ms"] = {
-                name: first_data(browser, address, path, max(rounds // 3, 1))
+                name: first_row(browser, address, path, max(rounds // 3, 1))
                 for name, path in pages.items()
             }
             figures["scrolling"] = measure_scrolling(browser, address, many, tasks)
@@ -215,7 +217,7 @@ def measure(jobs: int, tasks: int, rounds: int) -> dict[str, Any]:
         "query_ms_max": max(figures["query_ms"].values()),
         "query_ms_must": QUERY_MS_MUST,
         "first_data_ms_max": max(figures["first_data_ms"].values()),
-        "first_data_ms_must": FIRST_DATA_MS_MUST,
+        "first_data_ms_must": FIRST_ROW_MS_MUST,
         "bundle_gzip_kb_must": BUNDLE_KB_MUST,
         **figures,
     }

@@ -80,7 +80,7 @@ def take(browser: Browser, address: str, path: str, target: Path, *, phone: bool
     for theme in ("light", "dark"):
         context = browser.new_context(
             viewport=PHONE if phone else WIDE,  # type: ignore[arg-type]
-            color_scheme=theme,  # type: ignore[arg-type]
+            color_scheme=theme,
             reduced_motion="reduce",
             timezone_id="UTC",
             locale="en-US",

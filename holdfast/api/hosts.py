@@ -39,7 +39,7 @@ class Hosts:
     def _check_origin(self, origin: bytes, host: bytes | None) -> None:
         # A page of another port of this machine is another site. A proxy may have changed the Host.
         whence = origin.partition(b"://")[2].lower()
-        if (whence != (host or b"").lower() and not self._is_allowed(whence)):
+        if not whence or (whence != (host or b"").lower() and not self._is_allowed(whence)):
             raise ForeignOrigin(origin.decode("latin-1"))
 
     def _is_ours(self, host: bytes) -> bool:

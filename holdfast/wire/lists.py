@@ -59,7 +59,10 @@ class JobAttemptPage(msgspec.Struct, frozen=True):
 
 
 class LogStretch(msgspec.Struct, frozen=True, kw_only=True):
-    """Some output of one attempt among that of its job; a line may end in a later stretch."""
+    """Some output of one attempt among that of its job; a line may end in a later stretch.
+
+    One that has grown since it was read comes again under its offset, whole.
+    """
 
     task_id: str
     attempt: int
@@ -71,8 +74,8 @@ class LogStretch(msgspec.Struct, frozen=True, kw_only=True):
 class JobLogPage(msgspec.Struct, frozen=True):
     """The output of a job's tasks in the order in which it was stored.
 
-    `next_page_token` leads on even where nothing more is there yet; then `is_complete` tells
-    whether anything more will come.
+    `next_page_token` leads on even where nothing more is there yet; it is null once `is_complete`
+    tells that nothing more will come.
     """
 
     stretches: list[LogStretch]

@@ -89,6 +89,7 @@ def test_any_other_name_is_not(host: str) -> None:
         (None, None, None),
         (None, "http://localhost", ForeignOrigin),
         (None, "https://jobs.example", None),
+        (None, "null", ForeignOrigin),
         ("localhost:7878", "http://localhost:7878", None),
         ("localhost:7878", "http://localhost:5173", ForeignOrigin),
         ("localhost:7878", "http://127.0.0.1:7878", ForeignOrigin),

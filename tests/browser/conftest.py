@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from holdfast.embedded import EmbeddedPostgres
 from tests.browser.stage import Stage
@@ -23,6 +30,8 @@ FLAGS = [
     "--no-first-run",
 ]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# A fact that does not come is a failure; how soon it comes is nobody's business here.
+PATIENCE_MS = 30_000
 MISSING = (
     "There is no Chromium. Install one (Debian: apt-get install chromium; elsewhere: "
     ".venv/bin/playwright install chromium), or name it in HOLDFAST_CHROMIUM."
@@ -60,6 +69,7 @@ def browser(stage: Stage) -> Iterator[Browser]:
         )
         own = playwright.chromium.executable_path
         assert found or Path(own).exists(), MISSING
+        expect.set_options(timeout=PATIENCE_MS)
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield browser
         browser.close()
@@ -104,7 +114,7 @@ def context(browser: Browser, stage: Stage, complaints: Complaints) -> Iterator[
         locale="en-US",
         reduced_motion="reduce",
     )
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE_MS)
     context.on("page", complaints.listen)
     yield context
     context.close()

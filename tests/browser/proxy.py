@@ -17,6 +17,15 @@ def proxy_to(url: str) -> Iterator[str]:
     upstream = urlsplit(url).netloc
 
     class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            """Pass one request on."""
+            try:
+                self._pass_on()
+            except (ConnectionError, TimeoutError, http.client.HTTPException):
+                self.close_connection = True  # the tab was closed, or the server went away
+
+        do_GET = do_POST = answer
+
         def _pass_on(self) -> None:
             if not self.path.startswith(PREFIX + "/"):
                 self.send_error(404)
@@ -37,16 +46,8 @@ def proxy_to(url: str) -> Iterator[str]:
                 self.wfile.write(piece)
             connection.close()
 
-        do_GET = do_POST = _pass_on
-
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
-
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except (ConnectionError, TimeoutError, http.client.HTTPException):
-                self.close_connection = True  # the tab was closed, or the server went away
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

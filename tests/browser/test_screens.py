@@ -60,7 +60,7 @@ def drawn(stage: Stage) -> Drawn:
 def cells(table: Locator, text: str) -> list[str]:
     """Read the cells of the row that holds a text."""
     row = table.get_by_role("row").filter(has_text=text).first
-    return [cell.strip() for cell in row.locator("td, th").all_inner_texts()]
+    return [cell.strip(" ▸▾") for cell in row.locator("td, th").all_inner_texts()]
 
 
 def test_the_job_page_is_as_it_was_drawn(page: Page, drawn: Drawn) -> None:

@@ -8,7 +8,7 @@ import { isFinal, plural } from "./format";
 import { Drawing } from "./graph/draw";
 import type { Drawn } from "./graph/shape";
 import { type Node, shapeOf, waits } from "./graph/words";
-import { Empty, Loading, Read } from "./page";
+import { Empty, Read } from "./page";
 import { Badge, Id, Said } from "./show";
 import { Table } from "./table";
 
@@ -81,7 +81,12 @@ function Laid({ graph }: { graph: Graph }) {
     );
   }
   // What was laid out for other jobs does not fit these, and is gone in a moment.
-  if (drawn === null || drawn.shape !== shape) return <Loading what="the graph" />;
+  if (drawn === null || drawn.shape !== shape)
+    return (
+      <p role="status" className="text-dim py-10 text-center">
+        Laying out …
+      </p>
+    );
   return <Drawing graph={graph} drawn={drawn.laid} />;
 }
 
@@ -132,7 +137,7 @@ function Listed({ graph }: { graph: Graph }) {
       width: "45%",
       cell: (node: Node) => (
         <span className="break-words">
-          {told.get(node.job_id) ?? "waits for none"}
+          {told.get(node.job_id) ?? "-"}
           {node.compensates_job_id != null && `, undoes ${node.compensates_job_id}`}
         </span>
       ),

@@ -130,9 +130,13 @@ function columnsOfTasks(): Column<Task>[] {
 function WorkerCell({ id }: { id: string | null }) {
   if (id === null) return <Nothing />;
   return (
-    <bdi title={inert(id)} className="block truncate">
-      {inert(workerName(id))}
-    </bdi>
+    <Link
+      href={`/workers?worker=${encodeURIComponent(id)}`}
+      title={inert(id)}
+      className="block truncate"
+    >
+      <bdi>{inert(workerName(id))}</bdi>
+    </Link>
   );
 }
 

@@ -58,27 +58,27 @@ export function jobColumns(onUnfold: (row: TreeRow) => void): Column<TreeRow>[] 
     {
       id: "queue",
       title: "Queue",
-      className: "hidden md:table-cell max-w-32",
+      className: "hidden lg:table-cell max-w-32",
       cell: ({ job }) =>
         job.queue === null ? <span className="text-dim">placed</span> : <Cut text={job.queue} />,
     },
     {
       id: "owner",
       title: "Owner",
-      className: "hidden lg:table-cell max-w-32",
+      className: "hidden xl:table-cell max-w-32",
       cell: ({ job }) => <Cut text={job.owner} />,
     },
     {
       id: "submitted",
       title: "Submitted",
-      className: "hidden sm:table-cell min-w-26 tabular-nums",
+      className: "hidden sm:table-cell md:hidden lg:table-cell min-w-26 tabular-nums",
       cell: ({ job }) => <Ago ms={job.submitted_at_ms} />,
     },
     {
       id: "took",
       title: "Took",
       // As wide as it gets: what runs would move the other columns each second.
-      className: "hidden md:table-cell min-w-26 tabular-nums",
+      className: "hidden lg:table-cell min-w-26 tabular-nums",
       cell: ({ job }) => <Took from={job.started_at_ms} to={job.finished_at_ms} />,
     },
     {

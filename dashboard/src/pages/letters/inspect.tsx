@@ -2,7 +2,7 @@
 import { Link } from "wouter";
 import type { DeadLetter } from "../../api/types";
 import { Failure, Loading } from "../../parts/page";
-import { Ago, Block, Clock, Fact, Facts, Id, Nothing, Said } from "../../parts/show";
+import { Ago, Block, Fact, Facts, Id, Nothing, Said } from "../../parts/show";
 import { pretty } from "../../parts/text";
 import { Actions } from "./actions";
 import { useLetter } from "./reads";
@@ -32,10 +32,10 @@ export function Inspect({ letter }: { letter: DeadLetter }) {
           {letter.last_owner === null ? <Nothing /> : <Id id={letter.last_owner} what="worker" />}
         </Fact>
         <Fact name="Its lease ran until">
-          <Clock ms={moment(letter.last_lease_expires_at)} date />
+          <Ago ms={moment(letter.last_lease_expires_at)} />
         </Fact>
         <Fact name="Dead since">
-          <Clock ms={moment(letter.dead_lettered_at)} date />
+          <Ago ms={moment(letter.dead_lettered_at)} />
         </Fact>
         <Fact name="Correlation id">
           <span className="break-all">
@@ -59,7 +59,10 @@ export function Inspect({ letter }: { letter: DeadLetter }) {
         {letter.input == null ? (
           <p className="text-dim">
             None of its own: its arguments stand in the{" "}
-            <Link href={`/jobs/${job}?tab=spec`}>spec of job {job}</Link>.
+            <Link href={`/jobs/${job}?tab=spec`} className="underline">
+              spec of job {job}
+            </Link>
+            .
           </p>
         ) : (
           <Block text={pretty(letter.input)} label={`input of ${letter.task_id}`} />

@@ -24,7 +24,9 @@ const COLUMNS: Column<DeadLetter>[] = [
     cell: (letter) => (
       <>
         <Said text={letter.type} lengthMax={60} />
-        <span className="text-dim block text-xs break-all sm:hidden">{letter.reason_code}</span>
+        <span className="text-dim block text-xs whitespace-nowrap sm:hidden">
+          {letter.reason_code}
+        </span>
       </>
     ),
   },

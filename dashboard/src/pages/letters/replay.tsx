@@ -158,7 +158,7 @@ function Plan({ replays }: { replays: Replays }) {
             <tr key={each.replay_of} className="border-line border-b last:border-b-0">
               <td className="px-3 py-2 align-top">
                 {each.job_id === null ? (
-                  "one"
+                  "to be made"
                 ) : (
                   <Link href={`/jobs/${each.job_id}`}>job {each.job_id}</Link>
                 )}

@@ -24,7 +24,7 @@ export function AttentionList({ attention }: { attention: Attention[] }) {
           {attention.map((one) => (
             <li
               key={`${one.kind} ${one.subject}`}
-              className="border-line hover:bg-hover flex flex-wrap items-baseline gap-x-3 gap-y-1 border-b px-4 py-2 last:border-b-0"
+              className="border-line hover:bg-hover flex flex-wrap items-baseline sm:flex-nowrap gap-x-3 gap-y-1 border-b px-4 py-2 last:border-b-0"
             >
               <span className="w-16 shrink-0">
                 <Mark tone={one.severity === "critical" ? "bad" : "warn"}>{one.severity}</Mark>

@@ -161,7 +161,7 @@ function describe(
     },
     scales: { y: { range: (_plot, _min, max) => [0, max ? max * 1.1 : 1] } },
     axes: [
-      { ...axis, grid: { show: false }, space: 64, size: 28, values: sayTimes },
+      { ...axis, grid: { show: false }, space: 64, size: 20, values: sayTimes },
       {
         ...axis,
         size: (_plot, marks) => 14 + 6.5 * Math.max(2, ...(marks ?? []).map((mark) => mark.length)),

@@ -32,7 +32,10 @@ export default function OverviewPage() {
   });
   const isEmpty = useIsEmpty(query.data);
   return (
-    <Page title="Overview" actions={<WindowChoice window={window} choose={choose} />}>
+    <Page
+      title="Overview"
+      actions={isEmpty ? undefined : <WindowChoice window={window} choose={choose} />}
+    >
       <Read query={query} what="the overview">
         {(overview) =>
           isEmpty ? (

@@ -48,6 +48,7 @@ export function Actions({ task, job }: { task: Task; job: Job }) {
         Cancel
       </Button>
       <Button
+        look="danger"
         onClick={() =>
           ask({
             title: `Cancel task ${id} hard?`,

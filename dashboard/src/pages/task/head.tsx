@@ -136,7 +136,7 @@ function Eligible({ task }: { task: Task }) {
   if (task.state === "TASK_STATE_PENDING" && task.eligible_at_ms <= nowMs) {
     return (
       <>
-        now, since <Clock ms={task.eligible_at_ms} date />
+        now, since <Clock ms={task.eligible_at_ms} />
       </>
     );
   }
@@ -145,6 +145,11 @@ function Eligible({ task }: { task: Task }) {
 
 function Letter({ taskId }: { taskId: string }) {
   const query = useLetter(taskId);
+  // As high as what will stand there, so that nothing moves.
+  if (query.isPending)
+    return (
+      <p className="border-line text-dim rounded border px-3 py-2">Reading the dead letter …</p>
+    );
   return (
     <div className="border-line bg-page rounded border px-3 py-2">
       <Read query={query} what="the dead letter">

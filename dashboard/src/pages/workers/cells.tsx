@@ -11,7 +11,7 @@ const SHOWN_MAX = 3;
 
 export function Who({ worker }: { worker: Worker }) {
   return (
-    <div className="flex max-w-64 min-w-28 flex-col">
+    <div className="flex max-w-64 min-w-28 flex-col wrap-anywhere">
       <span className="flex flex-wrap items-center gap-x-2 font-medium">
         <Said text={worker.name} lengthMax={80} />
         {worker.draining && worker.health !== "lost" && <Mark tone="warn">draining</Mark>}
@@ -67,7 +67,7 @@ export function Serves({ worker, isWhole = false }: { worker: Worker; isWhole?: 
   const shown = named.slice(0, isWhole ? undefined : SHOWN_MAX);
   if (!worker.placed && named.length === 0) return <Nothing />;
   return (
-    <div className="flex max-w-48 min-w-24 flex-wrap gap-1 text-xs">
+    <div className="flex max-w-48 min-w-20 flex-wrap gap-1 text-xs">
       {worker.placed && <span className="text-sm">placed work</span>}
       {shown.map(({ queue, name }) => (
         <span key={name} className="border-line rounded border px-1.5 break-all">

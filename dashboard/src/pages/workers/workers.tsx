@@ -27,22 +27,26 @@ const COLUMNS: Column<Worker>[] = [
     title: "Worker",
     cell: (worker) => <Who worker={worker} />,
     sort: (worker) => `${worker.name} ${worker.worker_id}`,
-    width: "15rem",
+    width: "12rem",
   },
   {
     id: "host",
     title: "Host",
-    cell: (worker) => <Said text={worker.host} lengthMax={60} />,
+    cell: (worker) => (
+      <div className="max-w-40 wrap-anywhere">
+        <Said text={worker.host} lengthMax={60} />
+      </div>
+    ),
     sort: (worker) => worker.host,
     className: "hidden xl:table-cell",
-    width: "7rem",
+    width: "5rem",
   },
   {
     id: "health",
     title: "Health",
     cell: (worker) => <Condition worker={worker} />,
     sort: (worker) => (HEALTH as readonly string[]).indexOf(worker.health),
-    width: "7rem",
+    width: "6rem",
   },
   {
     id: "heard",
@@ -56,7 +60,7 @@ const COLUMNS: Column<Worker>[] = [
     title: "Capacity used",
     cell: (worker) => <Meters worker={worker} />,
     className: "hidden md:table-cell",
-    width: "14rem",
+    width: "13rem",
   },
   {
     id: "runs",
@@ -64,21 +68,21 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) => <Runs worker={worker} />,
     sort: (worker) => worker.running,
     className: "hidden sm:table-cell",
-    width: "9rem",
+    width: "7rem",
   },
   {
     id: "serves",
     title: "Serves",
     cell: (worker) => <Serves worker={worker} />,
     className: "hidden lg:table-cell",
-    width: "10rem",
+    width: "7rem",
   },
   {
     id: "drain",
     title: <span className="sr-only">Drain</span>,
     cell: (worker) => <Drain worker={worker} />,
     className: "hidden sm:table-cell text-right",
-    width: "6rem",
+    width: "5.3rem",
   },
 ];
 

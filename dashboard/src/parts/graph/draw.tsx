@@ -85,7 +85,7 @@ export function Drawing({ graph, drawn }: { graph: Graph; drawn: Drawn }) {
                   name={node.name}
                   state={node.state}
                   undoes={node.compensates_job_id ?? null}
-                  waiting={told.get(node.job_id) ?? "waits for none"}
+                  waiting={told.get(node.job_id) ?? "no other"}
                   isCurrent={index === current}
                   at={drawn.nodes[index] ?? { x: 0, y: 0 }}
                 />
@@ -132,7 +132,7 @@ const Place = memo(function Place(props: {
           <Badge state={state} />
           {undoes !== null && <span className="text-dim truncate">{`undoes ${undoes}`}</span>}
         </span>
-        <span className="sr-only">{waiting}</span>
+        <span className="sr-only">{`waits for ${waiting}`}</span>
       </Link>
     </li>
   );

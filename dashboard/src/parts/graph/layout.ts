@@ -6,7 +6,7 @@ const MARGIN = 16;
 const LABEL_WIDTH = 76;
 const LABEL_HEIGHT = 18;
 /** Above this many lines the best order of ranks takes too long; a good one will do. */
-const LINES_MAX_FOR_BEST = 600;
+const LINES_MAX_FOR_BEST = 200;
 
 export function place({ ids, lines, isDown }: Shape): Drawn {
   const graph = new Graph({ multigraph: true });

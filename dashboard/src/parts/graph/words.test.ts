@@ -37,7 +37,7 @@ test("edges to jobs that are not told are left out, and a job is tied to the one
 
 test("what a job waits for is said with conditions, and inert", () => {
   expect(waits(GRAPH).get("3")).toBe(
-    "waits for job 1‹202E› (1), job 2‹202E› (2) on failure, job (9) when ended",
+    "job 1‹202E› (1), job 2‹202E› (2) on failure, job (9) when ended",
   );
 });
 

@@ -46,7 +46,7 @@ export function shapeOf(graph: Graph, isDown: boolean): string {
   return JSON.stringify(shape);
 }
 
-/** For each job, what it waits for: "waits for extract (15), clean (16) on failure". */
+/** For each job that waits, what it waits for: "extract (15), clean (16) on failure". */
 export function waits(graph: Graph): Map<string, string> {
   const names = new Map(graph.nodes.map((node) => [node.job_id, inert(node.name)]));
   const before = new Map<string, string[]>();
@@ -55,7 +55,7 @@ export function waits(graph: Graph): Map<string, string> {
     const told = before.get(edge.to) ?? [];
     before.set(edge.to, [...told, `${name} ${condition(edge)}`.trim()]);
   }
-  return new Map([...before].map(([id, all]) => [id, `waits for ${several(all)}`]));
+  return new Map([...before].map(([id, all]) => [id, several(all)]));
 }
 
 function several(all: string[]): string {
