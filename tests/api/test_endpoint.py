@@ -391,10 +391,7 @@ async def test_a_body_of_bytes_that_breaks_off_is_refused(quiet: Runtime) -> Non
     ("origin", "status"),
     [("http://127.0.0.1:7878", 200), ("https://elsewhere.example", 403), ("null", 403)],
 )
-async def test_a_page_of_another_site_cannot_call(quiet: Runtime, origin: str, status: int) -> None:
-    app = serve(
-        quiet, Endpoint("POST", "/orders/{name}", take_order, dict, body=Order, query=Choice)
-    )
+async def test_a_page_of_another_site_cannot_call(app: Any, origin: str, status: int) -> None:
     headers = {"origin": origin, "host": "127.0.0.1:7878"}
     answer = await call(app, "POST", "/orders/a", headers=headers)
     assert answer[0] == status

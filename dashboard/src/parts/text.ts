@@ -3,6 +3,7 @@
 // What terminals take as orders: colours and cursor moves, titles and links, other sequences.
 // A title has an end on its own line, or it is none: nothing can hide the rest of a text.
 const ESCAPES = new RegExp(
+  // eslint-disable-next-line no-control-regex
   "\\u001b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\\u0000-\\u001f]{0,4096}(?:\\u0007|\\u001b\\\\)|[ -/]*[0-~])",
   "g",
 );

@@ -1,6 +1,6 @@
 /** Cut over to a version, or drop one; each says before what it will do. */
 import { useQueryClient } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { Fragment, useCallback } from "react";
 import { api, unwrap } from "../../api/client";
 import { useConfirm } from "../../parts/confirm";
 import { plural } from "../../parts/format";
@@ -27,7 +27,8 @@ export function useCutOver({ name, current_version: current }: Dataset) {
       confirm({
         title: `Cut ${name} over to version ${version}`,
         body: (
-          <>
+          // A new question begins with empty fields.
+          <Fragment key={key}>
             <p>
               {current === null
                 ? `Readers of ${name}, who had none so far, get version ${version}.`
@@ -59,7 +60,7 @@ export function useCutOver({ name, current_version: current }: Dataset) {
                 </span>
               </label>
             )}
-          </>
+          </Fragment>
         ),
         action: `Cut over to version ${version}`,
         run: async () => {

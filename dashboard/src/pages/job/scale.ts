@@ -24,7 +24,7 @@ export function share({ from, until }: Span, ms: number): number {
 
 /** The marks of an axis: at most so many, at round distances, in the reader's own time zone. */
 export function marks({ from, until }: Span, countMax: number): { at: number; name: string }[] {
-  const step = STEPS_MS.find((ms) => (until - from) / ms <= countMax * 3) ?? 36500 * DAY;
+  const step = STEPS_MS.find((ms) => (until - from) / ms <= countMax) ?? 36500 * DAY;
   // Days begin at midnight here, not in Greenwich.
   const zone = new Date(from).getTimezoneOffset() * MINUTE;
   const first = Math.ceil((from - zone) / step) * step + zone;

@@ -100,10 +100,12 @@ export function Neighbours({ task, job }: { task: Task; job: Job }) {
   return (
     <nav aria-label="Tasks of the job" className="flex gap-2">
       <Neighbour to={before} name="Previous task">
-        ← {task.task_index - 1}
+        <span aria-hidden="true">← </span>
+        {task.task_index - 1}
       </Neighbour>
       <Neighbour to={after} name="Next task">
-        {task.task_index + 1} →
+        {task.task_index + 1}
+        <span aria-hidden="true"> →</span>
       </Neighbour>
     </nav>
   );
@@ -122,10 +124,10 @@ function Neighbour({
   return (
     <Link
       href={to}
-      aria-label={name}
       title={name}
       className="border-line bg-panel text-ink hover:bg-hover rounded-md border px-3 py-1 font-medium whitespace-nowrap hover:no-underline"
     >
+      <span className="sr-only">{name}, </span>
       {children}
     </Link>
   );

@@ -165,7 +165,10 @@ function Letter({ taskId }: { taskId: string }) {
             .{" "}
             {letter.replayed_as != null ? (
               <>
-                Replayed as <Link href={`/jobs/${letter.replayed_as}`}>{letter.replayed_as}</Link>
+                Replayed as{" "}
+                <Link href={`/jobs/${letter.replayed_as}`} className="underline">
+                  {letter.replayed_as}
+                </Link>
                 .{" "}
               </>
             ) : letter.discarded_at != null ? (
@@ -175,7 +178,9 @@ function Letter({ taskId }: { taskId: string }) {
             ) : (
               "Neither replayed nor discarded yet. "
             )}
-            <Link href={`/dead-letters?task=${taskId}`}>Open the dead letter</Link>
+            <Link href={`/dead-letters?task=${taskId}`} className="underline">
+              Open the dead letter
+            </Link>
           </p>
         )}
       </Read>

@@ -41,7 +41,10 @@ function Input({ value, isPickled, jobId }: { value: unknown; isPickled: boolean
     return (
       <p className="text-dim">
         It has no input of its own: what all tasks are given stands in the{" "}
-        <Link href={`/jobs/${jobId}?tab=spec`}>spec of the job</Link>.
+        <Link href={`/jobs/${jobId}?tab=spec`} className="underline">
+          spec of the job
+        </Link>
+        .
       </p>
     );
   }

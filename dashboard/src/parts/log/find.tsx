@@ -43,7 +43,7 @@ export function Find({
     if (number !== undefined) onGo(number);
   }
   return (
-    <div role="search" className="flex items-center gap-1">
+    <div role="search" aria-label="In the log" className="flex items-center gap-1">
       <input
         type="search"
         value={text}
