@@ -67,8 +67,8 @@ select job_id, -1, step, -1, kind::holdfast.event_type, submitted_at + step * in
  where job_id between $1 and $2
 """
 TASKS = """
-insert into holdfast.tasks (job_id, task_index, state, attempt, seq, placed, eligible_at, submitted_at,
-                            started_at, finished_at, moved_at, input, result)
+insert into holdfast.tasks (job_id, task_index, state, attempt, seq, placed, eligible_at,
+                            submitted_at, started_at, finished_at, moved_at, input, result)
 select job_id, task_index, state, (state > 1)::int, 3, false, submitted_at, submitted_at,
        started_at, finished_at, coalesce(finished_at, submitted_at), '{"n": 1}',
        case when state = 4 then '1'::json end
@@ -76,12 +76,13 @@ select job_id, task_index, state, (state > 1)::int, 3, false, submitted_at, subm
  where job_id between $1 and $2
 """
 ATTEMPTS = """
-insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, created_at, started_at,
-                               finished_at, released_at, error, error_class, lease_token,
-                               last_lease_expires_at, reported)
-select job_id, 0, 1, 'worker-' || job_id % 20, case when state = 10 then 5 else state end, started_at,
-       started_at, finished_at, finished_at, error, case when state = 5 then 'TransientError' end,
-       gen_random_uuid(), finished_at + interval '30 s', true
+insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, created_at,
+                               started_at, finished_at, released_at, error, error_class,
+                               lease_token, last_lease_expires_at, reported)
+select job_id, 0, 1, 'worker-' || job_id % 200, case when state = 10 then 5 else state end,
+       started_at, started_at, finished_at, finished_at, error,
+       case when state = 5 then 'TransientError' end, gen_random_uuid(),
+       finished_at + interval '30 s', true
   from holdfast.jobs where state > 3 and job_id between $1 and $2
 """
 TASK_EVENTS = """
@@ -90,8 +91,8 @@ select job_id, 0, step, least(step, 1), kind::holdfast.event_type,
        submitted_at + step * interval '1 s', pg_current_xact_id()::text::bigint
   from holdfast.jobs,
        lateral (values (0, 'submitted'), (1, 'claimed'), (2, 'started'),
-                       (3, case state when 4 then 'succeeded' when 6 then 'killed' else 'failed' end))
-           as happened(step, kind)
+                       (3, case state when 4 then 'succeeded' when 6 then 'killed'
+                                      else 'failed' end)) as happened(step, kind)
  where state > 3 and job_id between $1 and $2
 """
 READY = """
@@ -108,12 +109,12 @@ select job_id, task_index, holdfast.now() + interval '1 day' + random() * interv
 """
 WORKERS = """
 insert into holdfast.workers (worker_id, name, host, queues, registered_at, last_seen_at)
-select 'worker-' || n, 'worker', 'host-' || n, array['q' || n], holdfast.now(), holdfast.now()
+select 'worker-' || n, 'worker', 'host-' || n, array['q' || n % 20], holdfast.now(), holdfast.now()
   from generate_series(0, 199) as n where $1::bigint < $2::bigint
 """
 LEASES = """
-insert into holdfast.leases (job_id, task_index, attempt, worker_id, lease_token, created_at, expires_at,
-                             duration)
+insert into holdfast.leases (job_id, task_index, attempt, worker_id, lease_token, created_at,
+                             expires_at, duration)
 select job_id, task_index, 1, 'worker-' || job_id % 200, gen_random_uuid(), holdfast.now(),
        holdfast.now() + interval '1 day', interval '1 day'
   from holdfast.jobs join holdfast.tasks using (job_id)
@@ -133,7 +134,8 @@ TYPE_SAMPLES = """
 insert into holdfast.type_samples
 select date_bin('1 minute', holdfast.now(), timestamptz 'epoch') - make_interval(mins => back),
        server, 'type-' || n, 40, n % 20
-  from generate_series(0, 120) as back, generate_series(0, 39) as n, unnest(array['a', 'b']) as server
+  from generate_series(0, 120) as back, generate_series(0, 39) as n,
+       unnest(array['a', 'b']) as server
  where $1::bigint < $2::bigint
 """
 STATES = """

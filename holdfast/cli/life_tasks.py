@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 
 import holdfast as hf
 
@@ -9,11 +10,18 @@ QUEUES = ("ingest", "images", "mail", "training")
 DATASET = "orders"
 
 
-@hf.task(queue="ingest", retries=2, backoff=hf.Backoff(base=0.5), outputs=[hf.Output(DATASET)])
-async def ingest_orders(day: str, *, ctx: hf.Context) -> dict[str, int]:
+# What a process of its own prints is kept with the attempt.
+@hf.task(
+    queue="ingest",
+    retries=2,
+    backoff=hf.Backoff(base=0.5),
+    outputs=[hf.Output(DATASET)],
+    isolation="process",
+)
+def ingest_orders(day: str, *, ctx: hf.Context) -> dict[str, int]:
     """Write a partition of a dataset; the source is not always there."""
     print(f"INFO reading orders of {day}, attempt {ctx.attempt}", flush=True)
-    await asyncio.sleep(random.uniform(0.2, 1.0))
+    time.sleep(random.uniform(0.2, 1.0))
     if random.random() < 0.15:
         print("ERROR the source did not answer", flush=True)
         raise hf.DependencyUnavailable(
@@ -45,8 +53,8 @@ async def send_receipt(address: str, *, ctx: hf.Context) -> str:
     return f"sent by attempt {ctx.attempt}"
 
 
-@hf.task(queue="training", retries=2, backoff=hf.Backoff(base=0.5))
-async def train_ranker(epochs: int, *, ctx: hf.Context) -> float:
+@hf.task(queue="training", retries=2, backoff=hf.Backoff(base=0.5), isolation="process")
+def train_ranker(epochs: int, *, ctx: hf.Context) -> float:
     """Take its time, and say how far it is."""
     loss = 2.0
     for epoch in range(epochs):
@@ -56,7 +64,7 @@ async def train_ranker(epochs: int, *, ctx: hf.Context) -> float:
         level = "WARN" if epoch % 17 == 16 else "INFO"
         print(f"{level} epoch {epoch}: loss {loss:.4f}, lr {0.001 * 0.98**epoch:.6f}", flush=True)
         ctx.progress((epoch + 1) / epochs, f"epoch {epoch + 1} of {epochs}, loss {loss:.3f}")
-        await asyncio.sleep(0.5)
+        time.sleep(0.5)
     return round(loss, 4)
 
 

@@ -2,26 +2,28 @@
 
 import hashlib
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 LINE_LENGTH_MAX = 200
 FINGERPRINT_LENGTH = 16
 KNOWN_MAX = 20_000
 _UUID = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}"
-# The longer forms come first: an address or a path has numbers in it, and a quoted text anything.
-_VARYING = re.compile(
-    rf"""
-    (?P<quoted> "(?:[^"\\]|\\.)*" | (?<![^\W_])'(?:[^'\\]|\\.)*'(?!\w) | `[^`]*` )
-  | (?P<address> \b[a-z][a-z0-9+.-]*://[^\s'"<>)\],]+
-      | \b[\w.+-]+@[\w-]+(?:\.[\w-]+)+
-      | \b\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?\b
-      | \[[0-9a-f]*:[0-9a-f:.]+\](?::\d+)? )
-  | (?P<path> (?<![\w.])(?:[a-z]:\\|~?/|\.{{1,2}}/)[^\s'",:;)\]]+ )
-  | (?P<id> (?<![^\W_]){_UUID}(?![^\W_]) | \b0x[0-9a-f]+\b
-      | \b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{8,}}\b )
-  | (?P<number> [+-]?\d+(?:[.,_:]\d+)*(?:e[+-]?\d+)? )
-    """,
-    re.IGNORECASE | re.VERBOSE,
+# What varies, and the signs without which a line has nothing of the form: a long pattern is slow, and
+# most lines need little of it. The longer forms come first: an address or a path has numbers in it,
+# and a quoted text anything.
+_FORMS = (
+    ("quoted", '"', r'"(?:[^"\\]|\\.)*"'),
+    ("quoted", "'", r"(?<![^\W_])'(?:[^'\\]|\\.)*'(?!\w)"),
+    ("quoted", "`", r"`[^`]*`"),
+    ("address", "://", r"""\b[a-z][a-z0-9+.-]*://[^\s'"<>)\],]+"""),
+    ("address", "@", r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
+    ("address", ".", r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"),
+    ("address", "[", r"\[[0-9a-f]*:[0-9a-f:.]+\](?::\d+)?"),
+    ("path", "/", r"""(?<![\w.])(?:[a-z]:\\|~?/|\.{1,2}/)[^\s'",:;)\]]+"""),
+    ("path", "\\", r"""(?<![\w.])[a-z]:\\[^\s'",:;)\]]+"""),
+    ("id", "", rf"(?<![^\W_]){_UUID}(?![^\W_])|\b0x[0-9a-f]+\b"),
+    ("id", "", r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b"),
+    ("number", "", r"[+-]?\d+(?:[.,_:]\d+)*(?:e[+-]?\d+)?"),
 )
 
 
@@ -44,5 +46,15 @@ def first_line(error: str) -> str:
 
 def generalise(error: str) -> str:
     """Put a word in the place of whatever varies in the first line of an error."""
-    text = _VARYING.sub(lambda found: f"<{found.lastgroup}>", first_line(error))
+    line = first_line(error)
+    pattern, words = _pattern(tuple(sign in line for _, sign, _ in _FORMS))
+    text = pattern.sub(lambda found: words[found.lastindex or 0], line)
     return " ".join(text.split())
+
+
+@cache
+def _pattern(has_sign: tuple[bool, ...]) -> tuple[re.Pattern[str], list[str]]:
+    """Make a pattern of the forms that can be there, and name the word for each."""
+    forms = [form for form, has in zip(_FORMS, has_sign, strict=True) if has]
+    pattern = re.compile("|".join(f"({form})" for _, _, form in forms), re.IGNORECASE)
+    return pattern, ["", *(f"<{word}>" for word, _, _ in forms)]

@@ -76,7 +76,9 @@ def sources(tmp_path: Path) -> Sources:
 
 def test_it_is_built_once_and_again_when_something_has_changed(sources: Sources) -> None:
     running = [sources.start("build") for _ in range(2)]  # at once: the second finds it done
-    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    for process in running:
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, said
     assert (sources.builds, sources.built.read_text()) == (1, INDEX)
     assert sources.run("build") == (0, "")
     sources.write(f"{INDEX} changed")

@@ -130,7 +130,10 @@ function AttemptRow({
       {isOpened && (
         <tr>
           <td colSpan={COLUMNS.length} className="bg-page px-4 py-3">
-            <AttemptDetail taskId={taskId} attempt={attempt} />
+            {/* On a phone the table is scrolled sideways; what is opened stays in sight. */}
+            <div className="max-sm:sticky max-sm:left-4 max-sm:w-[calc(100vw-5rem)] max-sm:[&_time]:whitespace-normal">
+              <AttemptDetail taskId={taskId} attempt={attempt} />
+            </div>
           </td>
         </tr>
       )}

@@ -345,7 +345,8 @@ function Line<Row>({
       {isOpened && row !== undefined && (
         <tr>
           <td colSpan={width} className="bg-page px-4 py-3">
-            {detail?.(row)}
+            {/* Of no width of its own: long lines in it do not make the table wider. */}
+            <div className="[contain:inline-size]">{detail?.(row)}</div>
           </td>
         </tr>
       )}

@@ -20,7 +20,8 @@ export type Chosen =
 const IDS_SHOWN = 20;
 
 export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => void }) {
-  const [asking, setAsking] = useState<"dry run" | "replay" | null>(null);
+  // Kept as it was when it was asked for: what is chosen changes as letters come and go.
+  const [asking, setAsking] = useState<{ chosen: Chosen; isDry: boolean } | null>(null);
   const [isFinding, setIsFinding] = useState(false);
   const [problem, setProblem] = useState<Error | null>(null);
   const confirm = useConfirm();
@@ -59,16 +60,15 @@ export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => voi
   }
   return (
     <>
-      <Button onClick={() => setAsking("dry run")}>Dry-run replay</Button>
-      <Button onClick={() => setAsking("replay")}>Replay …</Button>
+      <Button onClick={() => setAsking({ chosen, isDry: true })}>Dry-run replay</Button>
+      <Button onClick={() => setAsking({ chosen, isDry: false })}>Replay …</Button>
       <Button disabled={isFinding} onClick={() => void discard()}>
         Discard …
       </Button>
       {problem && <Failure error={problem} retry={() => void discard()} />}
       {asking !== null && (
         <ReplayDialog
-          chosen={chosen}
-          isDry={asking === "dry run"}
+          {...asking}
           onDone={readAgain}
           onClose={(isReplayed) => {
             setAsking(null);

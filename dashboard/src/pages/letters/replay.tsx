@@ -35,6 +35,16 @@ export function ReplayDialog({
   const [key] = useState(newRequestKey);
   const [isRebinding, setIsRebinding] = useState(false);
   const rebind = isRebinding ? { rebind_outputs: true } : {};
+  const deed = useMutation({
+    // Exactly what was shown, whatever else the filter matches by now.
+    mutationFn: (shown: Replays) =>
+      replay({
+        task_ids: shown.flatMap((each) => each.task_ids),
+        ...rebind,
+        idempotency_key: isRebinding ? `${key}-rebind` : key,
+      }),
+    onSuccess: onDone,
+  });
   const plan = useQuery({
     queryKey: ["letter-plan", key, isRebinding],
     queryFn: () =>
@@ -47,16 +57,8 @@ export function ReplayDialog({
       }),
     staleTime: Infinity,
     gcTime: 0,
-  });
-  const deed = useMutation({
-    // Exactly what was shown, whatever else the filter matches by now.
-    mutationFn: (shown: Replays) =>
-      replay({
-        task_ids: shown.flatMap((each) => each.task_ids),
-        ...rebind,
-        idempotency_key: isRebinding ? `${key}-rebind` : key,
-      }),
-    onSuccess: onDone,
+    // Once it is being done, to plan it again would only tell that it was done.
+    enabled: deed.isIdle,
   });
   const shown = plan.data ?? [];
   const tasks = shown.reduce((sum, each) => sum + each.task_ids.length, 0);

@@ -11,6 +11,9 @@ import { inert } from "../text";
 
 const ZOOMS = [0.25, 0.4, 0.6, 0.8, 1, 1.25, 1.6, 2];
 
+/** Below this, names are too small to read. */
+const ZOOM_MIN_TO_READ = 0.75;
+
 const STROKES: Record<Stroke["kind"], string> = {
   held: "stroke-dim",
   open: "stroke-dim [stroke-dasharray:6_4]",
@@ -26,7 +29,11 @@ export function Drawing({ graph, drawn }: { graph: Graph; drawn: Drawn }) {
   const current = graph.nodes.findIndex((node) => node.job_id === graph.job_id);
   const here = drawn.nodes[current];
   useEffect(() => {
-    if (box.current !== null && here !== undefined) center(box.current, here, 1);
+    if (box.current === null || here === undefined) return;
+    const { clientWidth } = box.current;
+    // A little smaller is better than a little cut off.
+    const first = clientWidth / drawn.width;
+    change(first >= ZOOM_MIN_TO_READ ? Math.min(first, 1) : 1);
   }, [here]);
   function change(next: number) {
     setZoom(next);

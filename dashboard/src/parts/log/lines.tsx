@@ -169,7 +169,7 @@ function LogLine({
       )}
       <bdi
         dir="ltr"
-        className={`min-w-0 flex-1 pr-3 ${COLOURS[level]} ${isBroken ? "break-all whitespace-pre-wrap" : "whitespace-pre"}`}
+        className={`min-w-0 flex-1 pr-3 ${COLOURS[level]} ${isBroken ? "wrap-anywhere whitespace-pre-wrap" : "whitespace-pre"}`}
       >
         <Marked text={isCut ? cut(text, pattern) : text} pattern={pattern} />
         {isCut && (
