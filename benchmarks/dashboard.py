@@ -11,7 +11,6 @@ import gzip
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -193,7 +192,7 @@ def measure(jobs: int, tasks: int, rounds: int) -> dict[str, Any]:
         figures: dict[str, Any] = {"fill_seconds": round(time.perf_counter() - filling)}
         with server(url) as address, sync_playwright() as playwright:
             figures["query_ms"] = measure_queries(address, queries(jobs, many, tasks), rounds)
-            chromium = os.environ.get("HOLDFAST_CHROMIUM") or shutil.which("chromium")
+            chromium = os.environ.get("HOLDFAST_CHROMIUM") or None
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             pages = {
                 "overview": "/",

@@ -5,7 +5,6 @@ Run it with `./run screenshots`, and look at them.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -97,7 +96,7 @@ def main() -> None:
     """Let the demo live for a while, then take all pictures."""
     seconds = float(os.environ.get("HOLDFAST_SCREENSHOT_SECONDS", LIFE_SECONDS))
     IMAGES.mkdir(exist_ok=True)
-    chromium = os.environ.get("HOLDFAST_CHROMIUM") or shutil.which("chromium")
+    chromium = os.environ.get("HOLDFAST_CHROMIUM") or None
     with demo() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         time.sleep(seconds)

@@ -304,7 +304,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["summarise_letters"];
+        /** Sum up the dead letters that wait for a decision; of very many, the newest. */
+        get: operations["sum_up_letters"];
         put?: never;
         post?: never;
         delete?: never;
@@ -406,6 +407,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** List the attempts of all tasks of a job, by task and number; open ones too. */
         get: operations["list_job_attempts"];
         put?: never;
         post?: never;
@@ -456,7 +458,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["list_job_logs"];
+        /** Read the output of a job's tasks as it was stored; a short page is not the last one. */
+        get: operations["read_job_logs"];
         put?: never;
         post?: never;
         delete?: never;
@@ -525,6 +528,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /** Submit a job again: all of it, or the inputs of tasks that did not succeed. */
         post: operations["rerun_job"];
         delete?: never;
         options?: never;
@@ -556,6 +560,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** Show how the system does now, how it did within a window, and what needs attention. */
         get: operations["show_overview"];
         put?: never;
         post?: never;
@@ -691,6 +696,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** Read what a task was given. */
         get: operations["show_input"];
         put?: never;
         post?: never;
@@ -1253,10 +1259,6 @@ export interface components {
          */
         Changed: {
             changed: boolean;
-        };
-        ChangedJobs: {
-            all: boolean;
-            job_ids: string[];
         };
         /**
          * CheckpointAnswer
@@ -1900,6 +1902,18 @@ export interface components {
             next_page_token: string | null;
         };
         /**
+         * JobAttemptQuery
+         * @description Which attempts of a job to list: those of tasks from `task_from` on.
+         */
+        JobAttemptQuery: {
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+            /** @default 0 */
+            task_from: number;
+        };
+        /**
          * JobBatchAnswer
          * @description The jobs of a batch, in the order of the request.
          */
@@ -1960,8 +1974,8 @@ export interface components {
          * JobLogPage
          * @description The output of a job's tasks in the order in which it was stored.
          *
-         *         `next_page_token` leads on even where nothing more is there yet; then `is_complete` tells
-         *         whether anything more will come.
+         *         `next_page_token` leads on even where nothing more is there yet; it is null once `is_complete`
+         *         tells that nothing more will come.
          */
         JobLogPage: {
             /** @default false */
@@ -1969,6 +1983,18 @@ export interface components {
             /** @default null */
             next_page_token: string | null;
             stretches: components["schemas"]["LogStretch"][];
+        };
+        /**
+         * JobLogQuery
+         * @description Which output of a job to read: of all tasks, or of one.
+         */
+        JobLogQuery: {
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+            /** @default null */
+            task_index: number | null;
         };
         /**
          * JobPage
@@ -2204,6 +2230,20 @@ export interface components {
             types: string[];
         };
         /**
+         * LetterSummaryQuery
+         * @description Which dead letters to sum up; what is left out matches all.
+         */
+        LetterSummaryQuery: {
+            /** @default null */
+            queue: string | null;
+            /** @default null */
+            reason_code: string | null;
+            /** @default null */
+            stage: string | null;
+            /** @default null */
+            type: string | null;
+        };
+        /**
          * LiveTasks
          * @description Where tasks stand that have not finished.
          *
@@ -2267,6 +2307,8 @@ export interface components {
         /**
          * LogStretch
          * @description Some output of one attempt among that of its job; a line may end in a later stretch.
+         *
+         *         One that has grown since it was read comes again under its offset, whole.
          */
         LogStretch: {
             attempt: number;
@@ -2562,6 +2604,8 @@ export interface components {
         /**
          * RerunRequest
          * @description Submit a job again: all of its tasks, or of one with inputs those that did not succeed.
+         *
+         *         With `rebind_outputs` as in a replay of dead letters.
          */
         RerunRequest: {
             /** @default false */
@@ -2570,6 +2614,8 @@ export interface components {
             idempotency_key: string | null;
             /** @default false */
             only_unsuccessful: boolean;
+            /** @default false */
+            rebind_outputs: boolean;
         };
         /**
          * ResourceUsage
@@ -2830,7 +2876,7 @@ export interface components {
         };
         /**
          * TaskListQuery
-         * @description Which tasks of a job to list.
+         * @description Which tasks of a job to list, from which index on.
          */
         TaskListQuery: {
             /** @default 100 */
@@ -2839,6 +2885,8 @@ export interface components {
             page_token: string | null;
             /** @default null */
             state: string | null;
+            /** @default 0 */
+            task_from: number;
         };
         /**
          * TaskPage
@@ -3195,7 +3243,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3295,7 +3343,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3382,7 +3430,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3471,7 +3519,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3569,7 +3617,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3665,7 +3713,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3755,7 +3803,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3842,7 +3890,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3943,7 +3991,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4031,7 +4079,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4121,7 +4169,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4212,7 +4260,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4309,7 +4357,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4400,7 +4448,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4501,7 +4549,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4602,7 +4650,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4702,7 +4750,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4805,7 +4853,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4892,7 +4940,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4981,7 +5029,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5079,7 +5127,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5146,9 +5194,14 @@ export interface operations {
             };
         };
     };
-    summarise_letters: {
+    sum_up_letters: {
         parameters: {
-            query?: never;
+            query?: {
+                reason_code?: string;
+                stage?: string;
+                type?: string;
+                queue?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5173,7 +5226,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5262,7 +5315,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5349,7 +5402,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5438,7 +5491,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5535,7 +5588,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5633,7 +5686,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5732,7 +5785,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5793,6 +5846,7 @@ export interface operations {
     list_job_attempts: {
         parameters: {
             query?: {
+                task_from?: number;
                 page_size?: number;
                 page_token?: string;
             };
@@ -5822,7 +5876,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5913,7 +5967,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6000,7 +6054,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6058,9 +6112,10 @@ export interface operations {
             };
         };
     };
-    list_job_logs: {
+    read_job_logs: {
         parameters: {
             query?: {
+                task_index?: number;
                 page_size?: number;
                 page_token?: string;
             };
@@ -6090,7 +6145,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6180,7 +6235,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6242,6 +6297,7 @@ export interface operations {
         parameters: {
             query?: {
                 state?: string;
+                task_from?: number;
                 page_size?: number;
                 page_token?: string;
             };
@@ -6271,7 +6327,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6362,7 +6418,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6462,7 +6518,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6473,6 +6529,15 @@ export interface operations {
             };
             /** @description there is no such thing */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description refused */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6551,7 +6616,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6647,7 +6712,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6732,7 +6797,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6823,7 +6888,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6914,7 +6979,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7001,7 +7066,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7091,7 +7156,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7182,7 +7247,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7269,7 +7334,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7356,7 +7421,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7448,7 +7513,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7537,7 +7602,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7628,7 +7693,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7728,7 +7793,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7825,7 +7890,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7912,7 +7977,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8003,7 +8068,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8099,7 +8164,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8189,7 +8254,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8277,7 +8342,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8364,7 +8429,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8455,7 +8520,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8540,7 +8605,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8629,7 +8694,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8727,7 +8792,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8825,7 +8890,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8923,7 +8988,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9021,7 +9086,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9119,7 +9184,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9217,7 +9282,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9315,7 +9380,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9413,7 +9478,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9502,7 +9567,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9591,7 +9656,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9685,7 +9750,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9770,7 +9835,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
-            /** @description another site's page may not call this server */
+            /** @description not from another site's page, and not by a host name that is not allowed */
             403: {
                 headers: {
                     [name: string]: unknown;

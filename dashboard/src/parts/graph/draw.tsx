@@ -84,7 +84,7 @@ export function Drawing({ graph, drawn }: { graph: Graph; drawn: Drawn }) {
             style={{ width: drawn.width, height: drawn.height, transform: `scale(${zoom})` }}
           >
             <Lines drawn={drawn} strokes={strokes} />
-            <ul aria-label="Jobs of the graph">
+            <ul aria-label="Jobs of the graph" className="absolute inset-0">
               {graph.nodes.map((node, index) => (
                 <Place
                   key={node.job_id}
