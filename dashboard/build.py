@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent / "holdfast" / "dashboard"
@@ -146,12 +147,31 @@ def write_types(target: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             description = Path(folder, "openapi.json")
             # In a fixed order, so that only what has changed differs.
-            description.write_text(json.dumps(build_document(ENDPOINTS), sort_keys=True))
+            told = for_pages(build_document(ENDPOINTS))
+            description.write_text(json.dumps(told, sort_keys=True))
             run(
                 [*npm(), "run", "types", "--", str(description), "--output", str(target)],
                 seconds_max=BUILD_SECONDS_MAX,
                 remedy="openapi-typescript did not take what the server says of its routes",
             )
+
+
+def for_pages(document: dict[str, Any]) -> dict[str, Any]:
+    """Keep of the description what pages use: routes of people, answers that are not errors.
+
+    A default says that an answer has the field, but that a request need not have it.
+    """
+    paths = {path: way for path, way in document["paths"].items() if path.startswith("/api/")}
+    for way in paths.values():
+        for operation in way.values():
+            answers = operation["responses"]
+            operation["responses"] = {code: answers[code] for code in answers if code < "300"}
+    shapes = document["components"]["schemas"]
+    for name, shape in shapes.items():
+        if name.endswith(("Request", "Filter")):
+            for field in shape["properties"].values():
+                field.pop("default", None)
+    return {**document, "paths": paths, "components": {"schemas": shapes}}
 
 
 def write_lock() -> None:

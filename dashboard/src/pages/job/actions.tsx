@@ -139,11 +139,7 @@ function send(
   return unwrap(
     api.POST("/api/jobs/{job_id}:rerun", {
       params: { path: { job_id: jobId } },
-      body: {
-        only_unsuccessful: onlyUnsuccessful,
-        dry_run: how.dry_run ?? false,
-        idempotency_key: how.idempotency_key ?? null,
-      },
+      body: { only_unsuccessful: onlyUnsuccessful, ...how },
     }),
   );
 }

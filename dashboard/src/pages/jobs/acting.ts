@@ -47,7 +47,7 @@ export function newKey(): string {
 
 export async function cancelJob(job: Job, mode: Mode): Promise<boolean> {
   const path = { job_id: job.job_id };
-  const body = { mode, reason: "cancelled in the dashboard" } as Schemas["CancelRequest"];
+  const body = { mode, reason: "cancelled in the dashboard" };
   return (await unwrap(api.POST("/api/jobs/{job_id}:cancel", { params: { path }, body }))).changed;
 }
 
@@ -55,14 +55,14 @@ export async function cancelJob(job: Job, mode: Mode): Promise<boolean> {
 export async function rerunJob(job: Job, key: string | null): Promise<Schemas["RerunAnswer"]> {
   const path = { job_id: job.job_id };
   const idempotency_key = key === null ? null : `${key}-${job.job_id}`;
-  const body = { dry_run: key === null, idempotency_key } as Schemas["RerunRequest"];
+  const body = { dry_run: key === null, idempotency_key };
   return unwrap(api.POST("/api/jobs/{job_id}:rerun", { params: { path }, body }));
 }
 
 /** Without a key it is a dry run. */
 export async function replayLetters(job: Job, key: string | null) {
-  const filter = { job_id: job.job_id } as Schemas["DeadLetterFilter"];
+  const filter = { job_id: job.job_id };
   const idempotency_key = key === null ? null : `${key}-${job.job_id}`;
-  const body = { filter, dry_run: key === null, idempotency_key } as Schemas["ReplayRequest"];
+  const body = { filter, dry_run: key === null, idempotency_key };
   return (await unwrap(api.POST("/api/dead-letters:replay", { body }))).replays;
 }

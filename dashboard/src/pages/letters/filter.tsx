@@ -123,7 +123,7 @@ export function Filters({
   );
 }
 
-const FIELD = "border-line bg-panel w-full rounded-md border px-2 py-1";
+const FIELD = "h-8 border-line bg-panel w-full rounded-md border px-2 py-1";
 
 function Field({ name, children }: { name: string; children: ReactNode }) {
   return (

@@ -3,7 +3,7 @@ import { Empty, Page, Read } from "../../parts/page";
 import { useLettersPlace } from "./filter";
 import { LetterList } from "./list";
 import { useSummary } from "./reads";
-import { Groups, Matrix } from "./summary";
+import { Groups, Matrix, ofJob } from "./summary";
 
 export function LettersPage() {
   const [place, change] = useLettersPlace();
@@ -20,10 +20,13 @@ export function LettersPage() {
             isUnfiltered &&
             !isShowingAnything && <None onSettled={() => change({ settled: "1" })} />
           ) : (
-            <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]">
-              <Matrix summary={summary} place={place} />
+            <div
+              className={`grid items-start gap-4 ${place.job === "" ? "lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]" : ""}`}
+            >
+              {/* The sums know no job; of one job, the list itself is short enough. */}
+              {place.job === "" && <Matrix summary={summary} place={place} />}
               <Groups
-                groups={shown.data?.groups ?? []}
+                groups={ofJob(shown.data?.groups ?? [], place.job)}
                 place={place}
                 onOpen={(group) => change({ group })}
               />

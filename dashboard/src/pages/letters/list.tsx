@@ -76,6 +76,7 @@ const COLUMNS: Column<DeadLetter>[] = [
   {
     id: "when",
     title: "Dead since",
+    className: "pl-0 sm:pl-3",
     cell: (letter) => <Ago ms={moment(letter.dead_lettered_at)} />,
   },
 ];

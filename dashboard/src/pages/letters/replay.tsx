@@ -14,9 +14,6 @@ import { asked } from "./filter";
 
 const IDS_SHOWN = 8;
 
-const NOTHING_ASKED = { reason_code: null, stage: null, type: null, queue: null, job_id: null };
-const whole = (filter: ReturnType<typeof asked>) => ({ ...NOTHING_ASKED, ...filter });
-
 type Replays = { replay_of: string; task_ids: string[]; job_id: string | null }[];
 
 export function ReplayDialog({
@@ -50,7 +47,7 @@ export function ReplayDialog({
     queryFn: () =>
       replay({
         ...(chosen.taskIds === undefined
-          ? { filter: whole(asked(chosen.filter)) }
+          ? { filter: asked(chosen.filter) }
           : { task_ids: chosen.taskIds }),
         ...rebind,
         dry_run: true,

@@ -96,6 +96,17 @@ function Cell(props: { place: Place; reason: string; stage: string; amount: numb
   );
 }
 
+/** What of each group belongs to one job; its number goes by the ids that are told. */
+export function ofJob(groups: Group[], job: string): Group[] {
+  if (job === "") return groups;
+  return groups
+    .map((group) => {
+      const task_ids = group.task_ids.filter((id) => id.startsWith(`${job}.`));
+      return { ...group, task_ids, count: task_ids.length };
+    })
+    .filter((group) => group.count > 0);
+}
+
 export function Groups({
   groups,
   place,
