@@ -1,7 +1,7 @@
 """The route that sums up dead letters: by reason and stage, and by what went wrong."""
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -12,7 +12,7 @@ from holdfast.rules.fingerprint import fingerprint, first_line
 from holdfast.rules.submission import check_text
 from holdfast.store import lists
 from holdfast.store.fleet import LetterFilter
-from holdfast.store.lists import LetterRow
+from holdfast.store.lists import LetterRow, Letters
 from holdfast.wire.lists import DeadLetterSummary, LetterCell, LetterGroup, LetterSummaryQuery
 
 TEXT_MAX = 256
@@ -24,9 +24,9 @@ async def sum_up_letters(call: Call[None, LetterSummaryQuery]) -> DeadLetterSumm
     check_letter_filter(asked)
     wanted = LetterFilter(asked.reason_code, asked.stage, asked.type, asked.queue)
     async with call.runtime.reads.transaction() as tx:
-        letters, is_truncated = await lists.list_newest_letters(tx, wanted)
-    # Ten thousand errors take a while to tell apart, and this loop has leases to renew.
-    return await asyncio.to_thread(sum_up, letters, is_truncated=is_truncated)
+        letters = await lists.read_letters(tx, wanted)
+    # Thousands of errors take a while to tell apart, and this loop has leases to renew.
+    return await asyncio.to_thread(sum_up, letters)
 
 
 def check_letter_filter(asked: Any) -> None:
@@ -39,17 +39,16 @@ def check_letter_filter(asked: Any) -> None:
         check_text(field, getattr(asked, field) or "", TEXT_MAX)
 
 
-def sum_up(letters: Sequence[LetterRow], *, is_truncated: bool) -> DeadLetterSummary:
-    """Count dead letters, the newest first, by reason and stage, and gather those alike."""
-    cells = Counter((letter.reason_code, letter.stage) for letter in letters)
+def sum_up(letters: Letters) -> DeadLetterSummary:
+    """Sum up the counts, and gather those of the newest that are alike."""
     alike: dict[str, list[LetterRow]] = defaultdict(list)
-    for letter in letters:
+    for letter in letters.newest:
         alike[fingerprint(letter.error_class, letter.error)].append(letter)
     groups = [_group(kind, found) for kind, found in alike.items()]
     return DeadLetterSummary(
-        total=len(letters),
-        is_truncated=is_truncated,
-        cells=[LetterCell(*cell, count) for cell, count in cells.most_common()],
+        total=sum(count for *_, count in letters.cells),
+        is_truncated=not letters.is_whole,
+        cells=[LetterCell(*cell) for cell in letters.cells],
         groups=sorted(groups, key=lambda group: (group.count, group.newest_at), reverse=True),
     )
 

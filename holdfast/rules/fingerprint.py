@@ -8,9 +8,9 @@ LINE_LENGTH_MAX = 200
 FINGERPRINT_LENGTH = 16
 KNOWN_MAX = 20_000
 _UUID = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}"
-# What varies, and the signs without which a line has nothing of the form: a long pattern is slow, and
-# most lines need little of it. The longer forms come first: an address or a path has numbers in it,
-# and a quoted text anything.
+# What varies, and the sign without which a line has nothing of the form: a long pattern is slow,
+# and most lines need little of it. The longer forms come first: an address or a path has numbers in
+# it, and a quoted text anything.
 _FORMS = (
     ("quoted", '"', r'"(?:[^"\\]|\\.)*"'),
     ("quoted", "'", r"(?<![^\W_])'(?:[^'\\]|\\.)*'(?!\w)"),

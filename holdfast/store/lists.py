@@ -16,8 +16,9 @@ _LISTS = load_statements("lists")
 SETTLING = timedelta(seconds=1)
 PAGE_BYTES_MAX = 1 << 20
 STRETCHES_EXAMINED_MAX = 10_000
-LETTERS_MAX = 10_000
-LETTERS_EXAMINED_MAX = 50_000
+# So many are counted; fewer are read, because it takes a while to tell their errors apart.
+LETTERS_EXAMINED_MAX = 10_000
+LETTERS_MAX = 2000
 # The first line is looked at; blank ones may stand before it.
 ERROR_LENGTH_MAX = 300
 
@@ -173,21 +174,42 @@ async def _read_stretches(
     return [StretchRow(stored[tuple(row[:3])], row[3]) for row in rows]
 
 
-async def list_newest_letters(
-    tx: Transaction, wanted: LetterFilter, *, examined_max: int = LETTERS_EXAMINED_MAX
-) -> tuple[list[LetterRow], bool]:
-    """List the newest open dead letters, and tell whether there may be more of them."""
+class Letters(NamedTuple):
+    """Open dead letters: how many there are by reason and stage, and the newest of them.
+
+    `is_whole` if none was passed over, neither by the counts nor by the list.
+    """
+
+    cells: list[tuple[str, str | None, int]]
+    newest: list[LetterRow]
+    is_whole: bool
+
+
+async def read_letters(
+    tx: Transaction,
+    wanted: LetterFilter,
+    *,
+    examined_max: int = LETTERS_EXAMINED_MAX,
+    count_max: int = LETTERS_MAX,
+) -> Letters:
+    """Count open dead letters, and read the newest of them."""
+    filters = {
+        "reason_code": wanted.reason_code,
+        "stage": wanted.stage,
+        "type": wanted.type,
+        "queue": wanted.queue,
+    }
+    # Counted last: whatever came since makes the list look shorter than the counts, not longer.
     rows = await tx.fetch(
         _LISTS["list_newest_letters"],
-        reason_code=wanted.reason_code,
-        stage=wanted.stage,
-        type=wanted.type,
-        queue=wanted.queue,
+        **filters,
         error_length=ERROR_LENGTH_MAX,
         examined_max=examined_max,
-        count_max=LETTERS_MAX + 1,
+        count_max=count_max + 1,
     )
+    cells = await tx.fetch(_LISTS["count_letters"], **filters, examined_max=examined_max)
     counted = await tx.fetch_one(_LISTS["measure_letters"], count_max=examined_max + 1)
     assert counted is not None
-    is_truncated = len(rows) > LETTERS_MAX or counted[0] > examined_max
-    return [LetterRow(*row) for row in rows[:LETTERS_MAX]], is_truncated
+    is_whole = len(rows) <= count_max and counted[0] <= examined_max
+    newest = [LetterRow(*row) for row in rows[:count_max]]
+    return Letters([tuple(row) for row in cells], newest, is_whole)

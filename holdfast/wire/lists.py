@@ -116,7 +116,8 @@ class LetterGroup(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetterSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The dead letters that wait for a decision: by reason and stage, and by error.
 
-    Of a very large number the newest are looked at: then `is_truncated`.
+    Of a very large number the newest are counted, and fewer of them are gathered into groups: then
+    `is_truncated`.
     """
 
     total: int

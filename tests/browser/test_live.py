@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from tests.browser.conftest import Complaints
 from tests.browser.stage import HandWorker, Stage, eventually
@@ -29,6 +29,32 @@ def test_a_new_job_appears_in_the_list(page: Page, stage: Stage) -> None:
     job_id = stage.submit(name="appears-by-itself")
     row = page.get_by_role("row").filter(has_text="appears-by-itself")
     expect(row.get_by_role("link", name=job_id, exact=True)).to_be_visible()
+
+
+def test_news_that_comes_during_a_read_is_read_as_well(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="late-news")
+    page.goto("/jobs?name=late-news")
+    state = page.get_by_role("row").filter(has_text="late-news").locator(".badge")
+    expect(state).to_have_text("pending")
+    held: list[tuple[Route, APIResponse]] = []
+    page.route("**/api/jobs?*", lambda route: held.append((route, route.fetch())))
+
+    worker = HandWorker(stage, "w-late")
+    claim = worker.claim(f"{job_id}.0")
+
+    def is_held() -> bool:
+        page.wait_for_timeout(50)
+        return bool(held)
+
+    eventually(is_held)
+    page.unroute("**/api/jobs?*")
+    with page.expect_request("**/api/jobs?*") as again:
+        worker.end(claim)
+        page.wait_for_timeout(2000)  # the news arrives, while the answer is still on its way
+        route, answer = held[0]
+        route.fulfill(response=answer)
+    again.value.response()
+    expect(state).to_have_text("succeeded")
 
 
 def test_after_a_restart_of_the_server_no_event_is_missed(

@@ -214,15 +214,20 @@ async def dead_letters(world: World, count: int) -> list[TaskId]:
     return [claim.task_id for claim in claims]
 
 
-async def test_the_newest_open_dead_letters_are_listed(world: World, database: Database) -> None:
+async def test_the_newest_open_dead_letters_are_counted_and_read(
+    world: World, database: Database
+) -> None:
     letters = await dead_letters(world, 5)
     await discard(world.ledger, letters[4:], actor="ann")
     async with database.transaction() as tx:
-        found, is_truncated = await lists.list_newest_letters(tx, LetterFilter())
-        assert [row.id for row in found] == letters[3::-1]
-        assert not is_truncated
-        found, is_truncated = await lists.list_newest_letters(tx, LetterFilter(), examined_max=2)
-        assert [row.id for row in found] == [letters[3], letters[2]]
-        assert is_truncated
-        none = await lists.list_newest_letters(tx, LetterFilter(type="none"), examined_max=2)
-        assert none == ([], True)
+        found = await lists.read_letters(tx, LetterFilter())
+        assert [row.id for row in found.newest] == letters[3::-1]
+        assert (found.cells, found.is_whole) == ([("exhausted_retries", "exec", 4)], True)
+        few = await lists.read_letters(tx, LetterFilter(), count_max=2)
+        assert [row.id for row in few.newest] == [letters[3], letters[2]]
+        assert (few.cells, few.is_whole) == (found.cells, False)
+        cut = await lists.read_letters(tx, LetterFilter(), examined_max=3)
+        assert [row.id for row in cut.newest] == letters[3:0:-1]
+        assert (cut.cells, cut.is_whole) == ([("exhausted_retries", "exec", 3)], False)
+        none = await lists.read_letters(tx, LetterFilter(type="none"), examined_max=2)
+        assert none == ([], [], False)

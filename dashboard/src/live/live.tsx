@@ -26,19 +26,28 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   const [isLive, setIsLive] = useState(false);
   useEffect(() => {
     const changed = new Set<string>();
+    let late = new Set<string>();
     let everything = false;
     let flushing: ReturnType<typeof setTimeout> | undefined;
     let flushedAt = 0;
     function flush() {
       const jobs = new Set(changed);
       const all = everything;
+      const again = late;
       changed.clear();
       everything = false;
       flushing = undefined;
       flushedAt = performance.now();
-      const predicate = (query: Query) => all || isAbout(query.queryKey, jobs);
-      // A read under way goes on: under steady news one that is begun anew would never end.
+      const predicate = (query: Query) =>
+        all || again.has(query.queryHash) || isAbout(query.queryKey, jobs);
+      const isUnderWay = (query: Query) =>
+        query.state.fetchStatus === "fetching" && predicate(query);
+      // A read under way goes on: under steady news one that is begun anew would never end. But it
+      // may have begun before what is new now, so it is made once more.
+      const underWay = client.getQueryCache().findAll({ type: "active", predicate: isUnderWay });
+      late = new Set(underWay.map((query) => query.queryHash));
       void client.invalidateQueries({ predicate }, { cancelRefetch: false });
+      if (late.size > 0) flushing = setTimeout(flush, FLUSH_MS);
     }
     const stop = follow((jobIds, all) => {
       jobIds.forEach((id) => changed.add(id));

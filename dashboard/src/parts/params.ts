@@ -15,8 +15,9 @@ export function useParam(
   const set = useCallback(
     (value: string) =>
       setParams(
-        (before) => {
-          const after = new URLSearchParams(before);
+        () => {
+          // As the address is now: another parameter may have been set since this was drawn.
+          const after = new URLSearchParams(window.location.search);
           if (value === "" || value === fallback) after.delete(name);
           else after.set(name, value);
           return after;

@@ -91,6 +91,19 @@ select job_id, task_index, reason_code, stage, type, error_class, left(last_erro
    and ($queue::text is null or queue = $queue)
  limit $count_max;
 
+-- name: count_letters
+-- By reason and stage, those among the newest.
+select reason_code, stage, count(*)
+  from (select * from holdfast.dead_letters
+         where replayed_at is null and discarded_at is null
+         order by dead_lettered_at desc, job_id desc, task_index desc limit $examined_max) as newest
+ where ($type::text is null or type = $type)
+   and ($reason_code::text is null or reason_code = $reason_code)
+   and ($stage::text is null or stage = $stage)
+   and ($queue::text is null or queue = $queue)
+ group by reason_code, stage
+ order by count(*) desc, reason_code, stage;
+
 -- name: measure_letters
 select count(*) from (
     select from holdfast.dead_letters

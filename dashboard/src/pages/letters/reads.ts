@@ -11,8 +11,7 @@ const SUMMARY_MS = 5000;
 
 export function readSummary(filter: Filter): Promise<DeadLetterSummary> {
   const { job_id: _, ...query } = asked(filter);
-  const params = { query: query as never };
-  return unwrap(api.GET("/api/dead-letters:summary", { params }));
+  return unwrap(api.GET("/api/dead-letters:summary", { params: { query } }));
 }
 
 export function useSummary(filter: Filter) {
