@@ -29,6 +29,7 @@ from holdfast.wire.status import EventPage
 
 LOOK_SECONDS = 0.25
 KEEP_ALIVE_SECONDS = 15.0
+LARGE_TASKS_MIN = 5000
 _CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 _FIRST = Moment()
 _encode = msgspec.json.Encoder().encode
@@ -39,11 +40,18 @@ async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
     job_id = parse_job_id(call.path["job_id"])
     kind, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
-        await views.get_job(tx, job_id)
+        job = await views.get_job(tx, job_id)
         if kind in NOTES:
             found = await list_notes(tx, job_id, kind, after=after, page_size=page_size + 1)
         else:
-            found = await list_events_of_job(tx, job_id, kind, after=after, page_size=page_size + 1)
+            found = await list_events_of_job(
+                tx,
+                job_id,
+                kind,
+                after=after,
+                page_size=page_size + 1,
+                large_since=job.submitted_at if job.num_tasks > LARGE_TASKS_MIN else None,
+            )
     return _tell_page(found, page_size)
 
 

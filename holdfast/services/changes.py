@@ -16,6 +16,7 @@ from holdfast.store.follow import list_changed_jobs, read_horizon
 TICK_SECONDS = 0.5
 TICKS_KEPT = 600
 JOBS_MAX = 500
+EVENTS_MAX = 20_000
 # Nobody has watched for so long: it begins anew, instead of reading all that was missed.
 IDLE_SECONDS = 10.0
 
@@ -61,8 +62,10 @@ class Changes:
                 self._ticks.clear()
                 self._since = horizon
             elif horizon > self._end:
-                found = await list_changed_jobs(tx, self._end, horizon, count_max=JOBS_MAX + 1)
-                if len(found) > JOBS_MAX:
+                found = await list_changed_jobs(
+                    tx, self._end, horizon, count_max=JOBS_MAX, events_max=EVENTS_MAX
+                )
+                if found is None:
                     self._ticks.append(Tick(horizon, [], all=True))
                 elif found:
                     self._ticks.append(Tick(horizon, sorted(found)))

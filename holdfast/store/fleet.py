@@ -29,8 +29,11 @@ DEPTH_COUNTED_MAX = 1000
 SAMPLE_PAGES_MAX = 500
 WAITING_COUNTED_MAX = 10_000
 PAUSED_MAX = 10_000
+# The pace is that of the last minute, or of the last moments if a minute holds too much to look at:
+# cut off, it would be the whole minute of old jobs and a part of it of the new ones.
 PACE_SECONDS = 60
-PACE_SAMPLE_MAX = 20_000
+BUSY_PACE_SECONDS = 2
+PACE_SAMPLE_MAX = 6000
 FIRST_DEAD_LETTER = TaskId(0, -1)
 
 
@@ -228,11 +231,18 @@ async def list_queues(tx: Transaction) -> QueueView:
     rows = await tx.fetch(_FLEET["count_waiting"], count_max=WAITING_COUNTED_MAX)
     for queue, count in rows:
         view.at(queue).waiting = count
-    since = view.now - timedelta(seconds=PACE_SECONDS)
-    rows = await tx.fetch(_FLEET["count_finished"], since=since, count_max=PACE_SAMPLE_MAX)
-    for queue, pace in rows:
+    for queue, pace in await _read_paces(tx, view.now):
         view.at(queue).finished_per_second = max(round(pace, 3), 0.0)
     return view
+
+
+async def _read_paces(tx: Transaction, now: datetime) -> list[Any]:
+    lately = now - timedelta(seconds=BUSY_PACE_SECONDS)
+    row = await tx.fetch_one(_FLEET["count_events_since"], since=lately, count_max=PACE_SAMPLE_MAX)
+    assert row is not None
+    is_busy = row[0] * PACE_SECONDS > PACE_SAMPLE_MAX * BUSY_PACE_SECONDS
+    since = lately if is_busy else now - timedelta(seconds=PACE_SECONDS)
+    return await tx.fetch(_FLEET["count_finished"], since=since, count_max=PACE_SAMPLE_MAX)
 
 
 async def list_lines(tx: Transaction) -> QueueView:

@@ -5,7 +5,7 @@ everything after its cursor would be sorted for each page, which a reader that c
 day could not afford. When a stretch holds nothing for it, its cursor moves on all the same.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.model.ids import TaskId
@@ -18,6 +18,12 @@ ID_MAX = 2**63 - 1
 PAGE_MAX = 1000
 STRETCH_FIRST = 1000
 STRETCH_MAX = 1_000_000
+EVENTS_EXAMINED_MAX = 5000
+TIME_STRETCH_FIRST = timedelta(seconds=1)
+TIME_STRETCHES_MAX = 8
+STRETCH_FACTOR = 8
+# Servers of Postgres take over from one another, and their clocks differ a little.
+CLOCK_SLACK = timedelta(seconds=10)
 
 
 class Moment(NamedTuple):
@@ -28,9 +34,25 @@ class Moment(NamedTuple):
 
 
 async def list_events_of_job(
-    tx: Transaction, job_id: int, kind: str | None, *, after: Moment, page_size: int
+    tx: Transaction,
+    job_id: int,
+    kind: str | None,
+    *,
+    after: Moment,
+    page_size: int,
+    large_since: datetime | None = None,
 ) -> list[Event]:
-    """List what happened to a job and to its tasks, in the order of time."""
+    """List what happened to a job and to its tasks, in the order of time.
+
+    Of a large job all events would be sorted for each page, so they are looked for by their time
+    first: give since when it is there.
+    """
+    if large_since is not None:
+        near = await _list_events_by_time(
+            tx, job_id, kind, after=after, page_size=page_size, since=large_since - CLOCK_SLACK
+        )
+        if near is not None:
+            return near
     rows = await tx.fetch(
         _VIEWS["list_events_of_job"],
         job_id=job_id,
@@ -40,6 +62,42 @@ async def list_events_of_job(
         count_max=page_size,
     )
     return [Event(*row) for row in rows]
+
+
+async def _list_events_by_time(
+    tx: Transaction,
+    job_id: int,
+    kind: str | None,
+    *,
+    after: Moment,
+    page_size: int,
+    since: datetime,
+) -> list[Event] | None:
+    """List events of a job stretch by stretch; None if too much else happened at the time."""
+    found: list[Event] = []
+    begin, end_of_all = max(after.ts, since), await tx.now() + CLOCK_SLACK
+    length = TIME_STRETCH_FIRST
+    for _ in range(TIME_STRETCHES_MAX):
+        rows = await tx.fetch(
+            _VIEWS["list_events_of_job_within"],
+            job_id=job_id,
+            type=kind,
+            begin_ts=begin,
+            end_ts=begin + length,
+            after_ts=after.ts,
+            after_id=after.id,
+            examined_max=EVENTS_EXAMINED_MAX,
+            count_max=page_size - len(found),
+        )
+        if rows and rows[0]["is_cut"]:
+            length /= STRETCH_FACTOR
+            continue
+        found += [Event(*row[1:]) for row in rows if row["id"] is not None]
+        begin += length
+        if len(found) == page_size or begin > end_of_all:
+            return found
+        length *= STRETCH_FACTOR
+    return None
 
 
 async def list_events_of_task(
@@ -150,13 +208,19 @@ class Follower:
 
 
 async def list_changed_jobs(
-    tx: Transaction, first_txid: int, end_txid: int, *, count_max: int
-) -> list[int]:
-    """List jobs with events of a stretch of transactions, in no order."""
+    tx: Transaction, first_txid: int, end_txid: int, *, count_max: int, events_max: int
+) -> list[int] | None:
+    """List jobs with events of a stretch of transactions, in no order; None if these are many."""
     rows = await tx.fetch(
-        _VIEWS["list_changed_jobs"], first_txid=first_txid, end_txid=end_txid, count_max=count_max
+        _VIEWS["list_changed_jobs"],
+        first_txid=first_txid,
+        end_txid=end_txid,
+        count_max=count_max + 1,
+        events_max=events_max,
     )
-    return [row[0] for row in rows]
+    if len(rows) > count_max or (rows and rows[0]["is_cut"]):
+        return None
+    return [row["job_id"] for row in rows]
 
 
 async def read_horizon(tx: Transaction) -> int:

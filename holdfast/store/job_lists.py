@@ -45,7 +45,8 @@ async def list_jobs(
     walk, examined_max = await _choose_walk(tx, wanted)
 
     async def read(job_ids: list[int], count_max: int) -> list[JobRow]:
-        return await read_jobs(tx, job_ids, wanted, count_max=count_max)
+        kept = await _sift(tx, job_ids, wanted)
+        return await read_jobs(tx, kept, wanted, count_max=count_max) if kept else []
 
     return await fill_page(
         walk if span.first == 0 else _end_walk(tx, walk, span),
@@ -91,6 +92,24 @@ def _end_walk(tx: Transaction, walk: Walk, span: Span) -> Walk:
         return found
 
     return end
+
+
+async def _sift(tx: Transaction, job_ids: list[int], wanted: JobFilter) -> list[int]:
+    """Leave out jobs that an index tells apart, if they were walked by something else.
+
+    Few may be wanted, and rows are large: to read ten thousand for a page would take long.
+    """
+    names = [name for name in ("type", "owner", "queue") if getattr(wanted, name) is not None]
+    is_walked_by_another = (
+        wanted.parent_job_id is not None
+        or wanted.label is not None
+        or wanted.state not in (None, JobState.SUCCEEDED)
+    )
+    for name in names if is_walked_by_another else names[1:]:
+        statement = _LISTS[f"keep_jobs_of_{name}"]
+        rows = await tx.fetch(statement, job_ids=job_ids, **{name: getattr(wanted, name)})
+        job_ids = [row[0] for row in rows]
+    return job_ids
 
 
 async def _choose_walk(tx: Transaction, wanted: JobFilter) -> tuple[Walk, int]:

@@ -67,6 +67,7 @@ def test_a_filter_is_part_of_the_address(
 ) -> None:
     page.goto("/jobs")
     page.get_by_label("Name begins with", exact=True).fill("frame-1")
+    page.keyboard.press("Enter")
     expect(page.get_by_role("row").filter(has_text="frame-")).to_have_count(1)
     expect(page).to_have_url(re.compile("name=frame-1"))
     other = context.new_page()

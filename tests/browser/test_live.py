@@ -37,7 +37,14 @@ def test_news_that_comes_during_a_read_is_read_as_well(page: Page, stage: Stage)
     state = page.get_by_role("row").filter(has_text="late-news").locator(".badge")
     expect(state).to_have_text("pending")
     held: list[tuple[Route, APIResponse]] = []
-    page.route("**/api/jobs?*", lambda route: held.append((route, route.fetch())))
+
+    def hold_one(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append((route, route.fetch()))
+
+    page.route("**/api/jobs?*", hold_one)
 
     worker = HandWorker(stage, "w-late")
     claim = worker.claim(f"{job_id}.0")
@@ -47,7 +54,6 @@ def test_news_that_comes_during_a_read_is_read_as_well(page: Page, stage: Stage)
         return bool(held)
 
     eventually(is_held)
-    page.unroute("**/api/jobs?*")
     with page.expect_request("**/api/jobs?*") as again:
         worker.end(claim)
         page.wait_for_timeout(2000)  # the news arrives, while the answer is still on its way

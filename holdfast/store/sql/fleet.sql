@@ -99,6 +99,9 @@ select jobs.queue, sum(tasks.count)::bigint
 -- name: list_paused
 select queue, paused_by from holdfast.queues order by queue limit $count_max;
 
+-- name: count_events_since
+select count(*) from (select from holdfast.events where ts > $since::timestamptz limit $count_max) as counted;
+
 -- name: count_finished
 -- Where there are more than a sample, its first and last moment tell the pace.
 with sample as materialized (

@@ -2,6 +2,33 @@
 select job_id from holdfast.job_states
  where state = $state::smallint and job_id < $before_job_id order by job_id desc limit $count_max;
 
+-- name: keep_jobs_of_type
+-- Those among walked jobs that an index knows to be of a type: of the others not even the row is read. Compared as
+-- rows, with no equation, so that no plan looks by the id alone.
+select walked.id
+  from unnest($job_ids::bigint[]) as walked(id)
+ cross join lateral (
+       select from holdfast.jobs
+        where (type collate "C", job_id) >= ($type::text collate "C", walked.id)
+          and (type collate "C", job_id) <= ($type::text collate "C", walked.id) limit 1) as known;
+
+-- name: keep_jobs_of_owner
+select walked.id
+  from unnest($job_ids::bigint[]) as walked(id)
+ cross join lateral (
+       select from holdfast.jobs
+        where (owner collate "C", job_id) >= ($owner::text collate "C", walked.id)
+          and (owner collate "C", job_id) <= ($owner::text collate "C", walked.id) limit 1) as known;
+
+-- name: keep_jobs_of_queue
+select walked.id
+  from unnest($job_ids::bigint[]) as walked(id)
+ cross join lateral (
+       select from holdfast.jobs
+        where queue >= $queue::text
+          and (queue, job_id) >= ($queue::text collate "C", walked.id)
+          and (queue, job_id) <= ($queue::text collate "C", walked.id) limit 1) as known;
+
 -- name: find_jobs_by_time
 -- The first job of each moment: ids rise with the time at which jobs were created, so halving what is left of
 -- them finds it in as many steps as an id has bits, without an index by time.

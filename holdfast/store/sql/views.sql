@@ -187,6 +187,25 @@ select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type:
   from page join holdfast.jobs using (job_id)
  order by page.ts, page.id;
 
+-- name: list_events_of_job_within
+-- Those of a stretch of time. No index knows when the events of a job happened; of a very large one it is quicker to
+-- look at what happened to all jobs then and to pick its own, up to a bound.
+with near as materialized (
+    select * from holdfast.events
+     where ts >= $begin_ts::timestamptz and ts < $end_ts::timestamptz limit $examined_max
+),
+page as materialized (
+    select * from near
+     where job_id = $job_id and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
+       and ($type::text is null or type::text = $type)
+     order by ts, id limit $count_max
+)
+select (select count(*) from near) >= $examined_max as is_cut,
+       page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
+       job.correlation_id, job.trace_id, page.cause, page.payload::text, 1 as version, page.txid
+  from (select correlation_id, trace_id from holdfast.jobs where job_id = $job_id) as job left join page on true
+ order by page.ts, page.id;
+
 -- name: list_events_of_task
 with page as materialized (
     select * from holdfast.events
@@ -241,8 +260,11 @@ select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type:
  order by page.txid, page.id;
 
 -- name: list_changed_jobs
--- Which jobs have new events, and not what these say: whoever shows a job reads it again.
+-- Which jobs have new events, and not what these say: whoever shows a job reads it again. A transaction that was open
+-- for an hour leaves an hour of events to look at when it ends: hence the bound, and whether it was met.
 with news as materialized (
     select job_id from holdfast.events where txid >= $first_txid::bigint and txid < $end_txid::bigint
+     limit $events_max
 )
-select distinct job_id from news limit $count_max;
+select job_id, (select count(*) from news) >= $events_max as is_cut
+  from (select distinct job_id from news limit $count_max) as changed;

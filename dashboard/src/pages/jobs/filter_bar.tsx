@@ -48,21 +48,21 @@ export function FilterBar({
   return (
     <section aria-label="Filters" className="flex min-w-0 flex-col gap-3">
       <StateChoice chosen={filters.state ?? ""} onChoose={(state) => onChange({ state })} />
-      <div className="flex items-end gap-2 sm:hidden">
-        <div className="min-w-0 flex-1">{text("name", "Name begins with")}</div>
-        <Button aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
+      <div className="grid grid-cols-2 items-end gap-2 sm:grid-cols-3 lg:grid-cols-6">
+        {text("name", "Name begins with")}
+        <Button className="sm:hidden" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
           {isOpen ? "Fewer filters" : "More filters"}
         </Button>
-      </div>
-      <div
-        className={`${isOpen ? "grid" : "hidden"} grid-cols-2 items-end gap-2 sm:grid sm:grid-cols-3 lg:grid-cols-6`}
-      >
-        <div className="max-sm:hidden">{text("name", "Name begins with")}</div>
-        {text("type", "Type", { suggest: distinct(jobs.map((job) => job.type)) })}
-        {text("queue", "Queue", { suggest: distinct(jobs.map((job) => job.queue ?? "")) })}
-        {text("owner", "Owner", { suggest: distinct(jobs.map((job) => job.owner)) })}
-        {text("label", "Label", { hint: "team=search", suggest: distinct(jobs.flatMap(labelsOf)) })}
-        <TimeChoice filters={filters} problem={problem} onChange={onChange} />
+        <div className={`${isOpen ? "contents" : "hidden"} sm:contents`}>
+          {text("type", "Type", { suggest: distinct(jobs.map((job) => job.type)) })}
+          {text("queue", "Queue", { suggest: distinct(jobs.map((job) => job.queue ?? "")) })}
+          {text("owner", "Owner", { suggest: distinct(jobs.map((job) => job.owner)) })}
+          {text("label", "Label", {
+            hint: "team=search",
+            suggest: distinct(jobs.flatMap(labelsOf)),
+          })}
+          <TimeChoice filters={filters} problem={problem} onChange={onChange} />
+        </div>
       </div>
       {Object.keys(filters).length > 0 && (
         <div className="flex flex-wrap items-center gap-2">
