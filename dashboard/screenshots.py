@@ -58,7 +58,7 @@ def pages(address: str) -> dict[str, str]:
     flaky = newest(address, "type=flaky_call")
     graph = newest(address, "type=train_ranker")
     return {
-        "overview": "/?window=600",
+        "overview": "/?window=10m",
         "jobs": "/jobs",
         "job": f"/jobs/{newest(address, 'type=train')}",
         "job-pending": f"/jobs/{waiting}",

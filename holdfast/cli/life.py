@@ -69,6 +69,7 @@ class Life:
             JobRequest(
                 entrypoint=Entrypoint(command=["python", "pretrain.py"]),
                 name="pretrain-encoder",
+                owner="research",
                 replicas=4,
                 resources=Resources(cpu=8, gpu=8, gpu_model="H100"),
                 coscheduling=Coscheduling(),
@@ -77,6 +78,7 @@ class Life:
             JobRequest(
                 entrypoint=Entrypoint(shell=SERVE),
                 name="serve-embeddings",
+                owner="search",
                 replicas=2,
                 resources=Resources(cpu=0.5, ports=["http"]),
                 labels={"team": "search"},

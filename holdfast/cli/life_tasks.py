@@ -13,6 +13,7 @@ DATASET = "orders"
 # What a process of its own prints is kept with the attempt.
 @hf.task(
     queue="ingest",
+    owner="analytics",
     retries=2,
     backoff=hf.Backoff(base=0.5),
     outputs=[hf.Output(DATASET)],
@@ -35,14 +36,14 @@ def ingest_orders(day: str, *, ctx: hf.Context) -> dict[str, int]:
     return {"rows": rows}
 
 
-@hf.task(queue="images", retries=1, backoff=hf.Backoff(base=0.3))
+@hf.task(queue="images", owner="web", retries=1, backoff=hf.Backoff(base=0.3))
 async def resize_image(name: str) -> str:
     """Do something short, many times."""
     await asyncio.sleep(random.uniform(0.05, 0.4))
     return name.replace(".jpg", "-640.webp")
 
 
-@hf.task(queue="mail", retries=2, backoff=hf.Backoff(base=0.5))
+@hf.task(queue="mail", owner="shop", retries=2, backoff=hf.Backoff(base=0.5))
 async def send_receipt(address: str, *, ctx: hf.Context) -> str:
     """Refuse what is no address, and fail now and then for reasons of others."""
     await asyncio.sleep(random.uniform(0.1, 0.5))
@@ -53,22 +54,24 @@ async def send_receipt(address: str, *, ctx: hf.Context) -> str:
     return f"sent by attempt {ctx.attempt}"
 
 
-@hf.task(queue="training", retries=2, backoff=hf.Backoff(base=0.5), isolation="process")
+@hf.task(
+    queue="training", owner="search", retries=2, backoff=hf.Backoff(base=0.5), isolation="process"
+)
 def train_ranker(epochs: int, *, ctx: hf.Context) -> float:
     """Take its time, and say how far it is."""
     loss = 2.0
     for epoch in range(epochs):
         if ctx.cancelled:
             raise hf.PermanentError(f"stopped in epoch {epoch}, as asked")
-        loss *= random.uniform(0.97, 0.995)
+        loss = 0.4 + (loss - 0.4) * random.uniform(0.98, 1.01)
         level = "WARN" if epoch % 17 == 16 else "INFO"
-        print(f"{level} epoch {epoch}: loss {loss:.4f}, lr {0.001 * 0.98**epoch:.6f}", flush=True)
+        print(f"{level} epoch {epoch}: loss {loss:.4f}, lr {0.001 * 0.998**epoch:.6f}", flush=True)
         ctx.progress((epoch + 1) / epochs, f"epoch {epoch + 1} of {epochs}, loss {loss:.3f}")
         time.sleep(0.5)
     return round(loss, 4)
 
 
-@hf.task(queue="ingest")
+@hf.task(queue="ingest", owner="analytics")
 async def build_report(day: str) -> str:
     """Come after others in a graph."""
     await asyncio.sleep(0.3)

@@ -20,10 +20,10 @@ STRETCH_FIRST = 1000
 STRETCH_MAX = 1_000_000
 EVENTS_EXAMINED_MAX = 5000
 TIME_STRETCH_FIRST = timedelta(seconds=1)
-TIME_STRETCHES_MAX = 8
+TIME_STRETCHES_MAX = 12
 STRETCH_FACTOR = 8
 # Servers of Postgres take over from one another, and their clocks differ a little.
-CLOCK_SLACK = timedelta(seconds=10)
+CLOCK_SLACK = timedelta(seconds=1)
 
 
 class Moment(NamedTuple):
@@ -89,14 +89,16 @@ async def _list_events_by_time(
             examined_max=EVENTS_EXAMINED_MAX,
             count_max=page_size - len(found),
         )
-        if rows and rows[0]["is_cut"]:
+        examined = rows[0]["examined"] if rows else 0
+        if examined == EVENTS_EXAMINED_MAX:
             length /= STRETCH_FACTOR
             continue
         found += [Event(*row[1:]) for row in rows if row["id"] is not None]
         begin += length
         if len(found) == page_size or begin > end_of_all:
             return found
-        length *= STRETCH_FACTOR
+        # As long as half of what may be looked at lasts, if it goes on like this.
+        length *= min(EVENTS_EXAMINED_MAX / 2 / max(examined, 1), STRETCH_FACTOR)
     return None
 
 

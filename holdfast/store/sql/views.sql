@@ -200,7 +200,7 @@ page as materialized (
        and ($type::text is null or type::text = $type)
      order by ts, id limit $count_max
 )
-select (select count(*) from near) >= $examined_max as is_cut,
+select (select count(*) from near) as examined,
        page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
        job.correlation_id, job.trace_id, page.cause, page.payload::text, 1 as version, page.txid
   from (select correlation_id, trace_id from holdfast.jobs where job_id = $job_id) as job left join page on true

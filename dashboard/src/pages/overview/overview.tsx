@@ -13,6 +13,7 @@ const READ_AGAIN_MS = 5000;
 const HOUR = 3600;
 
 const WINDOWS: Record<string, [seconds: number, name: string, within: string]> = {
+  "10m": [HOUR / 6, "10 min", "within the last 10 minutes"],
   "1h": [HOUR, "1 h", "within the last hour"],
   "6h": [6 * HOUR, "6 h", "within the last 6 hours"],
   "24h": [24 * HOUR, "24 h", "within the last 24 hours"],
