@@ -1,11 +1,22 @@
 /** The frame around all pages: where one is, where one can go, whether what one sees is live. */
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { lazy, type ReactNode, Suspense, useEffect, useRef, useState } from "react";
+import {
+  lazy,
+  type ReactNode,
+  type RefObject,
+  Suspense,
+  useEffect,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from "react";
 import { Link, Route, Router, Switch, useLocation } from "wouter";
 import { Refusal, root } from "./api/client";
 import { LiveProvider, useIsLive } from "./live/live";
 import { ConfirmProvider } from "./parts/confirm";
+import { useInSight } from "./parts/in_sight";
 import { GOES, KeyHelp, useGoKeys, useKeys } from "./parts/keyboard";
+import { Mishap } from "./parts/mishap";
 import { Empty, Loading, Page } from "./parts/page";
 import { JobPage } from "./pages/job/job";
 import { JobsPage } from "./pages/jobs/jobs";
@@ -28,6 +39,8 @@ const client = new QueryClient({
         count < READ_AGAIN_MAX &&
         (!(error instanceof Refusal) || error.status === 0 || error.status >= 500),
       retryDelay: 500,
+      // The server may well be on this machine: a browser that believes itself offline asks, too.
+      networkMode: "always",
       staleTime: 1000,
     },
   },
@@ -40,9 +53,7 @@ export function App() {
         <Router base={root.pathname.replace(/\/$/, "")}>
           <ConfirmProvider>
             <Frame>
-              <Suspense fallback={<Loading what="the page" />}>
-                <Pages />
-              </Suspense>
+              <Pages />
             </Frame>
           </ConfirmProvider>
         </Router>
@@ -52,6 +63,17 @@ export function App() {
 }
 
 function Pages() {
+  const [location] = useLocation();
+  return (
+    <Mishap place={location}>
+      <Suspense fallback={<Loading what="the page" />}>
+        <Places />
+      </Suspense>
+    </Mishap>
+  );
+}
+
+function Places() {
   return (
     <Switch>
       <Route path="/">
@@ -92,12 +114,19 @@ function Frame({ children }: { children: ReactNode }) {
   const [isHelping, setIsHelping] = useState(false);
   const search = useRef<HTMLInputElement>(null);
   const [isDark, switchTheme] = useTheme();
+  const [location] = useLocation();
+  const nav = useInSight<HTMLElement>(location);
   useGoKeys();
   useKeys({
     "/": () => search.current?.focus(),
     "?": () => setIsHelping(true),
     t: switchTheme,
   });
+  const themeButton = (
+    <button type="button" onClick={switchTheme} className="hover:text-ink">
+      {isDark ? "Light" : "Dark"}
+    </button>
+  );
   return (
     <div className="flex min-h-dvh flex-col md:flex-row">
       <a href="#main" className="bg-panel sr-only z-30 p-2 focus:not-sr-only focus:absolute">
@@ -108,18 +137,23 @@ function Frame({ children }: { children: ReactNode }) {
           <Link href="/" className="text-ink text-base font-semibold hover:no-underline">
             Holdfast
           </Link>
-          <LiveSign />
+          <div className="text-dim flex items-center gap-4 text-xs">
+            <div className="md:hidden">{themeButton}</div>
+            <LiveSign />
+          </div>
         </div>
         <Search input={search} />
-        <nav aria-label="Pages" className="-mx-1 flex gap-1 overflow-x-auto md:flex-col">
+        <nav
+          ref={nav}
+          aria-label="Pages"
+          className="-m-1 flex gap-1 overflow-x-auto p-1 md:flex-col"
+        >
           {Object.values(GOES).map(([path, name]) => (
             <Place key={path} path={path} name={name} />
           ))}
         </nav>
         <div className="text-dim hidden gap-3 text-xs md:mt-auto md:flex">
-          <button type="button" onClick={switchTheme} className="hover:text-ink">
-            {isDark ? "Light" : "Dark"}
-          </button>
+          {themeButton}
           <button type="button" onClick={() => setIsHelping(true)} className="hover:text-ink">
             Keys
           </button>
@@ -151,7 +185,7 @@ function Place({ path, name }: { path: string; name: string }) {
 function LiveSign() {
   const isLive = useIsLive();
   return (
-    <span role="status" className="text-dim flex items-center gap-1.5 text-xs">
+    <span role="status" className="flex items-center gap-1.5">
       <span
         aria-hidden="true"
         className={`size-2 rounded-full ${isLive ? "bg-good" : "bg-warn animate-pulse"}`}
@@ -162,7 +196,7 @@ function LiveSign() {
 }
 
 /** An id leads to its page; anything else is the beginning of a job's name. */
-function Search({ input }: { input: React.RefObject<HTMLInputElement | null> }) {
+function Search({ input }: { input: RefObject<HTMLInputElement | null> }) {
   const [, go] = useLocation();
   const [text, setText] = useState("");
   return (
@@ -197,19 +231,28 @@ export function placeOf(text: string): string {
   return `/tasks/${job}.${task}${attempt === undefined ? "" : `?attempt=${attempt}`}`;
 }
 
+const systemTheme = matchMedia("(prefers-color-scheme: dark)");
+
+/** As the system has it, also when that changes at dusk, until one is chosen here. */
 function useTheme(): [isDark: boolean, change: () => void] {
-  const [isDark, setIsDark] = useState(() => {
-    const chosen = localStorage.getItem("holdfast-theme");
-    return chosen === null ? matchMedia("(prefers-color-scheme: dark)").matches : chosen === "dark";
-  });
+  const [chosen, setChosen] = useState(() => localStorage.getItem("holdfast-theme"));
+  const isSystemDark = useSyncExternalStore(
+    (tell) => {
+      systemTheme.addEventListener("change", tell);
+      return () => systemTheme.removeEventListener("change", tell);
+    },
+    () => systemTheme.matches,
+  );
+  const isDark = chosen === null ? isSystemDark : chosen === "dark";
   useEffect(() => {
     document.documentElement.classList.toggle("dark", isDark);
   }, [isDark]);
   return [
     isDark,
     () => {
-      localStorage.setItem("holdfast-theme", isDark ? "light" : "dark");
-      setIsDark(!isDark);
+      const next = isDark ? "light" : "dark";
+      localStorage.setItem("holdfast-theme", next);
+      setChosen(next);
     },
   ];
 }

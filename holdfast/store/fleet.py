@@ -32,8 +32,8 @@ PAUSED_MAX = 10_000
 # The pace is that of the last minute, or of the last moments if a minute holds too much to look at:
 # cut off, it would be the whole minute of old jobs and a part of it of the new ones.
 PACE_SECONDS = 60
-BUSY_PACE_SECONDS = 2
-PACE_SAMPLE_MAX = 6000
+BUSY_PACE_SECONDS = 5
+PACE_SAMPLE_MAX = 3000
 FIRST_DEAD_LETTER = TaskId(0, -1)
 
 

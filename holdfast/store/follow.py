@@ -20,7 +20,7 @@ STRETCH_FIRST = 1000
 STRETCH_MAX = 1_000_000
 EVENTS_EXAMINED_MAX = 5000
 TIME_STRETCH_FIRST = timedelta(seconds=1)
-TIME_STRETCHES_MAX = 12
+TIME_STRETCHES_MAX = 10
 STRETCH_FACTOR = 8
 # Servers of Postgres take over from one another, and their clocks differ a little.
 CLOCK_SLACK = timedelta(seconds=1)

@@ -18,6 +18,11 @@ _VIEWS = load_statements("views")
 _LISTS = load_statements("lists")
 NAMES_MAX = 1000
 NAMED_EXAMINED_MAX = 100_000
+_SIEVES = {
+    "type": _LISTS["keep_jobs_of_type"],
+    "owner": _LISTS["keep_jobs_of_owner"],
+    "queue": _LISTS["keep_jobs_of_queue"],
+}
 _NEVER = frozenset({TaskState.ASSIGNED, TaskState.BUILDING})
 # Servers take ids and look at the clock side by side, and not in one step.
 SLACK = timedelta(seconds=10)
@@ -99,15 +104,14 @@ async def _sift(tx: Transaction, job_ids: list[int], wanted: JobFilter) -> list[
 
     Few may be wanted, and rows are large: to read ten thousand for a page would take long.
     """
-    names = [name for name in ("type", "owner", "queue") if getattr(wanted, name) is not None]
+    names = [name for name in _SIEVES if getattr(wanted, name) is not None]
     is_walked_by_another = (
         wanted.parent_job_id is not None
         or wanted.label is not None
         or wanted.state not in (None, JobState.SUCCEEDED)
     )
     for name in names if is_walked_by_another else names[1:]:
-        statement = _LISTS[f"keep_jobs_of_{name}"]
-        rows = await tx.fetch(statement, job_ids=job_ids, **{name: getattr(wanted, name)})
+        rows = await tx.fetch(_SIEVES[name], job_ids=job_ids, **{name: getattr(wanted, name)})
         job_ids = [row[0] for row in rows]
     return job_ids
 

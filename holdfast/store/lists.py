@@ -12,8 +12,10 @@ from holdfast.store.statements import load_statements
 from holdfast.store.views import JobRow
 
 _LISTS = load_statements("lists")
-# Output is read up to a moment ago: who wrote before then has committed, so nothing is passed over.
+# Output is read up to a moment ago, or up to when the oldest write began that has not ended yet: a
+# commit may take a while, and what a reader has passed it does not come back for.
 SETTLING = timedelta(seconds=1)
+PATIENCE = timedelta(seconds=60)
 PAGE_BYTES_MAX = 1 << 20
 STRETCHES_EXAMINED_MAX = 10_000
 # So many are counted; fewer are read, because it takes a while to tell their errors apart.
@@ -130,7 +132,9 @@ async def read_job_log(
     """
     # Asked first: with no lease left, nobody can write what the walk below does not see.
     is_held = await tx.fetch_one(_LISTS["has_lease"], job_id=job.job_id) is not None
-    until = await tx.now() - SETTLING
+    settled = await tx.fetch_one(_LISTS["read_settled"], settling=SETTLING, patience=PATIENCE)
+    assert settled is not None
+    until = settled[0]
     is_over = job.finished_at is not None and job.finished_at < until and not is_held
     examined_max = page_size if task_index is None else STRETCHES_EXAMINED_MAX
     rows = await tx.fetch(

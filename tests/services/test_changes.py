@@ -55,6 +55,19 @@ async def test_too_many_jobs_are_told_as_all(
     assert [tick.all for tick in await watched.read(start)] == [True]
 
 
+async def test_too_many_events_are_told_as_all_and_not_all_read(
+    world: World, watched: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "EVENTS_MAX", 3)
+    start = await _begin(watched)
+    await world.submit([1, 2])
+    [tick] = await watched.read(start)
+    assert not tick.all
+    await world.claim(2)
+    await world.submit()
+    assert [tick.all for tick in await watched.read(tick.end)] == [True]
+
+
 async def test_what_is_forgotten_is_told_as_all(
     world: World, watched: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,6 +220,24 @@ async def test_a_retried_failure_is_not_counted_as_finished(
     assert (await queues_of(database))["q"].finished_per_second == 0
 
 
+async def test_the_pace_of_a_busy_queue_is_that_of_its_last_moments(
+    world: World, lasting: Raw, database: Database
+) -> None:
+    """A minute holds more than is looked at, and an older job's event stands before all of it."""
+    old, busy = await world.submit(queue="old"), await world.submit(queue="busy")
+    many = """
+        insert into holdfast.events (job_id, task_index, seq, attempt, type, ts, txid)
+        select $1::bigint, 0, 1000 + n, 0, 'succeeded',
+               holdfast.now() - n * interval '1 minute' / 24000, 1
+          from generate_series($2::int, 0, -1) as n
+    """
+    await lasting.run("set session_replication_role = replica")  # past the guards
+    await lasting.run(many, old, 0)
+    await lasting.run(many, busy, 24_000)
+    pace = (await queues_of(database))["busy"].finished_per_second
+    assert pace == pytest.approx(24_000 / 60, rel=0.5)
+
+
 async def test_a_deep_queue_is_counted_by_a_sample(lasting: Raw, database: Database) -> None:
     for queue, count in (("deep", 60_000), ("shallow", 7), ("deeper", 90_000)):
         await lasting.run(

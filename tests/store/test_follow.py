@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -150,6 +151,36 @@ async def test_the_events_of_a_job_come_in_pages_by_time(database: Database, las
     assert found == whole == sorted(whole, key=lambda event: (event.ts, event.id))
     assert names(starts) == [(job_id, index, "started") for index in range(3)]
     assert strange == []
+
+
+@pytest.mark.parametrize("examined_max", [5000, 4, 1])
+async def test_the_events_of_a_large_job_are_found_by_their_time(
+    examined_max: int, database: Database, lasting: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages are the same, however much happens beside it, and if it is too much to look at."""
+    monkeypatch.setattr(follow, "EVENTS_EXAMINED_MAX", examined_max)
+    job_id, other = await lasting.insert_whole_job(num_tasks=3), await lasting.insert_whole_job()
+    for state in (TaskState.ASSIGNED, TaskState.RUNNING):
+        await lasting.move(job_id, state)
+        await lasting.move(other, state)
+    async with database.transaction() as tx:
+        whole = await list_events_of_job(tx, job_id, None, after=Moment(), page_size=100)
+        found: list[Event] = []
+        for _ in range(5):
+            after = Moment(found[-1].ts, found[-1].id) if found else Moment()
+            found += await list_events_of_job(
+                tx, job_id, None, after=after, page_size=2, large_since=whole[0].ts
+            )
+        starts = await list_events_of_job(
+            tx, job_id, "started", after=Moment(), page_size=9, large_since=whole[0].ts
+        )
+        later = whole[-1].ts + timedelta(hours=1)
+        none = await list_events_of_job(
+            tx, job_id, None, after=Moment(), page_size=9, large_since=later
+        )
+    assert found == whole
+    assert names(starts) == [(job_id, index, "started") for index in range(3)]
+    assert none == []  # not even looked for among all of the job's
 
 
 async def test_the_events_of_a_task_are_its_own(database: Database, lasting: Raw) -> None:

@@ -188,6 +188,24 @@ async def test_a_reader_does_not_pass_what_is_still_being_written(
     assert [row.content for row in found.stretches] == [b"late", b"quick"]
 
 
+async def test_a_reader_does_not_pass_what_takes_long_to_commit(
+    world: World, database: Database
+) -> None:
+    job_id = await world.submit([0, 1])
+    slow, quick = await world.claim(2)
+    async with database.transaction() as late:
+        await late.connection.execute(
+            "insert into holdfast.logs (job_id, task_index, attempt, start_offset, content)"
+            " values ($1, $2, 0, 0, 'late')", job_id, slow.task_id.task_index
+        )  # fmt: skip
+        await append_logs(world.ledger, [Stretch(fence_of(quick), 0, b"quick")])
+        await world.clock.advance(5)
+        page = await read_page(database, job_id)
+    found = await read_page(database, job_id, after=page.last)
+    contents = [row.content for row in (*page.stretches, *found.stretches)]
+    assert contents == [b"late", b"quick"]
+
+
 async def test_a_job_that_is_over_may_have_more_to_say_until_its_leases_are_gone(
     world: World, database: Database
 ) -> None:

@@ -58,6 +58,11 @@ IN_ORDER = {
     "list_unmet": {"dependencies": "job_id ="},
     "walk_up": {"dependencies": "job_id ="},
     "walk_down": {"dependencies": "depends_on ="},
+    "list_datasets": {"datasets": "name", "dataset_versions": "dataset"},
+    "get_dataset": {"datasets": "name", "dataset_versions": "dataset"},
+    "list_versions": {"dataset_versions": "dataset"},
+    "list_cut_overs": {"cut_overs": "dataset"},
+    "list_entries": {"dataset_entries": "dataset"},
 }
 SORTED = {
     "walk_jobs_named": {"jobs": "name"},
@@ -102,9 +107,10 @@ STATEMENTS = {
     **load_statements("order_views"),
     **load_statements("fleet"),
     **load_statements("lists"),
+    **load_statements("samples"),
+    **load_statements("dataset_views"),
     "list_lines_of_job": load_statements("cluster")["list_lines_of_job"],
     **{name: load_statements("tasks")[name] for name in ("read_inputs", "measure_inputs")},
-    **{name: load_statements("samples")[name] for name in OVERVIEW},
 }
 # A walk that starts at the front of an index, or a merge of two answers that are in order.
 UNBOUNDED = {
@@ -225,10 +231,28 @@ async def test_the_check_sees_a_plan_that_walks_past_every_job(database: Databas
     assert _problems("walk_jobs_of_type", await _explain(database, greedy)) != []
 
 
-async def test_every_statement_that_people_read_by_has_its_plan_checked_or_reads_all() -> None:
-    whole = {
-        "list_workers", "count_workers", "count_leases", "list_lines", "measure_ready",
-        "sample_depths", "count_waiting", "count_running", "list_paused", "read_line",
-        "read_horizon", "list_held", "list_booked_of_workers",
-    }  # fmt: skip
-    assert set(STATEMENTS) == set(EXPECTED) | whole
+# Not bounded by an index, each for a reason.
+WHOLE_TABLES = {
+    "every worker is looked at, of which there are thousands at most": {
+        "list_workers", "count_workers", "list_served_queues", "list_missing_workers",
+    },
+    "every open attempt is looked at, as many as workers hold": {
+        "count_leases", "count_running", "list_held", "list_booked_of_workers",
+    },
+    "from line to line, each counted up to a bound": {"list_lines"},
+    "a share of the pages, so that some hundred are read": {
+        "sample_depths", "sample_ready", "sample_waiting",
+    },
+    "the size of a table, which is not read": {"measure_ready"},
+    "the first so many, in the order of an index": {"count_waiting"},
+    "a row for each queue that was ever paused": {"list_paused", "read_line"},
+    "no table": {"read_horizon", "read_settled"},
+    "not read: written by servers, or dropped in batches": {
+        "add_samples", "add_type_samples", "prune_samples", "prune_type_samples",
+    },
+}  # fmt: skip
+
+
+def test_every_statement_that_people_read_by_has_its_plan_checked_or_a_reason_not_to() -> None:
+    excused = [name for names in WHOLE_TABLES.values() for name in names]
+    assert sorted(STATEMENTS) == sorted([*EXPECTED, *excused])

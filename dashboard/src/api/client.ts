@@ -25,9 +25,10 @@ export function now(): number {
 }
 
 function noteClock(response: Response): void {
-  const date = Date.parse(response.headers.get("date") ?? "");
-  // A Date has whole seconds: what is less than two of them apart is no news.
-  if (!Number.isNaN(date)) clockLead = Math.abs(date - Date.now()) < 2000 ? 0 : date - Date.now();
+  const lead = Date.parse(response.headers.get("date") ?? "") - Date.now();
+  // A Date has whole seconds: what is less than two of them from what is known is no news, and
+  // durations on the screen do not jump to and fro with each answer.
+  if (Math.abs(lead - clockLead) >= 2000) clockLead = lead;
 }
 
 async function send(request: Request): Promise<Response> {

@@ -7,10 +7,18 @@
  */
 import type { QueryKey } from "@tanstack/react-query";
 
+/** Most news is of no dead letter, and does not say so: their lists need not follow each. */
+const LETTERS_REST_MS = 5000;
+
 export function isAbout(key: QueryKey, jobIds: Set<string>): boolean {
   const [kind, id] = key;
   if (kind === "jobs" || kind === "letters") return true;
   if (kind === "job") return jobIds.has(String(id));
   if (kind === "task") return jobIds.has(String(id).split(".")[0] ?? "");
   return false;
+}
+
+/** How long an answer is good enough, whatever the news. */
+export function restMs(key: QueryKey): number {
+  return key[0] === "letters" ? LETTERS_REST_MS : 0;
 }

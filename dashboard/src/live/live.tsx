@@ -4,13 +4,12 @@
  * Hints, not data: nothing is lost by a break, because the server goes on after the last message
  * that was seen, or says that anything may have changed.
  */
-import { type Query, useQueryClient } from "@tanstack/react-query";
+import { type Query, type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, use, useEffect, useState } from "react";
 import { root } from "../api/client";
-import { isAbout } from "./keys";
+import { isAbout, restMs } from "./keys";
+import { follow } from "./stream";
 
-const RETRY_MS_FIRST = 500;
-const RETRY_MS_MAX = 8000;
 /** Under load there is news all the time: lists are read again this often, not more. */
 const FLUSH_MS = 1000;
 
@@ -25,77 +24,63 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   const client = useQueryClient();
   const [isLive, setIsLive] = useState(false);
   useEffect(() => {
-    const changed = new Set<string>();
-    let late = new Set<string>();
-    let everything = false;
-    let flushing: ReturnType<typeof setTimeout> | undefined;
-    let flushedAt = 0;
-    function flush() {
-      const jobs = new Set(changed);
-      const all = everything;
-      const again = late;
-      changed.clear();
-      everything = false;
-      flushing = undefined;
-      flushedAt = performance.now();
-      const predicate = (query: Query) =>
-        all || again.has(query.queryHash) || isAbout(query.queryKey, jobs);
-      const isUnderWay = (query: Query) =>
-        query.state.fetchStatus === "fetching" && predicate(query);
-      // A read under way goes on: under steady news one that is begun anew would never end. But it
-      // may have begun before what is new now, so it is made once more.
-      const underWay = client.getQueryCache().findAll({ type: "active", predicate: isUnderWay });
-      late = new Set(underWay.map((query) => query.queryHash));
-      void client.invalidateQueries({ predicate }, { cancelRefetch: false });
-      if (late.size > 0) flushing = setTimeout(flush, FLUSH_MS);
-    }
-    const stop = follow((jobIds, all) => {
-      jobIds.forEach((id) => changed.add(id));
-      everything ||= all;
-      const wait = Math.max(0, flushedAt + FLUSH_MS - performance.now());
-      flushing ??= setTimeout(flush, wait);
-    }, setIsLive);
+    const reader = new Reader(client);
+    const stop = follow(
+      new URL("api/changes/stream", root),
+      (jobIds, all) => reader.hear(jobIds, all),
+      setIsLive,
+    );
     return () => {
       stop();
-      clearTimeout(flushing);
+      reader.stop();
     };
   }, [client]);
   return <Live value={isLive}>{children}</Live>;
 }
 
-/** Follow the stream until told to stop, connecting again for as long as it takes. */
-function follow(
-  onChange: (jobIds: string[], all: boolean) => void,
-  onLive: (isLive: boolean) => void,
-): () => void {
-  let source: EventSource | undefined;
-  let retrying: ReturnType<typeof setTimeout> | undefined;
-  let retryMs = RETRY_MS_FIRST;
-  let last: string | null = null;
-  function connect() {
-    const address = new URL("api/changes/stream", root);
-    if (last !== null) address.searchParams.set("after", last);
-    source = new EventSource(address);
-    source.onopen = () => {
-      retryMs = RETRY_MS_FIRST;
-      onLive(true);
-    };
-    source.onmessage = (message) => {
-      last = message.lastEventId;
-      const told = JSON.parse(message.data) as { job_ids: string[]; all: boolean };
-      onChange(told.job_ids, told.all);
-    };
-    // Not left to the browser, which gives up for good when a proxy answers with an error.
-    source.onerror = () => {
-      source?.close();
-      onLive(false);
-      retrying = setTimeout(connect, retryMs);
-      retryMs = Math.min(retryMs * 2, RETRY_MS_MAX);
-    };
+/** Gathers news for a moment, then has what it concerns read again. */
+class Reader {
+  private readonly changed = new Set<string>();
+  private everything = false;
+  /** What is to be read once more, by the hash of its key. */
+  private late = new Set<string>();
+  private flushing: ReturnType<typeof setTimeout> | undefined;
+  private flushedAt = 0;
+
+  constructor(private readonly client: QueryClient) {}
+
+  hear(jobIds: string[], all: boolean): void {
+    jobIds.forEach((id) => this.changed.add(id));
+    this.everything ||= all;
+    const wait = Math.max(0, this.flushedAt + FLUSH_MS - performance.now());
+    this.flushing ??= setTimeout(() => this.flush(), wait);
   }
-  connect();
-  return () => {
-    clearTimeout(retrying);
-    source?.close();
-  };
+
+  stop(): void {
+    clearTimeout(this.flushing);
+  }
+
+  private flush(): void {
+    const jobs = new Set(this.changed);
+    const { everything, late } = this;
+    this.changed.clear();
+    this.everything = false;
+    this.flushing = undefined;
+    this.flushedAt = performance.now();
+    const isConcerned = (query: Query) =>
+      everything || late.has(query.queryHash) || isAbout(query.queryKey, jobs);
+    // A read under way goes on: under steady news one that is begun anew would never end. But it
+    // may have begun before what is new now, so it is made once more.
+    const mustWait = (query: Query) =>
+      query.state.fetchStatus === "fetching" ||
+      Date.now() - query.state.dataUpdatedAt < restMs(query.queryKey);
+    const waiting = this.client
+      .getQueryCache()
+      .findAll({ type: "active", predicate: (query) => isConcerned(query) && mustWait(query) });
+    this.late = new Set(waiting.map((query) => query.queryHash));
+    void this.client.invalidateQueries({
+      predicate: (query) => isConcerned(query) && !this.late.has(query.queryHash),
+    });
+    if (this.late.size > 0) this.flushing = setTimeout(() => this.flush(), FLUSH_MS);
+  }
 }

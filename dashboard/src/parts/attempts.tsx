@@ -90,17 +90,17 @@ function AttemptRow({
           </button>
           {isCurrent ? `${id} (curr)` : id}
         </Cell>
-        <Cell>
+        <Cell wrapped="max-w-56 min-w-24 break-all">
           <Link href={`/workers?worker=${encodeURIComponent(attempt.worker_id)}`}>
             <Said text={attempt.worker_id} />
           </Link>
         </Cell>
-        <Cell>
+        <Cell wrapped="min-w-28">
           <Badge state={attempt.state} />
           {attempt.is_worker_failure && <span className="text-dim ml-1">(worker failure)</span>}
           {attempt.is_orphaned && <span className="text-warn ml-1">(orphaned)</span>}
         </Cell>
-        <Cell>
+        <Cell wrapped={MOMENT}>
           {attempt.started_at_ms == null ? (
             <span className="text-dim">
               not started; created <Clock ms={attempt.created_at_ms} />
@@ -109,14 +109,14 @@ function AttemptRow({
             <Clock ms={attempt.started_at_ms} />
           )}
         </Cell>
-        <Cell>
+        <Cell wrapped={MOMENT}>
           <Clock ms={attempt.finished_at_ms} />
         </Cell>
         <Cell>
           <Took from={began} to={attempt.finished_at_ms} />
         </Cell>
         <Cell>{attempt.exit_code ?? <Nothing />}</Cell>
-        <Cell>
+        <Cell wrapped="min-w-28 wrap-anywhere">
           {attempt.error_class == null ? (
             <Nothing />
           ) : (
@@ -131,7 +131,7 @@ function AttemptRow({
         <tr>
           <td colSpan={COLUMNS.length} className="bg-page px-4 py-3">
             {/* On a phone the table is scrolled sideways; what is opened stays in sight. */}
-            <div className="max-sm:sticky max-sm:left-4 max-sm:w-[calc(100vw-5rem)] max-sm:[&_time]:whitespace-normal">
+            <div className="max-sm:sticky max-sm:left-4 max-sm:w-[calc(100vw-5rem)] max-xl:[&_time]:whitespace-normal">
               <AttemptDetail taskId={taskId} attempt={attempt} />
             </div>
           </td>
@@ -141,8 +141,11 @@ function AttemptRow({
   );
 }
 
-function Cell({ children }: { children: ReactNode }) {
-  return <td className="px-3 py-2 whitespace-nowrap">{children}</td>;
+/** A clock, and below it how long ago that was: so that eight columns have room. */
+const MOMENT = "[&_time_span]:block";
+
+function Cell({ wrapped, children }: { wrapped?: string; children: ReactNode }) {
+  return <td className={`px-3 py-2 align-top ${wrapped ?? "whitespace-nowrap"}`}>{children}</td>;
 }
 
 function AttemptDetail({ taskId, attempt }: { taskId: string; attempt: Attempt }) {

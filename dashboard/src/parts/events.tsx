@@ -2,7 +2,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { api, now, unwrap } from "../api/client";
-import { COLUMNS, EventDetail, OF_A_TASK } from "./event/columns";
+import { columnsOf, EventDetail } from "./event/columns";
 import { eventsOf, type Feed, type FetchPage, readOn } from "./event/feed";
 import { TypeChoice } from "./event/types";
 import { count, plural } from "./format";
@@ -28,6 +28,8 @@ export function EventList({ source }: { source: EventSource }) {
     if (isFollowing === null && feed !== undefined) setIsFollowing(feed.next === null);
   }, [isFollowing, feed]);
   const events = useMemo(() => eventsOf(feed), [feed]);
+  const isDated = events[0] !== undefined && !isToday(Date.parse(events[0].ts));
+  const columns = useMemo(() => columnsOf(source.kind, isDated), [source.kind, isDated]);
   const hasMore = feed !== undefined && feed.next !== null;
 
   const box = useRef<HTMLDivElement>(null);
@@ -82,7 +84,7 @@ export function EventList({ source }: { source: EventSource }) {
             <Table
               label={`Events of ${source.kind} ${source.id}`}
               rows={events}
-              columns={source.kind === "job" ? COLUMNS : OF_A_TASK}
+              columns={columns}
               rowKey={(event) => String(event.id)}
               height="70vh"
               detail={(event) => <EventDetail event={event} />}
@@ -119,13 +121,15 @@ function useEvents(source: EventSource, type: string, isFollowing: boolean) {
   }, [key]);
   const query = useQuery<Feed>({
     queryKey: key,
-    queryFn: ({ signal }) => {
+    queryFn: async ({ signal }) => {
       const more = wanted.current;
-      wanted.current = 0;
       const before = client.getQueryData<Feed>(key);
-      return readOn(before, pageOf(source, type, signal), { more, nowMs: now() });
+      const feed = await readOn(before, pageOf(source, type, signal), { more, nowMs: now() });
+      // Only now: what could not be read is still wanted. More may have been asked for meanwhile.
+      if (wanted.current === more) wanted.current = 0;
+      return feed;
     },
-    // The news are hints; one that came while something was read would else wait for the next.
+    // Notes beside the log have no news.
     refetchInterval: LOOK_AGAIN_MS,
     structuralSharing: false,
     gcTime: 0,
@@ -144,6 +148,10 @@ function useEvents(source: EventSource, type: string, isFollowing: boolean) {
       more(PAGES_AT_FIRST);
   }, [isFollowing, isFetching, data, more]);
   return { query, more, isReading: isFetching };
+}
+
+function isToday(ms: number): boolean {
+  return new Date(ms).toDateString() === new Date(now()).toDateString();
 }
 
 function pageOf(source: EventSource, type: string, signal: AbortSignal): FetchPage {

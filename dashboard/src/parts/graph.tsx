@@ -95,22 +95,23 @@ function useLayout(shape: string): { shape: string; laid: Drawn } | "failed" | n
   useEffect(() => {
     const worker = new Worker(new URL("./graph/worker.ts", import.meta.url), { type: "module" });
     const late = setTimeout(() => {
-      worker.terminate();
+      end();
       setDrawn("failed");
     }, LAYOUT_MS_MAX);
-    worker.onmessage = (message: MessageEvent<Drawn>) => {
+    function end() {
       clearTimeout(late);
+      worker.terminate();
+    }
+    worker.onmessage = (message: MessageEvent<Drawn>) => {
+      end();
       setDrawn({ shape, laid: message.data });
     };
     worker.onerror = () => {
-      clearTimeout(late);
+      end();
       setDrawn("failed");
     };
     worker.postMessage(JSON.parse(shape));
-    return () => {
-      clearTimeout(late);
-      worker.terminate();
-    };
+    return end;
   }, [shape]);
   return drawn;
 }

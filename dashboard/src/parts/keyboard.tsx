@@ -1,5 +1,5 @@
 /** Keys: one list of what they do, shown by `?`; none of them works while somebody types. */
-import { useEffect, useRef } from "react";
+import { type RefObject, useEffect, useRef } from "react";
 import { useLocation } from "wouter";
 
 const SEQUENCE_MS = 1000;
@@ -33,30 +33,63 @@ function isTyping(event: KeyboardEvent): boolean {
   );
 }
 
+/** Does what its key is for; false leaves the key to the browser. */
+type Act = (event: KeyboardEvent) => unknown;
+type Taker = {
+  keys: RefObject<Record<string, Act>>;
+  /** The part of the page that it is about; none is the whole page. */
+  place: RefObject<HTMLElement | null> | undefined;
+};
+
+// One list for all: a key is taken once, and what follows a g is no key of its own.
+const takers: Taker[] = [];
+let first = "";
+let firstAt = 0;
+
+function press(event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
+  const isSecond = first !== "" && performance.now() - firstAt < SEQUENCE_MS;
+  const pressed = isSecond ? `${first} ${event.key}` : event.key;
+  first = "";
+  const act = takerOf(pressed, event.target as Node)?.keys.current[pressed];
+  if (act !== undefined) {
+    if (act(event) !== false) event.preventDefault();
+  } else if (
+    takers.some(({ keys }) => Object.keys(keys.current).some((k) => k.startsWith(`${event.key} `)))
+  ) {
+    first = event.key;
+    firstAt = performance.now();
+  }
+}
+
+/** Of several tables on a page the one with the focus, or else the first. */
+function takerOf(pressed: string, focus: Node): Taker | undefined {
+  const able = takers.filter(
+    ({ keys, place }) => keys.current[pressed] !== undefined && place?.current !== null,
+  );
+  const inOrder = able.toSorted(({ place: one }, { place: other }) => {
+    if (!one?.current || !other?.current) return 0;
+    return isBefore(one.current, other.current) ? -1 : 1;
+  });
+  return inOrder.findLast(({ place }) => place?.current?.contains(focus)) ?? inOrder[0];
+}
+
+function isBefore(one: Node, other: Node): boolean {
+  return (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0;
+}
+
 /** Call a function for a key, or for two in a row written "g j", as long as the page is shown. */
-export function useKeys(keys: Record<string, (event: KeyboardEvent) => void>): void {
+export function useKeys(keys: Record<string, Act>, place?: RefObject<HTMLElement | null>): void {
   const latest = useRef(keys);
   latest.current = keys;
   useEffect(() => {
-    let first = "";
-    let firstAt = 0;
-    function press(event: KeyboardEvent) {
-      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
-      const isSecond = first !== "" && performance.now() - firstAt < SEQUENCE_MS;
-      const pressed = isSecond ? `${first} ${event.key}` : event.key;
-      first = "";
-      const act = latest.current[pressed];
-      if (act !== undefined) {
-        event.preventDefault();
-        act(event);
-      } else if (Object.keys(latest.current).some((name) => name.startsWith(`${event.key} `))) {
-        first = event.key;
-        firstAt = performance.now();
-      }
-    }
-    window.addEventListener("keydown", press);
-    return () => window.removeEventListener("keydown", press);
-  }, []);
+    const taker = { keys: latest, place };
+    if (takers.push(taker) === 1) window.addEventListener("keydown", press);
+    return () => {
+      takers.splice(takers.indexOf(taker), 1);
+      if (takers.length === 0) window.removeEventListener("keydown", press);
+    };
+  }, [place]);
 }
 
 export function KeyHelp({ onClose }: { onClose: () => void }) {

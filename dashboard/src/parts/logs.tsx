@@ -1,18 +1,19 @@
 /** A log: followed while it is written, searched, sifted by level. */
 import { useEffect, useMemo, useState } from "react";
+import type { Job } from "../api/types";
 import { countLevels } from "./log/buffer";
 import { Download, Levels, Switch, useWrap } from "./log/controls";
 import { Find, patternOf } from "./log/find";
 import { Lines, type Target } from "./log/lines";
 import type { LogSource } from "./log/read";
-import { useLog } from "./log/use-log";
+import { type Log, useLog } from "./log/use-log";
 import { count, plural } from "./format";
 import { Empty, Failure, Loading } from "./page";
 import { useParam } from "./params";
 
 export type { LogSource };
 
-export function LogView({ source }: { source: LogSource }) {
+export function LogView({ source, spec }: { source: LogSource; spec: Job["spec"] }) {
   const [lineParam] = useParam("line");
   const [isFollowing, setIsFollowing] = useState(lineParam === "");
   const [log, again] = useLog(source, !isFollowing);
@@ -89,7 +90,7 @@ export function LogView({ source }: { source: LogSource }) {
           )}
         </div>
       ) : (
-        <NoLines isRead={log.isRead} isComplete={log.isComplete} isSifted={log.lines.length > 0} />
+        <NoLines log={log} isInside={runsInside(spec)} />
       )}
       <p role="status" className="border-line text-dim border-t px-3 py-1 text-xs">
         {shown.length === log.lines.length
@@ -101,20 +102,27 @@ export function LogView({ source }: { source: LogSource }) {
   );
 }
 
-function NoLines({
-  isRead,
-  isComplete,
-  isSifted,
-}: {
-  isRead: boolean;
-  isComplete: boolean;
-  isSifted: boolean;
-}) {
-  if (isSifted) return <Empty title="No line has one of the chosen levels." />;
-  if (!isRead) return <Loading what="the log" />;
-  return isComplete ? (
-    <Empty title="Nothing was written." />
-  ) : (
-    <Empty title="Nothing has been written yet.">It is shown here as it comes.</Empty>
+function NoLines({ log, isInside }: { log: Log; isInside: boolean }) {
+  if (log.lines.length > 0) return <Empty title="No line has one of the chosen levels." />;
+  if (!log.isRead) return log.error ? null : <Loading what="the log" />;
+  return (
+    <Empty title={log.isComplete ? "Nothing was written." : "Nothing has been written yet."}>
+      {isInside ? (
+        <p className="max-w-prose">
+          A function that runs inside its worker has no output of its own: it is in the output of
+          the worker. With <code className="font-mono">isolation="process"</code> it is kept here.
+        </p>
+      ) : (
+        !log.isComplete && <p>It is shown here as it comes.</p>
+      )}
+    </Empty>
   );
+}
+
+/** A worker that claims from a queue runs functions inside itself, unless it is told otherwise. */
+function runsInside(spec: Job["spec"]): boolean {
+  const entrypoint = spec?.["entrypoint"];
+  const isCommand =
+    typeof entrypoint === "object" && entrypoint !== null && "command" in entrypoint;
+  return spec?.["queue"] != null && !isCommand && spec["isolation"] !== "process";
 }

@@ -3,9 +3,11 @@ import { type ReactNode, useState, useSyncExternalStore } from "react";
 import { Link } from "wouter";
 import { now } from "../api/client";
 import { absolute, clock, dateTime, duration, relative, stateName } from "./format";
+import { putOnClipboard } from "./clipboard";
 import { inert, shorten } from "./text";
 
 const TEXT_MAX = 2000;
+const NAME_MAX = 100;
 
 export function Badge({ state }: { state: string }) {
   const name = stateName(state);
@@ -19,13 +21,14 @@ setInterval(() => {
   watchers.forEach((tell) => tell());
 }, 1000);
 
+function watch(tell: () => void): () => void {
+  watchers.add(tell);
+  return () => void watchers.delete(tell);
+}
+
 /** The time by the server's clock, a new one each second. */
 export function useNow(): number {
-  const subscribe = (tell: () => void) => {
-    watchers.add(tell);
-    return () => void watchers.delete(tell);
-  };
-  return useSyncExternalStore(subscribe, () => second) * 1000;
+  return useSyncExternalStore(watch, () => second) * 1000;
 }
 
 /** "3 min ago", and the moment itself on hover. */
@@ -66,21 +69,22 @@ export function Nothing() {
 }
 
 export function Copy({ text, what }: { text: string; what: string }) {
-  const [isDone, setIsDone] = useState(false);
-  async function copy() {
-    await navigator.clipboard.writeText(text);
-    setIsDone(true);
-    setTimeout(() => setIsDone(false), 1500);
+  const [sign, setSign] = useState<"✓" | "✕" | null>(null);
+  async function copy(button: HTMLElement) {
+    setSign((await putOnClipboard(text, button)) ? "✓" : "✕");
+    setTimeout(() => setSign(null), 1500);
   }
+  // A whole spec is not read out as the name of its button.
+  const name = text.length > NAME_MAX ? "" : ` ${inert(text)}`;
   return (
     <button
       type="button"
-      onClick={() => void copy()}
-      aria-label={`Copy ${what} ${text}`}
-      title={`Copy ${what}`}
+      onClick={(event) => void copy(event.currentTarget)}
+      aria-label={`Copy ${what}${name}`}
+      title={sign === "✕" ? "The browser did not allow it" : `Copy ${what}`}
       className="text-dim hover:text-ink ml-1 align-middle text-xs"
     >
-      {isDone ? "✓" : <CopySign />}
+      {sign ?? <CopySign />}
     </button>
   );
 }

@@ -92,7 +92,8 @@ export function Table<Row>(props: TableProps<Row>) {
     return row === undefined ? undefined : props.rowKey(row);
   };
   // The row that the keys are at goes with what it shows when rows come in above it.
-  const isMoved = place.key !== undefined && keyAt(place.index) !== place.key;
+  const keyThere = keyAt(place.index);
+  const isMoved = keyThere !== undefined && place.key !== undefined && keyThere !== place.key;
   const current = isMoved ? rows.findIndex((_, index) => keyAt(index) === place.key) : place.index;
   function moveTo(index: number, block: "nearest" | "center") {
     setPlace({ index, key: keyAt(index) });
@@ -100,8 +101,11 @@ export function Table<Row>(props: TableProps<Row>) {
       virtual.scrollToIndex(index, { align: block === "center" ? block : "auto" });
     else document.getElementById(rowId(props.label, index))?.scrollIntoView({ block });
   }
-  function move(step: number) {
-    moveTo(Math.min(Math.max(current + step, 0), rows.length - 1), "nearest");
+  function move(step: 1 | -1) {
+    // Where the row was that is gone: the next one has moved up into its place.
+    const gone = step === 1 ? place.index - 1 : place.index;
+    const index = (current === -1 ? gone : current) + step;
+    moveTo(Math.min(Math.max(index, 0), rows.length - 1), "nearest");
   }
   const isRead =
     props.at !== undefined && rows.some((row) => row && props.rowKey(row) === props.at);
@@ -129,22 +133,25 @@ export function Table<Row>(props: TableProps<Row>) {
   function select(key: string) {
     onSelect?.(flipped(selected ?? new Set(), key));
   }
-  useKeys({
-    j: () => move(1),
-    k: () => move(-1),
-    Enter: (event) => {
-      const target = event.target as HTMLElement;
-      // A link or button that has the focus does what it does.
-      if (target.closest("a, button") !== null) target.click();
-      else if (props.onOpen !== undefined) visit(current);
-      else open(current);
+  useKeys(
+    {
+      j: () => move(1),
+      k: () => move(-1),
+      Enter: (event) => {
+        // What has the focus does what it does.
+        if ((event.target as HTMLElement).closest("a, button, summary") !== null) return false;
+        if (props.onOpen !== undefined) visit(current);
+        else open(current);
+        return true;
+      },
+      o: () => open(current),
+      x: () => {
+        const key = keyAt(current);
+        if (key !== undefined) select(key);
+      },
     },
-    o: () => open(current),
-    x: () => {
-      const key = keyAt(current);
-      if (key !== undefined) select(key);
-    },
-  });
+    box,
+  );
 
   if (rows.length === 0) return <>{props.empty}</>;
   const before = height === undefined ? 0 : (items[0]?.start ?? 0);

@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { useInSight } from "./in_sight";
 import { useParam } from "./params";
 
 /** Views of one thing, one at a time; which one stands in the address. */
@@ -11,9 +12,10 @@ export function Tabs({
 }) {
   const [chosen, choose] = useParam(name, tabs[0]?.[0]);
   const current = tabs.find(([id]) => id === chosen) ?? tabs[0];
+  const row = useInSight<HTMLDivElement>(current?.[0] ?? "");
   return (
     <div className="flex min-w-0 flex-col gap-3">
-      <div role="tablist" className="border-line flex gap-1 overflow-x-auto border-b">
+      <div ref={row} role="tablist" className="border-line flex gap-1 overflow-x-auto border-b">
         {tabs.map(([id, title]) => {
           const isCurrent = id === current?.[0];
           return (

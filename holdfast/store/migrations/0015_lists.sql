@@ -10,8 +10,22 @@ create table holdfast.job_states (
 ) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_analyze_threshold = 20000);
 
--- A job that appears, starts or ends has its event written here, so this needs no trigger of its own: a job
--- with one task would pay for it three times.
+-- A job that appears, starts or ends has its event written here, so this needs no triggers of its own: a job with one
+-- task would pay for them three times. Those that are submitted together are written together; only a large one, whose
+-- tasks were stored before, appears by an update.
+create function holdfast.write_submissions() returns trigger
+    language plpgsql as $$
+begin
+    insert into holdfast.events (job_id, task_index, seq, attempt, type, ts, actor, cause, payload, txid)
+    select job_id, -1, 0, -1, event_type, event_at, event_actor, event_cause, event_payload, txid_current()
+      from stored where seq = 1;
+    insert into holdfast.job_states (state, job_id) select state, job_id from stored where seq = 1;
+    return null;
+end $$;
+drop trigger a_submission_is_an_event on holdfast.jobs;
+create trigger a_submission_is_an_event after insert on holdfast.jobs referencing new table as stored
+    for each statement execute function holdfast.write_submissions();
+
 create or replace function holdfast.write_job_event() returns trigger
     language plpgsql as $$
 begin

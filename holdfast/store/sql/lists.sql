@@ -84,6 +84,14 @@ select tasks.input::text
   from holdfast.jobs join holdfast.tasks using (job_id)
  where jobs.job_id = $job_id and jobs.submitted_at is not null and tasks.task_index = $task_index;
 
+-- name: read_settled
+-- Before this moment nothing is going to be stored any more: whoever writes has begun later, or so long ago that it
+-- is given up.
+select least(holdfast.now() - $settling::interval,
+             (select min(xact_start) from pg_stat_activity
+               where backend_xid is not null and datname = current_database() and pid <> pg_backend_pid()
+                 and xact_start > clock_timestamp() - $patience::interval));
+
 -- name: walk_job_log
 -- The size of what is stored elsewhere is known without fetching it.
 select stored_at, task_index, attempt, start_offset, octet_length(content) as size

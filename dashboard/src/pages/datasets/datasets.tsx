@@ -46,7 +46,7 @@ const COLUMNS: Column<Dataset>[] = [
   {
     id: "newest",
     title: "Newest version",
-    className: "hidden sm:table-cell text-right",
+    className: "hidden lg:table-cell text-right",
     cell: ({ newest_version: newest }) => newest ?? <Nothing />,
   },
   {
@@ -62,7 +62,7 @@ export default function DatasetsPage() {
   const [, go] = useLocation();
   const prefix = params.get("name") ?? "";
   const page = params.get("page") ?? "";
-  const query = useDatasets(prefix, page);
+  const query = useDatasets(prefix.trim(), page);
   const search = (name: string) => setParams(name === "" ? {} : { name }, { replace: true });
   return (
     <Page
@@ -70,8 +70,8 @@ export default function DatasetsPage() {
       actions={
         <input
           type="search"
-          defaultValue={prefix}
-          onChange={(event) => search(event.target.value.trim())}
+          value={prefix}
+          onChange={(event) => search(event.target.value)}
           aria-label="Beginning of a dataset's name"
           placeholder="Beginning of a name"
           className="border-line bg-panel placeholder:text-dim w-64 max-w-full rounded-md border px-2 py-1"

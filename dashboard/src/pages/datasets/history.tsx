@@ -6,22 +6,36 @@ import { ReadPages } from "./pages";
 import { type CutOver, type Dataset, useCutOvers } from "./reads";
 
 const COLUMNS: Column<CutOver>[] = [
-  { id: "when", title: "When", cell: (made) => <Clock ms={made.at_ms} date /> },
+  {
+    id: "when",
+    title: "When",
+    // A narrow screen has no room for it in one line.
+    className: "max-lg:[&_time]:whitespace-normal",
+    cell: (made) => <Clock ms={made.at_ms} date />,
+  },
   {
     id: "versions",
     title: "Readers went",
-    className: "whitespace-nowrap",
+    className: "sm:whitespace-nowrap",
     cell: ({ previous, version }) =>
       previous === null ? `to ${version}` : `from ${previous} to ${version}`,
   },
-  { id: "who", title: "By", cell: (made) => <Said text={made.actor} lengthMax={100} /> },
+  {
+    id: "who",
+    title: "By",
+    className: "hidden sm:table-cell wrap-anywhere",
+    cell: (made) => <Said text={made.actor} lengthMax={100} />,
+  },
   {
     id: "why",
     title: "Reason",
-    className: "w-full",
+    className: "w-full wrap-anywhere",
     cell: (made) => (
       <>
         <Said text={made.reason ?? "-"} lengthMax={500} />
+        <span className="text-dim block text-xs sm:hidden">
+          by <Said text={made.actor} lengthMax={100} />
+        </span>
         {made.forced && <span className="text-warn"> (forced)</span>}
       </>
     ),

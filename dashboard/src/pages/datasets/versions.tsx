@@ -81,13 +81,13 @@ export function Versions({ dataset }: { dataset: Dataset }) {
       {
         id: "based",
         title: "Based on",
-        className: "hidden md:table-cell text-right",
+        className: "hidden lg:table-cell text-right",
         cell: ({ based_on: based }) => based ?? <Nothing />,
       },
       {
         id: "opened",
         title: "Opened",
-        className: "hidden sm:table-cell",
+        className: "hidden lg:table-cell",
         cell: (row) => (
           <>
             <Ago ms={row.created_at_ms} />
@@ -108,7 +108,7 @@ export function Versions({ dataset }: { dataset: Dataset }) {
       {
         id: "cut",
         title: "First cut over",
-        className: "hidden md:table-cell",
+        className: "hidden lg:table-cell",
         cell: (row) => <Ago ms={row.cut_over_at_ms} />,
       },
       {

@@ -1,16 +1,15 @@
 /** What can be done to a job; what would do nothing is not offered. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useLocation } from "wouter";
-import { api, unwrap } from "../../api/client";
 import type { Job } from "../../api/types";
 import { Button } from "../../parts/button";
 import { useConfirm } from "../../parts/confirm";
 import { isFinal, plural } from "../../parts/format";
 import { Read } from "../../parts/page";
 import { newRequestKey } from "../../parts/request_key";
-import { consequencesOf } from "./consequences";
+import { cancelJob, rerunJob } from "../jobs/acting";
+import { CancelBody } from "../jobs/questions";
 import { openTasks } from "./counts";
-import { useChildren } from "./reads";
 
 export function Actions({ job }: { job: Job }) {
   const isEnded = isFinal(job.state);
@@ -28,38 +27,21 @@ export function Actions({ job }: { job: Job }) {
 function CancelButton({ job, mode }: { job: Job; mode: "soft" | "hard" }) {
   const ask = useConfirm();
   const client = useQueryClient();
-  const children = useChildren(job.job_id);
   const isHard = mode === "hard";
   async function cancel() {
-    const told = await unwrap(
-      api.POST("/api/jobs/{job_id}:cancel", {
-        params: { path: { job_id: job.job_id } },
-        body: { mode, reason: "cancelled in the dashboard", idempotency_key: null },
-      }),
-    );
+    const isChanged = await cancelJob(job, mode);
     await client.invalidateQueries({ queryKey: ["job", job.job_id] });
-    return told.changed
+    return isChanged
       ? `Job ${job.job_id} is being cancelled.`
       : `Job ${job.job_id} had ended or was cancelled before.`;
   }
-  const live = children.data?.jobs.filter((child) => !isFinal(child.state)).length ?? 0;
-  const consequences = consequencesOf(job, mode, {
-    live,
-    isMore: children.data?.next_page_token != null,
-  });
   return (
     <Button
       look={isHard ? "danger" : "plain"}
       onClick={() =>
         ask({
           title: isHard ? `Cancel job ${job.job_id} hard?` : `Cancel job ${job.job_id}?`,
-          body: (
-            <ul className="list-disc pl-5">
-              {consequences.map((line) => (
-                <li key={line}>{line}</li>
-              ))}
-            </ul>
-          ),
+          body: <CancelBody jobs={[job]} mode={mode} />,
           action: isHard ? "Cancel the job hard" : "Cancel the job",
           danger: true,
           run: cancel,
@@ -98,7 +80,7 @@ function RerunButton({ job, onlyUnsuccessful }: { job: Job; onlyUnsuccessful: bo
       body: <RerunPlan job={job} onlyUnsuccessful={onlyUnsuccessful} />,
       action: "Submit it again",
       run: async () => {
-        const made = await send(job.job_id, onlyUnsuccessful, { idempotency_key: key });
+        const made = await rerunJob(job, key, onlyUnsuccessful);
         go(`/jobs/${made.job_id}`);
         return `Job ${made.job_id} runs ${plural(made.num_tasks, "task")} of job ${job.job_id} again.`;
       },
@@ -111,7 +93,7 @@ function RerunButton({ job, onlyUnsuccessful }: { job: Job; onlyUnsuccessful: bo
 function RerunPlan({ job, onlyUnsuccessful }: { job: Job; onlyUnsuccessful: boolean }) {
   const query = useQuery({
     queryKey: ["rerun", job.job_id, onlyUnsuccessful],
-    queryFn: () => send(job.job_id, onlyUnsuccessful, { dry_run: true }),
+    queryFn: () => rerunJob(job, null, onlyUnsuccessful),
     gcTime: 0,
   });
   return (
@@ -128,18 +110,5 @@ function RerunPlan({ job, onlyUnsuccessful }: { job: Job; onlyUnsuccessful: bool
         </p>
       )}
     </Read>
-  );
-}
-
-function send(
-  jobId: string,
-  onlyUnsuccessful: boolean,
-  how: { dry_run?: boolean; idempotency_key?: string },
-) {
-  return unwrap(
-    api.POST("/api/jobs/{job_id}:rerun", {
-      params: { path: { job_id: jobId } },
-      body: { only_unsuccessful: onlyUnsuccessful, ...how },
-    }),
   );
 }

@@ -9,7 +9,7 @@ import { type Column, Table } from "../../parts/table";
 import { useChildren } from "./reads";
 
 export function Dependencies({ job, hasGraph }: { job: Job; hasGraph: boolean }) {
-  const children = useChildren(job.job_id);
+  const children = useChildren(job);
   return (
     <div className="flex flex-col gap-4">
       {job.parent_job_id !== null && (

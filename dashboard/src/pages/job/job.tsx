@@ -6,6 +6,7 @@ import type { Job } from "../../api/types";
 import { EventList } from "../../parts/events";
 import { LogView } from "../../parts/logs";
 import { Empty, Failure, Loading, Page } from "../../parts/page";
+import { useParam } from "../../parts/params";
 import { Id, Said } from "../../parts/show";
 import { Tabs } from "../../parts/tabs";
 import { Actions } from "./actions";
@@ -60,8 +61,9 @@ function Shown({ job, error, retry }: { job: Job; error: Error | null; retry: ()
 }
 
 function Views({ job }: { job: Job }) {
+  const [chosen] = useParam("tab");
   const graph = useGraph(job.job_id);
-  const children = useChildren(job.job_id);
+  const children = useChildren(job);
   const hasGraph = (graph.data?.nodes.length ?? 0) > 1;
   const hasChildren = (children.data?.jobs.length ?? 0) > 0;
   const source = { kind: "job" as const, id: job.job_id };
@@ -69,13 +71,16 @@ function Views({ job }: { job: Job }) {
     ["tasks", "Tasks", () => <Tasks job={job} />],
     ["timeline", "Timeline", () => <Timeline job={job} />],
   ];
-  if (hasGraph || hasChildren || job.parent_job_id !== null) {
+  // Whoever comes by a link to it does not see another tab first.
+  const isRead = !graph.isPending && !children.isPending;
+  const isAwaited = chosen === "dependencies" && !isRead;
+  if (isAwaited || hasGraph || hasChildren || job.parent_job_id !== null) {
     const view = () => <Dependencies job={job} hasGraph={hasGraph} />;
     tabs.push(["dependencies", "Dependencies", view]);
   }
   tabs.push(
     ["events", "Events", () => <EventList source={source} />],
-    ["logs", "Logs", () => <LogView source={source} />],
+    ["logs", "Logs", () => <LogView source={source} spec={job.spec} />],
     ["spec", "Spec", () => <Spec job={job} />],
   );
   return <Tabs tabs={tabs} />;

@@ -9,6 +9,7 @@ import { PAGE_TASKS } from "./pages";
 /** Progress has no event: while a job is live, what is in sight is read again this often. */
 const LIVE_MS = 3000;
 const CHILDREN_MAX = 100;
+const CHILDREN_MS = 5000;
 
 /** A job that has ended may still have attempts that are being stopped. */
 export function liveMs(job: Job | undefined): number | false {
@@ -25,14 +26,23 @@ export function useJob(jobId: string) {
   });
 }
 
-/** The newest child jobs; more are in the list of jobs. */
-export function useChildren(jobId: string) {
+/**
+ * The newest child jobs; more are in the list of jobs.
+ *
+ * News of them does not reach this key: they are read by the clock while there may be some.
+ */
+export function useChildren(job: Job) {
+  const jobId = job.job_id;
   return useQuery({
-    queryKey: ["jobs", "children of", jobId],
+    queryKey: ["job", jobId, "children"],
     queryFn: ({ signal }) => {
       const query = { parent: jobId, page_size: CHILDREN_MAX };
       return unwrap(api.GET("/api/jobs", { params: { query }, signal }));
     },
+    refetchInterval: ({ state: { data } }) =>
+      liveMs(job) !== false || data?.jobs.some((child) => !isFinal(child.state))
+        ? CHILDREN_MS
+        : false,
   });
 }
 

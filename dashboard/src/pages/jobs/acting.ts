@@ -39,12 +39,6 @@ export function doneOf<Done>(outcomes: Outcome<Done>[]): Done[] {
   return outcomes.flatMap((outcome) => ("done" in outcome ? [outcome.done] : []));
 }
 
-/** A key under which a request may be sent twice; randomUUID is only there over TLS. */
-export function newKey(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return `dashboard-${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-}
-
 export async function cancelJob(job: Job, mode: Mode): Promise<boolean> {
   const path = { job_id: job.job_id };
   const body = { mode, reason: "cancelled in the dashboard" };
@@ -52,10 +46,14 @@ export async function cancelJob(job: Job, mode: Mode): Promise<boolean> {
 }
 
 /** Without a key it is a dry run. */
-export async function rerunJob(job: Job, key: string | null): Promise<Schemas["RerunAnswer"]> {
+export async function rerunJob(
+  job: Job,
+  key: string | null,
+  only_unsuccessful = false,
+): Promise<Schemas["RerunAnswer"]> {
   const path = { job_id: job.job_id };
   const idempotency_key = key === null ? null : `${key}-${job.job_id}`;
-  const body = { dry_run: key === null, idempotency_key };
+  const body = { dry_run: key === null, idempotency_key, only_unsuccessful };
   return unwrap(api.POST("/api/jobs/{job_id}:rerun", { params: { path }, body }));
 }
 

@@ -37,7 +37,8 @@ export function JobsPage() {
             <JobList
               key={JSON.stringify(filters)}
               jobs={found.jobs}
-              title={page.token === null ? "Newest" : "Older"}
+              filters={filters}
+              isNewest={page.token === null}
               aside={
                 isLong(found) && (
                   <LongSearch at={query.dataUpdatedAt} onAgain={() => void query.refetch()} />

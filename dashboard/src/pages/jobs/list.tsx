@@ -3,23 +3,26 @@ import { type ReactNode, useCallback, useMemo, useState } from "react";
 import { useLocation } from "wouter";
 import type { Job } from "../../api/types";
 import { plural } from "../../parts/format";
-import { Panel } from "../../parts/page";
+import { Loading, Panel } from "../../parts/page";
 import { Table } from "../../parts/table";
 import { jobColumns } from "./columns";
-import { useChildren } from "./reading";
+import type { Filters } from "./filters";
+import { useChildren, useJobs } from "./reading";
 import { SelectionBar } from "./selection";
 import { growTree, holdBack, reselect, type TreeRow } from "./tree";
 
 export function JobList({
   jobs,
-  title,
+  filters,
+  isNewest,
   aside,
   empty,
   isOld,
   pager,
 }: {
   jobs: Job[];
-  title: string;
+  filters: Filters;
+  isNewest: boolean;
   aside: ReactNode;
   empty: ReactNode;
   /** Whether it still shows what was asked before. */
@@ -29,10 +32,8 @@ export function JobList({
   const [, go] = useLocation();
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const [chosen, setChosen] = useState<ReadonlyMap<string, Job>>(new Map());
-  const [newestId, setNewestId] = useState<string | null>(null);
+  const { shown, newer, hold, release } = useHeld(jobs, filters, isNewest);
   const childrenOf = useChildren(opened);
-
-  const { shown, held } = holdBack(jobs, newestId);
   const rows = growTree(shown, opened, childrenOf);
   const known = new Map(rows.map(({ job }) => [job.job_id, job]));
   const selected = new Set(rows.filter(({ job }) => chosen.has(job.job_id)).map(({ key }) => key));
@@ -42,20 +43,21 @@ export function JobList({
   }, []);
   const columns = useMemo(() => jobColumns(unfold), [unfold]);
 
-  const hold = () => setNewestId((before) => before ?? shown[0]?.job_id ?? null);
   function select(after: ReadonlyMap<string, Job>) {
+    // What is about to make room for another answer is not selected by accident.
+    if (isOld) return;
     setChosen(after);
     if (after.size > 0) hold();
   }
   return (
     <>
       <Panel
-        title={title}
+        title={isNewest ? "Newest" : "Older"}
         flush
         aside={
-          held > 0 ? (
-            <button type="button" className="text-accent" onClick={() => setNewestId(null)}>
-              Show {plural(held, "newer job")}
+          newer > 0 ? (
+            <button type="button" className="text-accent" onClick={release}>
+              Show {newer === jobs.length ? "newer jobs" : plural(newer, "newer job")}
             </button>
           ) : (
             aside
@@ -66,14 +68,14 @@ export function JobList({
           aria-busy={isOld}
           className={isOld ? "opacity-60" : ""}
           onPointerEnter={(event) => event.pointerType === "mouse" && hold()}
-          onPointerLeave={() => chosen.size === 0 && setNewestId(null)}
+          onPointerLeave={() => chosen.size === 0 && release()}
         >
           <Table
             label="Jobs"
             rows={rows}
             columns={columns}
             rowKey={(row) => row.key}
-            empty={empty}
+            empty={newer > 0 ? <Loading what="jobs" /> : empty}
             onOpen={({ job }) => go(`/jobs/${job.job_id}`)}
             onUnfold={unfold}
             selected={selected}
@@ -84,13 +86,40 @@ export function JobList({
       {pager}
       <SelectionBar
         jobs={[...chosen.values()].map((job) => known.get(job.job_id) ?? job)}
+        unseen={[...chosen.keys()].filter((id) => !known.has(id)).length}
         onLeft={(left) => {
           setChosen(new Map(left.map((job) => [job.job_id, job])));
-          setNewestId(null);
+          release();
         }}
       />
     </>
   );
+}
+
+/**
+ * The jobs to show on the newest page: while somebody reads there, no newer ones.
+ *
+ * A page has so many jobs, newer ones included. Those that the newer push off its end are read by
+ * the time of the newest that is shown, lest a busy system empty the list under the pointer.
+ */
+function useHeld(jobs: Job[], filters: Filters, isNewest: boolean) {
+  const [held, setHeld] = useState<{ newestId: string; until: number } | null>(null);
+  const { shown, held: newer } = holdBack(jobs, isNewest && held !== null ? held.newestId : null);
+  const older = useJobs(filters, null, { until: held?.until, isWanted: newer > 0 });
+  const isRead = newer > 0 && older.data !== undefined && !older.isPlaceholderData;
+  function hold() {
+    const [newest] = jobs;
+    if (!isNewest || newest === undefined) return;
+    // The newest by its id is not always the one that was submitted last.
+    const until = Math.max(...jobs.map((job) => job.submitted_at_ms)) + 1;
+    setHeld((before) => before ?? { newestId: newest.job_id, until });
+  }
+  return {
+    shown: isRead ? holdBack(older.data.jobs, held?.newestId ?? null).shown : shown,
+    newer,
+    hold,
+    release: () => setHeld(null),
+  };
 }
 
 function without(set: ReadonlySet<string>, key: string): Set<string> {

@@ -1,4 +1,4 @@
-/** What stands in the confirmations: read from the server while one decides. */
+/** What stands in the confirmations, here and on the page of a job: read from the server while one decides. */
 import { type UseQueryResult, useQueries } from "@tanstack/react-query";
 import { api, unwrap } from "../../api/client";
 import type { Job } from "../../api/types";
@@ -36,17 +36,15 @@ export function CancelBody({ jobs, mode }: { jobs: Job[]; mode: Mode }) {
   const areAll = told.length === targets.length;
   // What has changed since the list was read is told as it is now.
   const fresh = new Map(told.map(({ job }) => [job.job_id, job]));
+  const known = (job: Job) => fresh.get(job.job_id) ?? job;
+  const stopped = targets.map(known);
   const areChildrenAll = areAll && told.every(({ children }) => !children.next_page_token);
-  const words = cancelWords(
-    jobs.map((job) => fresh.get(job.job_id) ?? job),
-    mode,
-    {
-      graces: areAll ? told.flatMap(({ job }) => graceOf(job)) : null,
-      children: areChildrenAll
-        ? told.reduce((sum, { children }) => sum + children.jobs.filter(isLive).length, 0)
-        : null,
-    },
-  );
+  const words = cancelWords(jobs.map(known), mode, {
+    graces: stopped.every((job) => job.spec != null) ? stopped.flatMap(graceOf) : null,
+    children: areChildrenAll
+      ? told.reduce((sum, { children }) => sum + children.jobs.filter(isLive).length, 0)
+      : null,
+  });
   return (
     <>
       <JobNames jobs={targets} />

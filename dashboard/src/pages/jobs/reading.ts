@@ -7,12 +7,18 @@ import { type Children, jobOf } from "./tree";
 
 const CHILDREN_MAX = 100;
 
-export function useJobs(filters: Filters, token: string | null) {
-  const isAskable = problemOf(filters) === null;
+export function useJobs(
+  filters: Filters,
+  token: string | null,
+  { until = Infinity, isWanted = true }: { until?: number; isWanted?: boolean } = {},
+) {
+  const isAskable = isWanted && problemOf(filters) === null;
   return useQuery<Found, Error>({
-    queryKey: ["jobs", filters, token],
+    queryKey: ["jobs", filters, token, until],
     queryFn: ({ signal }) => {
       const asked = toQuery(filters, now());
+      const end = Math.min(until, asked.submitted_until_ms ?? Infinity);
+      if (end < Infinity) asked.submitted_until_ms = end;
       return searchPage((page_token, page_size) => {
         const query = { ...asked, page_size, ...(page_token !== null && { page_token }) };
         return unwrap(api.GET("/api/jobs", { params: { query }, signal }));

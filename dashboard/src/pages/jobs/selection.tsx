@@ -6,12 +6,12 @@ import type { Job } from "../../api/types";
 import { Button } from "../../parts/button";
 import { useConfirm } from "../../parts/confirm";
 import { plural } from "../../parts/format";
+import { newRequestKey } from "../../parts/request_key";
 import { inert } from "../../parts/text";
 import {
   actOnEach,
   cancelJob,
   doneOf,
-  newKey,
   type Outcome,
   type Refused,
   refusedOf,
@@ -25,9 +25,12 @@ type Report = { said: string; refused: Refused[] };
 
 export function SelectionBar({
   jobs,
+  unseen,
   onLeft,
 }: {
   jobs: Job[];
+  /** How many of them are on another page, or below a row that is folded. */
+  unseen: number;
   /** Told which jobs are to stay selected. */
   onLeft: (left: Job[]) => void;
 }) {
@@ -61,7 +64,7 @@ export function SelectionBar({
     });
   }
   function rerun(targets: Job[]) {
-    const key = newKey();
+    const key = newRequestKey();
     const what = `Run ${plural(targets.length, "job")} again`;
     ask({
       title: `${what}?`,
@@ -74,7 +77,7 @@ export function SelectionBar({
     });
   }
   function replay(targets: Job[]) {
-    const key = newKey();
+    const key = newRequestKey();
     ask({
       title: `Replay dead letters of ${plural(targets.length, "job")}?`,
       body: <ReplayBody jobs={jobs} />,
@@ -99,6 +102,8 @@ export function SelectionBar({
       <div className="flex flex-wrap items-center gap-2">
         <p role="status" className="mr-2 font-medium">
           {jobs.length} selected
+          {unseen > 0 &&
+            `, ${unseen === jobs.length ? "none" : jobs.length - unseen} of them in this list`}
         </p>
         {soft.length > 0 && (
           <Button look="danger" onClick={() => cancel(soft, "soft")}>

@@ -33,7 +33,7 @@ const COLUMNS: Column<DeadLetter>[] = [
   {
     id: "queue",
     title: "Queue",
-    className: "hidden lg:table-cell",
+    className: "hidden xl:table-cell",
     cell: (letter) => <Said text={letter.queue ?? "-"} lengthMax={100} />,
   },
   {
@@ -50,7 +50,7 @@ const COLUMNS: Column<DeadLetter>[] = [
   {
     id: "error",
     title: "Last error",
-    className: "w-full hidden md:table-cell",
+    className: "w-full hidden lg:table-cell",
     cell: (letter) => (
       <>
         <span className="line-clamp-2 break-words">
@@ -76,7 +76,7 @@ const COLUMNS: Column<DeadLetter>[] = [
   {
     id: "when",
     title: "Dead since",
-    className: "pl-0 sm:pl-3",
+    className: "pl-0 pr-2 sm:px-3",
     cell: (letter) => <Ago ms={moment(letter.dead_lettered_at)} />,
   },
 ];
@@ -113,7 +113,11 @@ export function LetterList({
           <InspectOne taskId={task} />
         </Panel>
       )}
-      <Panel title="Dead letters" flush>
+      <Panel
+        title="Dead letters"
+        aside={<span className="text-dim text-xs">the oldest job first</span>}
+        flush
+      >
         <div className="border-line flex flex-col gap-3 border-b p-3">
           <Filters place={place} onChange={change} />
           <div className="flex flex-wrap items-center gap-2" role="group" aria-label="What to do">

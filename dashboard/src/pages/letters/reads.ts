@@ -45,16 +45,19 @@ export function useLetters(filter: Filter, page: string) {
 
 export function useLetter(taskId: string) {
   return useQuery({
-    queryKey: ["letters", "one", taskId],
-    queryFn: () =>
-      unwrap(api.GET("/api/dead-letters/{task_id}", { params: { path: { task_id: taskId } } })),
+    // Not one of ["letters"]: those are read again at the news of any job.
+    queryKey: ["task", taskId, "letter"],
+    queryFn: ({ signal }) => {
+      const params = { path: { task_id: taskId } };
+      return unwrap(api.GET("/api/dead-letters/{task_id}", { params, signal }));
+    },
   });
 }
 
 export function useReadAgain(): () => void {
   const client = useQueryClient();
   return useCallback(() => {
-    void client.invalidateQueries({ queryKey: ["letters"] });
-    void client.invalidateQueries({ queryKey: ["letter-summary"] });
+    const kinds = new Set<unknown>(["letters", "letter-summary", "task"]);
+    void client.invalidateQueries({ predicate: ({ queryKey: [kind] }) => kinds.has(kind) });
   }, [client]);
 }

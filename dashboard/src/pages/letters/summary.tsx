@@ -67,7 +67,8 @@ export function Matrix({ summary, place }: { summary: DeadLetterSummary; place: 
       </div>
       {summary.is_truncated && (
         <p className="text-dim px-3 py-2 text-xs">
-          There are more: these are the newest {count(summary.total)}.
+          There are more than are gathered below: those are the newest{" "}
+          {count(summary.groups.reduce((sum, group) => sum + group.count, 0))}.
         </p>
       )}
     </Panel>

@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { Panel } from "../../parts/page";
 import { clock, dateTime } from "../../parts/format";
-import { hasAny, lonely, newest, type Values } from "./series";
+import { atLeast, hasAny, lonely, newest, type Values, within } from "./series";
 
 const HEIGHT_PIXELS = 180;
 const DAY_SECONDS = 24 * 3600;
@@ -31,6 +31,8 @@ export type ChartProps = {
   say: (value: number) => string;
   /** How far apart the marks of the axis may be; whole numbers if nothing else is said. */
   increments?: number[] | "any";
+  /** The marks of an axis on which each is a multiple of the one before; nothing is below the first. */
+  decades?: number[];
 };
 
 export function Chart(props: ChartProps) {
@@ -103,11 +105,12 @@ function Canvas(props: ChartProps & { onPoint: (index: number | null) => void })
   const isDark = useIsDark();
   const latest = useRef(props);
   latest.current = props;
-  const { at, lines } = props;
-  const data = useMemo(
-    () => [at, ...lines.map((line) => line.values)] as uPlot.AlignedData,
-    [at, lines],
-  );
+  const { at, lines, decades } = props;
+  const data = useMemo(() => {
+    const least = decades?.[0] ?? 0;
+    const drawn = lines.map((line) => atLeast(line.values, least));
+    return [at, ...drawn] as uPlot.AlignedData;
+  }, [at, lines, decades]);
   const drawn = useRef(data);
   drawn.current = data;
 
@@ -137,7 +140,7 @@ function describe(
   latest: { readonly current: ChartProps & { onPoint: (index: number | null) => void } },
   width: number,
 ): uPlot.Options {
-  const { lines, increments } = latest.current;
+  const { lines, increments, decades } = latest.current;
   const style = getComputedStyle(document.documentElement);
   const colours = Object.fromEntries(
     COLOURS.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
@@ -159,7 +162,7 @@ function describe(
       y: false,
       points: { size: 7 },
     },
-    scales: { y: { range: (_plot, _min, max) => [0, max ? max * 1.1 : 1] } },
+    scales: { y: decades === undefined ? FROM_ZERO : overDecades(decades) },
     axes: [
       { ...axis, grid: { show: false }, space: 64, size: 20, values: sayTimes },
       {
@@ -167,6 +170,8 @@ function describe(
         size: (_plot, marks) => 14 + 6.5 * Math.max(2, ...(marks ?? []).map((mark) => mark.length)),
         space: 26,
         incrs: increments === "any" ? undefined : (increments ?? WHOLE),
+        splits: decades && ((_plot, _axis, min, max) => within(decades, min, max)),
+        filter: decades && ((_plot, marks) => marks),
         values: (_plot, marks) => marks.map((mark) => latest.current.say(mark)),
       },
     ],
@@ -191,6 +196,20 @@ function describe(
       }),
     ],
     hooks: { setCursor: [(drawn) => latest.current.onPoint(drawn.cursor.idx ?? null)] },
+  };
+}
+
+const FROM_ZERO: uPlot.Scale = { range: (_plot, _min, max) => [0, max ? max * 1.1 : 1] };
+
+/** One very long wait among short ones leaves the short ones to be seen. */
+function overDecades(decades: number[]): uPlot.Scale {
+  return {
+    distr: 3,
+    range: (_plot, min, max) => {
+      const [first, second] = [decades[0] ?? 1, decades[1] ?? 10];
+      const low = decades.findLast((mark) => mark <= (min ?? first)) ?? first;
+      return [low, Math.max((max ?? first) * 1.3, low * (second / first))];
+    },
   };
 }
 

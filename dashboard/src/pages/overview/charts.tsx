@@ -9,13 +9,15 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-/** Where an axis of durations may have its marks: where people would put them. */
+/** Waits go from milliseconds to days: each mark is about ten times the one before. */
 const WAITS = [
-  ...[1, 2, 5, 10, 20, 50, 100, 200, 250, 500].map((ms) => ms),
-  ...[1, 2, 5, 10, 20, 30].map((seconds) => seconds * SECOND),
-  ...[1, 2, 5, 10, 20, 30].map((minutes) => minutes * MINUTE),
-  ...[1, 2, 6, 12].map((hours) => hours * HOUR),
-  ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((days) => days * DAY),
+  1,
+  10,
+  100,
+  ...[1, 10].map((seconds) => seconds * SECOND),
+  ...[1, 10].map((minutes) => minutes * MINUTE),
+  ...[1, 10].map((hours) => hours * HOUR),
+  ...[4, 40, 400].map((days) => days * DAY),
 ];
 
 export function Charts({ overview }: { overview: Overview }) {
@@ -75,10 +77,10 @@ function listCharts(overview: Overview): ChartProps[] {
     },
     {
       title: "Wait",
-      unit: "from eligible to claimed",
+      unit: "from eligible to claimed, log scale",
       at,
       say: briefly,
-      increments: WAITS,
+      decades: WAITS,
       lines: [
         { name: "p50", colour: "accent", values: series.wait_p50_ms },
         { name: "p95", colour: "warn", values: series.wait_p95_ms, dash: [4, 3] },

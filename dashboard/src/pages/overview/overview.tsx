@@ -2,7 +2,7 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../../api/client";
 import type { Overview } from "../../api/types";
-import { Page, Read } from "../../parts/page";
+import { Loading, Page, Read } from "../../parts/page";
 import { useParam } from "../../parts/params";
 import { AttentionList } from "./attention";
 import { Charts } from "./charts";
@@ -23,7 +23,7 @@ const WINDOWS: Record<string, [seconds: number, name: string, within: string]> =
 export default function OverviewPage() {
   const [chosen, choose] = useParam("window", "1h");
   const window = chosen in WINDOWS ? chosen : "1h";
-  const [seconds, , within] = WINDOWS[window] ?? [HOUR, "", ""];
+  const [seconds] = WINDOWS[window] ?? [HOUR];
   const query = useQuery({
     queryKey: ["overview", seconds],
     queryFn: ({ signal }) =>
@@ -35,18 +35,20 @@ export default function OverviewPage() {
   return (
     <Page
       title="Overview"
-      actions={isEmpty ? undefined : <WindowChoice window={window} choose={choose} />}
+      actions={isEmpty !== false ? undefined : <WindowChoice window={window} choose={choose} />}
     >
       <Read query={query} what="the overview">
         {(overview) =>
-          isEmpty ? (
+          isEmpty === null ? (
+            <Loading what="the jobs" />
+          ) : isEmpty ? (
             <Start workers={(overview.workers.healthy ?? 0) + (overview.workers.failing ?? 0)} />
           ) : (
             <>
               <AttentionList attention={overview.attention} />
               <TasksNow tasks={overview.tasks} />
               <div className="grid gap-4 lg:grid-cols-2">
-                <TasksEnded ended={overview.ended} window={within} />
+                <TasksEnded ended={overview.ended} window={withinOf(overview)} />
                 <WorkersNow workers={overview.workers} />
               </div>
               <Charts overview={overview} />
@@ -56,6 +58,11 @@ export default function OverviewPage() {
       </Read>
     </Page>
   );
+}
+
+/** By what was read, which after another choice is for a moment not what was chosen. */
+function withinOf({ window_seconds: seconds }: Overview): string {
+  return Object.values(WINDOWS).find(([length]) => length === seconds)?.[2] ?? "";
 }
 
 function WindowChoice({ window, choose }: { window: string; choose: (window: string) => void }) {
@@ -81,7 +88,7 @@ function WindowChoice({ window, choose }: { window: string; choose: (window: str
 }
 
 /** Whether there has never been a job; asked only while nothing else shows that there was one. */
-function useIsEmpty(overview: Overview | undefined): boolean {
+function useIsEmpty(overview: Overview | undefined): boolean | null {
   const isQuiet = overview !== undefined && isIdle(overview);
   const jobs = useQuery({
     queryKey: ["jobs", "any"],
@@ -89,7 +96,8 @@ function useIsEmpty(overview: Overview | undefined): boolean {
       unwrap(api.GET("/api/jobs", { params: { query: { page_size: 1 } }, signal })),
     enabled: isQuiet,
   });
-  return isQuiet && jobs.data?.jobs.length === 0;
+  if (!isQuiet) return false;
+  return jobs.isPending ? null : jobs.data?.jobs.length === 0;
 }
 
 function isIdle({ tasks, ended, attention }: Overview): boolean {

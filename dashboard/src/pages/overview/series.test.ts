@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Overview } from "../../api/types";
-import { lonely, newest, number, paceOf, perSecond } from "./series";
+import { atLeast, lonely, newest, number, paceOf, perSecond, within } from "./series";
 
 function seen(step_seconds: number, at_ms: number[], now_ms: number): Overview {
   return { step_seconds, now_ms, series: { at_ms } } as Overview;
@@ -34,4 +34,11 @@ test("numbers say what matters of them", () => {
     "99.6",
     "1,204",
   ]);
+});
+
+test("an axis by multiples has no zero, and not too many marks", () => {
+  expect(atLeast([0, null, 0.5, 7], 1)).toEqual([1, null, 1, 7]);
+  const decades = Array.from({ length: 12 }, (_, power) => 10 ** power);
+  expect(within(decades, 1, 5000)).toEqual([1, 10, 100, 1000]);
+  expect(within(decades, 1, 1e9)).toEqual([1, 100, 1e4, 1e6, 1e8]);
 });

@@ -7,6 +7,8 @@ export type Pace = { seconds: number; name: string };
 /** Counts come in every few seconds: a step this young says little about its pace. */
 const UNSURE_SECONDS = 15;
 
+const MARKS_MAX = 6;
+
 const SECOND: Pace = { seconds: 1, name: "second" };
 const MINUTE: Pace = { seconds: 60, name: "minute" };
 const HOUR: Pace = { seconds: 3600, name: "hour" };
@@ -31,6 +33,20 @@ export function paceOf(...lists: Values[]): Pace {
 
 export function times(values: Values, factor: number): Values {
   return values.map((value) => (value === null ? null : value * factor));
+}
+
+/** What is less is drawn as that: an axis by multiples has no zero. */
+export function atLeast(values: Values, least: number): Values {
+  return least === 0
+    ? values
+    : values.map((value) => (value === null ? null : Math.max(value, least)));
+}
+
+/** The marks of an axis that lie within it, every second one where there are too many. */
+export function within(marks: number[], min: number, max: number): number[] {
+  const seen = marks.filter((mark) => mark >= min && mark <= max);
+  const step = Math.ceil(seen.length / MARKS_MAX);
+  return seen.filter((_, index) => index % step === 0);
 }
 
 export function newest(values: Values): number | null {

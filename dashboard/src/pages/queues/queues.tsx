@@ -46,7 +46,7 @@ const COLUMNS: Column<Queue>[] = [
     title: "Due later",
     cell: (queue) => count(queue.waiting),
     sort: (queue) => queue.waiting,
-    className: `${NUMBER} hidden md:table-cell`,
+    className: `${NUMBER} hidden lg:table-cell`,
   },
   {
     id: "running",
@@ -67,7 +67,7 @@ const COLUMNS: Column<Queue>[] = [
     title: "Drains in",
     cell: (queue) => <Drains queue={queue} />,
     sort: drainSeconds,
-    className: "hidden md:table-cell text-right whitespace-nowrap",
+    className: "hidden lg:table-cell text-right whitespace-nowrap",
   },
   {
     id: "pause",

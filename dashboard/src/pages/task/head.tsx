@@ -4,9 +4,10 @@ import type { Job, Task } from "../../api/types";
 import { count } from "../../parts/format";
 import { Panel, Read } from "../../parts/page";
 import { Badge, Clock, Fact, Facts, Id, Nothing, Said, Took, useNow } from "../../parts/show";
+import { useLetter } from "../letters/reads";
 import { Bar } from "./bar";
 import { Lease } from "./lease";
-import { currentAttempt, useLetter } from "./reads";
+import { currentAttempt } from "./reads";
 
 const LEASE_SECONDS = 30;
 
@@ -43,8 +44,8 @@ export function Head({ task, job }: { task: Task; job: Job }) {
           <Progress task={task} />
         </div>
         {task.state === "TASK_STATE_DEAD_LETTERED" && <Letter taskId={task.task_id} />}
-        {/* On a phone two moments do not stand side by side in one line. */}
-        <div className="max-sm:[&_time]:whitespace-normal">
+        {/* Only a wide screen has room for moments side by side, each in one line. */}
+        <div className="max-xl:[&_time]:whitespace-normal">
           <TaskFacts task={task} job={job} />
         </div>
       </div>

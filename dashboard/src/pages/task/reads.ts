@@ -39,31 +39,26 @@ export function useJob(jobId: string) {
   });
 }
 
-export function useExplanation(taskId: string) {
+export function useExplanation({ task_id, state }: Task) {
   return useQuery({
-    queryKey: ["task", taskId, "explanation"],
+    queryKey: ["task", task_id, "explanation"],
     queryFn: ({ signal }) => {
-      const params = { path: { task_id: taskId } };
+      const params = { path: { task_id } };
       return unwrap(api.GET("/api/tasks/{task_id}/explain", { params, signal }));
     },
-    refetchInterval: PENDING_MS,
+    refetchInterval: isFinal(state) ? false : PENDING_MS,
   });
 }
 
-export function useLetter(taskId: string) {
-  return useQuery({
-    queryKey: ["letters", "of", taskId],
-    queryFn: ({ signal }) => {
-      const params = { path: { task_id: taskId } };
-      return unwrap(api.GET("/api/dead-letters/{task_id}", { params, signal }));
-    },
-  });
-}
+/*
+ * What a task was given, and what it returned in the end, do not change: their keys are not about
+ * the task, or all news of its job would read them again. As text: a number of twenty digits would
+ * not survive being read as a number.
+ */
 
-/** As text: a number of twenty digits would not survive being read as a number. */
 export function useInput(taskId: string) {
   return useQuery({
-    queryKey: ["task", taskId, "input"],
+    queryKey: ["input", taskId],
     queryFn: ({ signal }) => {
       const params = { path: { task_id: taskId } };
       return unwrap(api.GET("/api/tasks/{task_id}/input", { params, signal, parseAs: "text" }));
@@ -72,12 +67,13 @@ export function useInput(taskId: string) {
   });
 }
 
-export function useResult(taskId: string) {
+export function useResult({ task_id, state }: Task) {
   return useQuery({
-    queryKey: ["task", taskId, "result"],
+    queryKey: ["result", task_id, state],
     queryFn: ({ signal }) => {
-      const params = { path: { task_id: taskId } };
+      const params = { path: { task_id } };
       return unwrap(api.GET("/api/tasks/{task_id}/result", { params, signal, parseAs: "text" }));
     },
+    staleTime: Infinity,
   });
 }

@@ -1,11 +1,10 @@
 /** One task: how it stands, every attempt, its output, and why it stands where it stands. */
-import { Link } from "wouter";
+import { Link, useSearchParams } from "wouter";
 import type { Job, Task } from "../../api/types";
 import { AttemptTable } from "../../parts/attempts";
 import { EventList } from "../../parts/events";
 import { LogView } from "../../parts/logs";
 import { Empty, Page, Panel, Read } from "../../parts/page";
-import { useParam } from "../../parts/params";
 import { Copy, Said } from "../../parts/show";
 import { Tabs } from "../../parts/tabs";
 import { inert } from "../../parts/text";
@@ -73,19 +72,19 @@ function Shown({ task, job }: { task: Task; job: Job }) {
               </Panel>
             ),
           ],
-          ["logs", "Logs", () => <Logs task={task} />],
-          ["values", "Input and result", () => <Values taskId={task.task_id} job={job} />],
+          ["logs", "Logs", () => <Logs task={task} job={job} />],
+          ["values", "Input and result", () => <Values task={task} job={job} />],
           ["events", "Events", () => <EventList source={{ kind: "task", id: task.task_id }} />],
-          ["explain", "Explain", () => <Explain taskId={task.task_id} />],
+          ["explain", "Explain", () => <Explain task={task} />],
         ]}
       />
     </>
   );
 }
 
-/** The log of one attempt: of the current one, or of the one that the address names. */
-function Logs({ task }: { task: Task }) {
-  const [chosen, choose] = useParam("attempt");
+/** The log of the current attempt, whichever that is by now, or of the one that the address names. */
+function Logs({ task, job }: { task: Task; job: Job }) {
+  const [params, setParams] = useSearchParams();
   const attempts = task.attempts ?? [];
   if (attempts.length === 0) {
     return (
@@ -94,33 +93,56 @@ function Logs({ task }: { task: Task }) {
       </Panel>
     );
   }
+  const { current_attempt_id: current } = task;
+  const chosen = params.get("attempt");
   const named = attempts.find((attempt) => String(attempt.attempt_id) === chosen);
-  const attempt = named?.attempt_id ?? task.current_attempt_id;
+  const attempt = named?.attempt_id ?? current;
+  function choose(id: number) {
+    setParams((before) => {
+      const after = new URLSearchParams(before);
+      // A line of one attempt is none of another; to choose the current one is to stay with it.
+      after.delete("line");
+      if (id === current) after.delete("attempt");
+      else after.set("attempt", String(id));
+      return after;
+    });
+  }
   return (
     <div className="flex flex-col gap-3">
       {attempts.length > 1 && (
-        <label className="text-dim flex items-center gap-2">
-          Attempt
-          <select
-            value={attempt}
-            onChange={(event) => choose(event.target.value)}
-            className="border-line bg-panel text-ink rounded-md border px-2 py-1"
-          >
-            {attempts.map(({ attempt_id: id }) => (
-              <option key={id} value={id}>
-                {id === task.current_attempt_id ? `${id} (curr)` : id}
-              </option>
-            ))}
-          </select>
-        </label>
+        <div className="flex flex-wrap items-center gap-3">
+          <label className="text-dim flex items-center gap-2">
+            Attempt
+            <select
+              value={attempt}
+              onChange={(event) => choose(Number(event.target.value))}
+              className="border-line bg-panel text-ink rounded-md border px-2 py-1"
+            >
+              {attempts.map(({ attempt_id: id }) => (
+                <option key={id} value={id}>
+                  {id === current ? `${id} (curr)` : id}
+                </option>
+              ))}
+            </select>
+          </label>
+          {attempt !== current && (
+            <button type="button" className="text-accent" onClick={() => choose(current)}>
+              Go to attempt {current}, the current one
+            </button>
+          )}
+        </div>
       )}
-      <LogView key={attempt} source={{ kind: "attempt", taskId: task.task_id, attempt }} />
+      <LogView
+        key={attempt}
+        source={{ kind: "attempt", taskId: task.task_id, attempt }}
+        spec={job.spec}
+      />
     </div>
   );
 }
 
-function Explain({ taskId }: { taskId: string }) {
-  const query = useExplanation(taskId);
+function Explain({ task }: { task: Task }) {
+  const query = useExplanation(task);
   return (
     <Panel title="Why it stands where it stands">
       <Read query={query} what="the explanation">

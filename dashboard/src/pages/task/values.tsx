@@ -1,6 +1,6 @@
 /** What a task was given and what it returned. */
 import { Link } from "wouter";
-import type { Job } from "../../api/types";
+import type { Job, Task } from "../../api/types";
 import { bytes } from "../../parts/format";
 import { Panel, Read } from "../../parts/page";
 import { Block, Said } from "../../parts/show";
@@ -10,9 +10,9 @@ import { useInput, useResult } from "./reads";
 
 type Result = { result: unknown; error: string | null; is_finished: boolean; pickled: boolean };
 
-export function Values({ taskId, job }: { taskId: string; job: Job }) {
-  const input = useInput(taskId);
-  const result = useResult(taskId);
+export function Values({ task, job }: { task: Task; job: Job }) {
+  const input = useInput(task.task_id);
+  const result = useResult(task);
   const entrypoint = job.spec?.["entrypoint"] as { pickle?: unknown } | undefined;
   return (
     <div className="grid gap-3 lg:grid-cols-2">

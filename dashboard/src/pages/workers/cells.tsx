@@ -16,7 +16,7 @@ export function Who({ worker }: { worker: Worker }) {
         <Said text={worker.name} lengthMax={80} />
         {worker.draining && worker.health !== "lost" && <Mark tone="warn">draining</Mark>}
       </span>
-      <span className="text-dim font-mono text-xs break-all">
+      <span className="text-dim flex items-start font-mono text-xs break-all">
         <bdi>{inert(worker.worker_id)}</bdi>
         <Copy text={worker.worker_id} what="worker id" />
       </span>

@@ -1,5 +1,5 @@
 /** The fleet: who is there, how each does, what it holds, and the way to let one go. */
-import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { api, root, unwrap } from "../../api/client";
 import type { Worker } from "../../api/types";
@@ -27,7 +27,7 @@ const COLUMNS: Column<Worker>[] = [
     title: "Worker",
     cell: (worker) => <Who worker={worker} />,
     sort: (worker) => `${worker.name} ${worker.worker_id}`,
-    width: "12rem",
+    width: "14rem",
   },
   {
     id: "host",
@@ -59,8 +59,8 @@ const COLUMNS: Column<Worker>[] = [
     id: "capacity",
     title: "Capacity used",
     cell: (worker) => <Meters worker={worker} />,
-    className: "hidden md:table-cell",
-    width: "13rem",
+    className: "hidden lg:table-cell",
+    width: "12rem",
   },
   {
     id: "runs",
@@ -74,7 +74,7 @@ const COLUMNS: Column<Worker>[] = [
     id: "serves",
     title: "Serves",
     cell: (worker) => <Serves worker={worker} />,
-    className: "hidden lg:table-cell",
+    className: "hidden xl:table-cell",
     width: "7rem",
   },
   {
@@ -106,7 +106,10 @@ export function WorkersPage() {
       <Read query={list} what="the workers">
         {() =>
           workers.length === 0 ? (
-            <NoWorkers />
+            <>
+              {named.error && <Failure error={named.error} />}
+              <NoWorkers />
+            </>
           ) : (
             <>
               {isFar && named.error && <Failure error={named.error} />}
@@ -183,7 +186,6 @@ function useWorker(workerId: string, isAsked: boolean) {
       ),
     enabled: isAsked,
     refetchInterval: (query) => (query.state.error === null ? READ_AGAIN_MS : false),
-    placeholderData: keepPreviousData,
   });
 }
 

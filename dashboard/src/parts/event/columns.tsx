@@ -1,23 +1,26 @@
 /** What a row of a list of events shows, and what more when it is opened. */
 import { Link } from "wouter";
 import type { Event } from "../../api/types";
-import { absolute, clock } from "../format";
+import { absolute, clock, dateTime } from "../format";
 import { Block, Fact, Facts, Id, Nothing, Said } from "../show";
 import type { Column } from "../table";
 import { pretty } from "../text";
 
-export const COLUMNS: Column<Event>[] = [
-  {
+function timeColumn(isDated: boolean): Column<Event> {
+  return {
     id: "time",
     title: "Time",
-    width: "7rem",
+    width: isDated ? "11.5rem" : "7rem",
     cell: ({ ts }) => (
-      <time dateTime={ts} title={absolute(Date.parse(ts))}>
-        {clock(Date.parse(ts))}
+      <time dateTime={ts} title={absolute(Date.parse(ts))} className="whitespace-nowrap">
+        {isDated ? dateTime(Date.parse(ts)) : clock(Date.parse(ts))}
         <span className="text-dim">.{String(Date.parse(ts) % 1000).padStart(3, "0")}</span>
       </time>
     ),
-  },
+  };
+}
+
+const COLUMNS: Column<Event>[] = [
   { id: "type", title: "Type", width: "9rem", cell: (event) => event.type },
   {
     id: "task",
@@ -55,7 +58,12 @@ export const COLUMNS: Column<Event>[] = [
     cell: ({ cause }) => (cause == null ? <Nothing /> : <Said text={cause} lengthMax={120} />),
   },
 ];
-export const OF_A_TASK = COLUMNS.filter((column) => column.id !== "task");
+
+/** Of a job or of a task; with the date where not all of it was today. */
+export function columnsOf(kind: "job" | "task", isDated: boolean): Column<Event>[] {
+  const rest = COLUMNS.filter((column) => kind === "job" || column.id !== "task");
+  return [timeColumn(isDated), ...rest];
+}
 
 export function EventDetail({ event }: { event: Event }) {
   return (

@@ -157,7 +157,7 @@ function LogLine({
       data-index={index}
       className={`flex min-h-5 items-start ${isTarget ? "bg-accent-soft" : "hover:bg-hover"}`}
     >
-      <LineNumber number={number} isTarget={isTarget} />
+      <LineNumber number={number} attempt={withTask ? null : writer.attempt} isTarget={isTarget} />
       {withTask && (
         <Link
           href={`/tasks/${writer.taskId}?tab=logs&attempt=${writer.attempt}`}
@@ -165,6 +165,7 @@ function LogLine({
           className="text-dim mr-2 shrink-0"
         >
           {writer.taskId}
+          {writer.attempt > 0 && `.${writer.attempt}`}
         </Link>
       )}
       <bdi
@@ -189,12 +190,21 @@ function cut(text: string, pattern: RegExp | null): string {
   return `…${shorten(text.slice(place - FOUND_AROUND), 2 * FOUND_AROUND)}`;
 }
 
-/** The number of a line leads to the line. */
-function LineNumber({ number, isTarget }: { number: number; isTarget: boolean }) {
+/** The number of a line leads to the line, also when there has been another attempt since. */
+function LineNumber({
+  number,
+  attempt,
+  isTarget,
+}: {
+  number: number;
+  attempt: number | null;
+  isTarget: boolean;
+}) {
   const [place] = useLocation();
   const [params] = useSearchParams();
   const there = new URLSearchParams(params);
   there.set("line", String(number));
+  if (attempt !== null) there.set("attempt", String(attempt));
   return (
     <Link
       href={`${place}?${there}`}

@@ -3,10 +3,10 @@ import { useEffect, useRef, useState } from "react";
 import { Refusal } from "../../api/client";
 import { count } from "../format";
 import { type Line, LogBuffer } from "./buffer";
-import { type LogSource, reader } from "./read";
+import { type LogSource, type Piece, reader } from "./read";
 
-/** The server waits for more of one attempt; for a job one looks again. */
-const LOOK_AGAIN_MS = 1000;
+/** Between looks, once all has been read. The server waits for more of one attempt, but not of a job. */
+const LOOK_AGAIN_MS = { job: 1000, attempt: 250 };
 const RETRY_MS_MAX = 8000;
 /** What comes is drawn this often, not more. */
 const DRAW_MS = 150;
@@ -56,18 +56,19 @@ async function read(source: LogSource, { signal, isReading, tell }: Reading): Pr
   }
   while (!signal.aborted && !state.isComplete) {
     try {
-      // The first look does not wait: that there is nothing is news, too.
-      const step = await readOn({ follow: state.isRead, signal });
-      for (const { writer, content, missing } of step.pieces) {
-        if (missing > 0) buffer.note(writer, `[${count(missing)} bytes are missing here]`);
-        buffer.append(writer, content, isReading());
-      }
+      // That there is nothing yet, or that the server is back, is news: then it does not wait.
+      const follow = state.isRead && state.error === null;
+      const step = await readOn({ follow, signal });
+      for (const piece of step.pieces) append(buffer, piece, isReading());
       Object.assign(state, { isComplete: step.isComplete, error: null });
       state.isRead ||= step.isEnd || step.isComplete;
       if (step.isComplete) buffer.end();
       retryMs = 500;
-      if (step.isEnd || step.isComplete || performance.now() - drawnAt > DRAW_MS) draw();
-      if (step.isEnd && source.kind === "job") await pause(LOOK_AGAIN_MS, signal);
+      if (state.isRead || performance.now() - drawnAt > DRAW_MS) draw();
+      if (state.isRead && !state.isComplete) {
+        await pause(LOOK_AGAIN_MS[source.kind], signal);
+        await inSight(signal);
+      }
     } catch (problem) {
       if (signal.aborted) return;
       state.error = problem instanceof Error ? problem : new Error(String(problem));
@@ -78,6 +79,29 @@ async function read(source: LogSource, { signal, isReading, tell }: Reading): Pr
       retryMs = Math.min(retryMs * 2, RETRY_MS_MAX);
     }
   }
+}
+
+function append(buffer: LogBuffer, piece: Piece, isReading: boolean): void {
+  const { writer, content, missing, isLate, offset } = piece;
+  if (missing > 0) buffer.note(writer, `[${count(missing)} bytes are missing here]`);
+  if (isLate) buffer.note(writer, `[what follows came late: it begins at byte ${offset}]`);
+  buffer.append(writer, content, isReading);
+  if (isLate) buffer.note(writer, "[so far what came late]");
+}
+
+/** Nothing is read for a tab that nobody sees; what was written meanwhile comes when it is seen. */
+function inSight(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    function look() {
+      if (document.hidden && !signal.aborted) return;
+      document.removeEventListener("visibilitychange", look);
+      signal.removeEventListener("abort", look);
+      resolve();
+    }
+    document.addEventListener("visibilitychange", look);
+    signal.addEventListener("abort", look);
+    look();
+  });
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

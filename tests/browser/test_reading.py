@@ -1,0 +1,163 @@
+"""What one reads on the pages: logs as they are written, datasets, why something waits."""
+
+import base64
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.stage import HandWorker, Stage, eventually
+
+HELD = base64.b64encode(b"three\n").decode()
+TOLD = re.compile("the log is complete")
+
+
+def lines_of(page: Page) -> list[str]:
+    """Read the lines of the log that are on the screen, without their numbers."""
+    lines = page.get_by_role("region", name=re.compile("Lines of the log")).locator("bdi")
+    return [line.strip() for line in lines.all_inner_texts()]
+
+
+def is_ready(stage: Stage, job_id: str) -> None:
+    query = "select 1 from holdfast.ready where job_id = %s"
+    eventually(lambda: stage.rows(query, int(job_id)))
+
+
+def test_a_log_is_followed_searched_and_left_for_that_of_the_next_attempt(
+    page: Page, stage: Stage
+) -> None:
+    job_id = stage.submit(
+        name="talks",
+        entrypoint={"command": ["talk"]},
+        max_retries_failure=1,
+        backoff={"base": 0.05},
+        lease=120,
+    )
+    worker = HandWorker(stage, "w-talks")
+    page.goto(f"/tasks/{job_id}.0?tab=logs")
+    expect(page.get_by_text("It has not been tried yet.")).to_be_visible()
+    first = worker.claim(f"{job_id}.0")
+    expect(page.get_by_text("Nothing has been written yet.")).to_be_visible()
+
+    written = b""
+    for number in range(4):
+        line = f"{'ERROR' if number == 2 else 'INFO'} step {number}\n".encode()
+        worker.log(first, line, offset=len(written))
+        written += line
+        # Each before the next is written: the page shows it while the attempt goes on.
+        expect(page.get_by_text(f"step {number}", exact=False).first).to_be_visible()
+    assert lines_of(page) == written.decode().splitlines()
+
+    levels = page.get_by_role("group", name="Levels")
+    levels.get_by_role("button", name=re.compile("error")).click()
+    expect(page.get_by_text("1 of 4 lines")).to_be_visible()
+    assert lines_of(page) == ["ERROR step 2"]
+    levels.get_by_role("button", name=re.compile("error")).click()
+    page.get_by_role("searchbox", name="Find in the log").fill("step 3")
+    expect(page.locator("mark")).to_have_text("step 3")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("1 of 1 line", exact=True)).to_be_visible()
+
+    worker.end(first, "failed", error="no more", exit_code=1)
+    is_ready(stage, job_id)
+    second = worker.claim(f"{job_id}.0")
+    worker.log(second, b"once more\n")
+    worker.end(second)
+    expect(page.get_by_text("once more")).to_be_visible()
+    expect(page.get_by_text(TOLD)).to_be_visible()
+    assert lines_of(page) == ["once more"]
+    page.get_by_role("combobox", name="Attempt").select_option("0")
+    expect(page.get_by_text("step 0")).to_be_visible()
+    page.get_by_role("link", name="Line 2", exact=True).click()
+    expect(page).to_have_url(re.compile(r"attempt=0.*line=2|line=2.*attempt=0"))
+    page.get_by_role("button", name="Go to attempt 1").click()
+    expect(page.get_by_text("once more")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("link", name="Line 2", exact=True)).to_have_attribute(
+        "aria-current", "true"
+    )
+
+
+def test_what_was_stored_out_of_order_stands_in_its_place(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="disorderly", entrypoint={"command": ["talk"]}, lease=120)
+    worker = HandWorker(stage, "w-disorderly")
+    claim = worker.claim(f"{job_id}.0")
+    worker.log(claim, b"one\n")
+    page.goto(f"/jobs/{job_id}?tab=logs")
+    expect(page.get_by_text("one", exact=True)).to_be_visible()
+    worker.log(claim, b"three\n", offset=8)
+    # The page reads it, and keeps it back: something is still to come before it.
+    with page.expect_response(lambda answer: "/logs" in answer.url and HELD in answer.text()):
+        pass
+    assert lines_of(page) == ["one"]
+    worker.log(claim, b"two\n", offset=4)
+    worker.end(claim)
+    expect(page.get_by_text(TOLD)).to_be_visible()
+    assert lines_of(page) == ["one", "two", "three"]
+
+
+def test_a_function_inside_its_worker_is_said_to_have_no_output(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="silent")
+    worker = HandWorker(stage, "w-silent")
+    worker.end(worker.claim(f"{job_id}.0"))
+    page.goto(f"/tasks/{job_id}.0?tab=logs")
+    expect(page.get_by_text("Nothing was written.")).to_be_visible()
+    expect(page.get_by_text('isolation="process"')).to_be_visible()
+
+
+def test_a_dataset_is_cut_over_by_clicks(page: Page, stage: Stage) -> None:
+    with stage.client() as client:
+        dataset = client.create_dataset("prices")
+        dataset.open_version()
+        dataset.open_version()
+    page.goto("/datasets")
+    page.get_by_role("link", name="prices").click()
+    for version in (2, 1):
+        page.get_by_role("button", name=f"Cut over to version {version}").click()
+        question = page.get_by_role("dialog")
+        expect(question).to_contain_text("sealed")
+        question.get_by_label("Reason, for the record").fill(f"take {version}")
+        question.get_by_role("button", name=f"Cut over to version {version}").click()
+        expect(question).not_to_be_visible()
+        row = page.get_by_role("row").filter(
+            has=page.get_by_role("link", name=f"Entries of version {version}")
+        )
+        expect(row.get_by_text("current", exact=True)).to_be_visible()
+    made = stage.rows(
+        "select version, previous, actor, reason, forced from holdfast.cut_overs"
+        " where dataset = 'prices' order by number"
+    )
+    assert made == [
+        (2, None, "dashboard", "take 2", False),
+        (1, 2, "dashboard", "take 1", False),
+    ]
+    assert stage.rows("select current_version from holdfast.datasets where name = 'prices'") == [
+        (1,)
+    ]
+    page.get_by_role("tab", name="Cut-overs").click()
+    expect(page.get_by_role("row").filter(has_text="from 2 to 1")).to_contain_text("take 1")
+
+
+def test_a_placed_task_says_why_it_waits(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(
+        name="large", queue=None, entrypoint={"command": ["true"]}, resources={"cpu": 4000}
+    )
+    page.goto(f"/tasks/{job_id}.0")
+    reason = eventually(lambda: stage.call("GET", f"/api/tasks/{job_id}.0")["pending_reason"])
+    expect(page.get_by_role("main").get_by_text(reason, exact=True)).to_be_visible()
+
+
+def test_a_queue_that_nobody_serves_needs_attention(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="forlorn", queue="nobody/here")
+    is_ready(stage, job_id)
+    stage.run_sql(
+        "update holdfast.ready set eligible_at = eligible_at - interval '1 hour'"
+        " where queue = 'nobody/here'"
+    )
+    page.goto("/")
+    item = page.get_by_role("region", name="Needs attention").get_by_role("listitem")
+    expect(item.filter(has_text="no worker serves it")).to_contain_text("critical")
+    for title in ("Throughput", "Failures", "Queue depth and running", "Wait"):
+        expect(page.get_by_role("region", name=title)).to_be_visible()
+    page.get_by_role("link", name="nobody/here").click()
+    expect(page).to_have_url(re.compile("/queues"))
+    expect(page.get_by_role("row").filter(has_text="nobody/here")).to_contain_text("does not drain")
