@@ -49,6 +49,15 @@ async def keep_partitions_ahead(ledger: Ledger) -> int:
     return await add_partitions(ledger, end) if pace[0] >= (first + end) // 2 else 0
 
 
+async def summarise_events(ledger: Ledger) -> int:
+    """Let the newest events be found by index; returns how many ranges of pages were added."""
+    async with ledger.database.transaction() as tx:
+        row = await tx.fetch_one(_EVENTS["summarise_events"])
+    assert row is not None
+    count: int = row[0]
+    return count
+
+
 async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:
     """Drop the oldest range of jobs that all ended long ago; returns how many ranges went."""
     async with ledger.database.transaction() as tx:

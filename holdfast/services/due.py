@@ -11,11 +11,13 @@ from holdfast.operations.prune import Retention
 from holdfast.services.chores import Chore
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.stops import Stops
+from holdfast.store.database import LockTimeout
 from holdfast.store.statements import load_statements
 
 _READY = load_statements("ready")
 _JOBS = load_statements("jobs")
 WALK_MAX = 1000
+SUMMARIES_FULL = 1_000_000  # one call adds all there are
 
 
 def list_chores(
@@ -32,9 +34,20 @@ def list_chores(
         Chore("tell what should stop", 0.5, stops.look),
         Chore("note workers", 5.0, stops.note_workers),
         Chore("add partitions", 5.0, partial(partitions.keep_partitions_ahead, ledger)),
+        Chore("summarise events", 2.0, _summarise(ledger), full=SUMMARIES_FULL),
         Chore("sweep dropped versions", 5.0, partial(sweep_dropped, ledger)),
         Chore("prune", 60.0, partial(prune.prune, ledger, retention)),
     ]
+
+
+def _summarise(ledger: Ledger) -> Callable[[], Awaitable[int]]:
+    async def summarise() -> int:
+        try:
+            return await partitions.summarise_events(ledger)
+        except LockTimeout:
+            return 0  # another server, or a vacuum, is at it
+
+    return summarise
 
 
 class Forgotten:

@@ -46,6 +46,28 @@ def test_rows_are_walked_and_opened_by_keys(page: Page, jobs: list[str]) -> None
     expect(page).to_have_url(re.compile(rf"/jobs/{jobs[1]}$"))
 
 
+def test_what_follows_a_g_is_no_key_of_the_table(page: Page, jobs: list[str]) -> None:
+    page.goto("/jobs")
+    expect(page.get_by_role("link", name=jobs[0], exact=True)).to_be_visible()
+    for key in ("j", "g", "j", "x"):
+        page.keyboard.press(key)
+    expect(page.get_by_role("checkbox", checked=True)).to_have_accessible_name(f"Select {jobs[0]}")
+
+
+def test_a_page_whose_files_are_gone_leaves_the_others(
+    page: Page, jobs: list[str], complaints: Complaints
+) -> None:
+    complaints.expected = ("ERR_FAILED", "Failed to fetch dynamically")
+    page.goto("/jobs")
+    expect(page.get_by_role("link", name=jobs[0], exact=True)).to_be_visible()
+    # As after an upgrade of the server that this tab has slept through.
+    page.route("**/assets/*", lambda route: route.abort())
+    page.get_by_role("link", name="Datasets").click()
+    expect(page.get_by_role("button", name="Reload the dashboard")).to_be_visible()
+    page.get_by_role("link", name="Queues").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+
+
 def test_the_search_takes_ids_and_names(page: Page, jobs: list[str]) -> None:
     page.goto("/workers")
     for text, address in {

@@ -7,6 +7,12 @@ from playwright.sync_api import APIResponse, Page, Route, expect
 from tests.browser.conftest import Complaints
 from tests.browser.stage import HandWorker, Stage, eventually
 
+# What a browser does when another tab is looked at.
+SEEN = """isSeen => {
+  Object.defineProperty(document, "hidden", { value: !isSeen, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
 
 def test_a_state_change_appears_without_reload(page: Page, stage: Stage) -> None:
     job_id = stage.submit(name="watched")
@@ -29,6 +35,34 @@ def test_a_new_job_appears_in_the_list(page: Page, stage: Stage) -> None:
     job_id = stage.submit(name="appears-by-itself")
     row = page.get_by_role("row").filter(has_text="appears-by-itself")
     expect(row.get_by_role("link", name=job_id, exact=True)).to_be_visible()
+
+
+def test_a_list_that_is_being_read_is_not_pushed_away(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="held-first")
+    page.goto("/jobs?name=held-")
+    page.get_by_role("checkbox", name=f"Select {job_id}", exact=True).check()
+    page_full = 50
+    for number in range(page_full + 1):
+        stage.submit(name=f"held-{number}")
+    expect(page.get_by_role("button", name="Show newer jobs")).to_be_visible()
+    expect(page.get_by_role("checkbox", name=f"Select {job_id}", exact=True)).to_be_checked()
+    page.get_by_role("button", name="Show newer jobs").click()
+    expect(page.get_by_role("checkbox", name=f"Select {job_id}", exact=True)).to_have_count(0)
+    bar = page.get_by_role("region", name="Selected jobs")
+    expect(bar).to_contain_text("1 selected, none of them in this list")
+
+
+def test_a_tab_that_nobody_sees_lets_go_of_the_stream(page: Page, stage: Stage) -> None:
+    page.clock.install()
+    page.goto("/jobs?name=unseen")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    page.evaluate(SEEN, False)
+    page.clock.fast_forward("00:30")
+    expect(page.get_by_text("connecting")).to_be_visible()
+    stage.submit(name="unseen")
+    page.evaluate(SEEN, True)
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="unseen", exact=True)).to_be_visible()
 
 
 def test_news_that_comes_during_a_read_is_read_as_well(page: Page, stage: Stage) -> None:

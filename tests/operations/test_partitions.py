@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 
 from holdfast.model.ids import TaskId
@@ -17,11 +18,13 @@ from holdfast.operations.partitions import (
     ensure_partitions,
     keep_partitions_ahead,
     prune_partition,
+    summarise_events,
 )
 from holdfast.operations.submit import submit_batch
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.statements import load_statements
+from tests.waiting import insist
 from tests.world import World, fence_of
 
 DAY = 86_400.0
@@ -72,12 +75,24 @@ async def test_a_partition_is_added_once_ids_are_half_way_through_the_newest(
     assert await keep_partitions_ahead(ledger) == 0
 
 
+async def test_new_events_are_found_by_index_soon(ledger: Ledger, world: World) -> None:
+    await world.submit(inputs=list(range(1000)))
+    await follow_up_all(ledger)
+    claims = await world.claim(1000)
+    await complete(ledger, [Completion(fence_of(mine), "succeeded") for mine in claims])
+    pages = "select pg_relation_size('holdfast.events_1') / 8192 / 32"
+    [(ranges_of_pages,)] = await world.clock.fetch(pages)
+    assert ranges_of_pages >= 1
+    assert await summarise_events(ledger) >= 1
+    assert await summarise_events(ledger) == 0
+
+
 async def test_two_makers_of_partitions_do_not_get_into_each_others_way(
     ledger: Ledger, world: World, database_url: str
 ) -> None:
     async with Database(database_url) as other:
         added = await asyncio.gather(
-            add_partitions(ledger, 20_000), add_partitions(Ledger(other), 20_000)
+            *(insist(partial(add_partitions, each, 20_000)) for each in (ledger, Ledger(other)))
         )
     assert sorted(added)[0] == 0
     known = await ranges(world)

@@ -31,6 +31,7 @@ async def test_every_chore_runs_on_an_empty_ledger_and_finds_nothing(ledger: Led
         "requeue due",
         "ring for ended jobs",
         "ring for ready tasks",
+        "summarise events",
         "sweep dropped versions",
         "tell what should stop",
     ]

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isAbout } from "./keys";
+import { isAbout, restMs } from "./keys";
 
 test("news of a job concerns its page, its tasks and all lists of jobs", () => {
   const news = new Set(["12"]);
@@ -11,4 +11,8 @@ test("news of a job concerns its page, its tasks and all lists of jobs", () => {
   expect(about("job", "1")).toBe(false);
   expect(about("task", "1.12")).toBe(false);
   expect(about("workers")).toBe(false);
+});
+
+test("only dead letters are left in peace for a while", () => {
+  expect(restMs(["letters", "list"])).toBeGreaterThan(restMs(["jobs", {}]));
 });

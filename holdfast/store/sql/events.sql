@@ -44,6 +44,9 @@ select set_config('lock_timeout', $milliseconds, true);
 -- name: add_partition
 select holdfast.add_partition($first_job_id, $end_job_id);
 
+-- name: summarise_events
+select holdfast.summarise_events();
+
 -- name: drop_partition
 select holdfast.drop_partition($first_job_id);
 

@@ -77,7 +77,14 @@ export function useVersions(dataset: string) {
   });
 }
 
+/** Whether nothing in a version can change any more, as far as the versions have been read. */
+function useIsSealed(dataset: string, version: string): boolean {
+  const versions = useVersions(dataset).data?.pages.flatMap((page) => page.versions);
+  return versions?.find((one) => String(one.version) === version)?.state === "sealed";
+}
+
 export function useEntries(dataset: string, version: string) {
+  const isSealed = useIsSealed(dataset, version);
   return useInfiniteQuery({
     queryKey: ["datasets", "entries", dataset, version],
     queryFn: ({ pageParam }) =>
@@ -88,11 +95,13 @@ export function useEntries(dataset: string, version: string) {
       ),
     initialPageParam: "",
     getNextPageParam: following,
-    refetchInterval: whileShort,
+    refetchInterval: isSealed ? false : whileShort,
   });
 }
 
 export function useComparison(dataset: string, from: string, to: string) {
+  const isFromSealed = useIsSealed(dataset, from);
+  const isToSealed = useIsSealed(dataset, to);
   return useInfiniteQuery({
     queryKey: ["datasets", "compared", dataset, from, to],
     queryFn: ({ pageParam }) =>
@@ -106,7 +115,7 @@ export function useComparison(dataset: string, from: string, to: string) {
       ),
     initialPageParam: "",
     getNextPageParam: following,
-    refetchInterval: whileShort,
+    refetchInterval: isFromSealed && isToSealed ? false : whileShort,
   });
 }
 

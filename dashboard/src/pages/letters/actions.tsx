@@ -17,6 +17,9 @@ export type Chosen =
   | { words: string; taskIds: string[]; filter?: undefined }
   | { words: string; filter: Filter; taskIds?: undefined };
 
+/** `isAll`: there are no others that match. */
+type Found = { ids: string[]; isAll: boolean };
+
 const IDS_SHOWN = 20;
 
 export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => void }) {
@@ -33,28 +36,29 @@ export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => voi
   async function discard() {
     setIsFinding(true);
     setProblem(null);
-    let found: string[];
+    let found: Found;
     try {
-      found = await idsOf(chosen);
+      found = await find(chosen);
     } catch (error) {
       setProblem(error instanceof Error ? error : new Error(String(error)));
       return;
     } finally {
       setIsFinding(false);
     }
+    const { ids } = found;
     const idempotency_key = newRequestKey();
     confirm({
-      title: `Discard ${plural(found.length, "dead letter")}`,
-      body: <Discarded ids={found} words={chosen.words} />,
+      title: `Discard ${plural(ids.length, "dead letter")}`,
+      body: <Discarded ids={ids} isAll={found.isAll} words={chosen.words} />,
       action: "Discard",
       danger: true,
       run: async () => {
-        if (found.length === 0) return "There was nothing to discard.";
+        if (ids.length === 0) return "There was nothing to discard.";
         await unwrap(
-          api.POST("/api/dead-letters:discard", { body: { task_ids: found, idempotency_key } }),
+          api.POST("/api/dead-letters:discard", { body: { task_ids: ids, idempotency_key } }),
         );
         done();
-        return `Discarded ${plural(found.length, "dead letter")}.`;
+        return `Discarded ${plural(ids.length, "dead letter")}.`;
       },
     });
   }
@@ -81,16 +85,18 @@ export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => voi
 }
 
 /** Only exact ids are discarded; those of a filter are found by summing it up. */
-async function idsOf(chosen: Chosen): Promise<string[]> {
-  if (chosen.taskIds !== undefined) return chosen.taskIds;
-  const { groups } = await readSummary(chosen.filter);
+async function find(chosen: Chosen): Promise<Found> {
+  if (chosen.taskIds !== undefined) return { ids: chosen.taskIds, isAll: true };
+  const { groups, is_truncated: isCut } = await readSummary(chosen.filter);
   const { job } = chosen.filter;
-  return groups
+  const ids = groups
     .flatMap((group) => group.task_ids)
     .filter((id) => job === "" || id.startsWith(`${job}.`));
+  const isAll = !isCut && groups.every((group) => group.task_ids.length === group.count);
+  return { ids, isAll };
 }
 
-function Discarded({ ids, words }: { ids: string[]; words: string }) {
+function Discarded({ ids, isAll, words }: Found & { words: string }) {
   const rest = ids.length - IDS_SHOWN;
   return (
     <>
@@ -99,6 +105,9 @@ function Discarded({ ids, words }: { ids: string[]; words: string }) {
         <span className="font-mono text-xs">{ids.slice(0, IDS_SHOWN).join(", ")}</span>
         {rest > 0 && ` and ${plural(rest, "other")}`}
       </p>
+      {!isAll && (
+        <p>There are more that match: these are the newest. Discard again for the rest.</p>
+      )}
       <p>
         They stay readable until retention takes them, but need nothing more: they are not run
         again, and they are not counted any more.
