@@ -158,7 +158,7 @@ async def test_a_body_that_says_it_is_huge_is_refused_before_it_is_sent(
     async with serve(Options(database_url), ANYWHERE) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
         writer.write(
-            b"POST /api/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 99999999999\r\n\r\n"
         )
         line = await reader.readline()

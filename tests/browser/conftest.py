@@ -31,7 +31,7 @@ FLAGS = [
 ]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # A fact that does not come is a failure; how soon it comes is nobody's business here.
-PATIENCE_MS = 6_000
+PATIENCE_MS = 30_000
 MISSING = (
     "There is no Chromium. Install one (Debian: apt-get install chromium; elsewhere: "
     ".venv/bin/playwright install chromium), or name it in HOLDFAST_CHROMIUM."

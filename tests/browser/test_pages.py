@@ -7,6 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import serious_findings
+from tests.browser.conftest import Complaints
+from tests.browser.conftest import Complaints
 from tests.browser.stage import HandWorker, Stage, eventually
 from tests.browser.tasks import greet, refuse
 
@@ -65,7 +67,10 @@ def test_a_page_is_fit_to_be_seen(
     assert serious_findings(page) == []
 
 
-def test_a_page_that_is_not_there_says_so(page: Page, address: Callable[[str], str]) -> None:
+def test_a_page_that_is_not_there_says_so(
+    page: Page, address: Callable[[str], str], complaints: Complaints
+) -> None:
+    complaints.expected = ("404 (Not Found)",)
     page.goto(address("/jobs/999999999"))
     expect(page.get_by_role("alert")).to_contain_text("999999999")
     page.goto("/jobs")

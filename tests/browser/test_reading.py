@@ -71,6 +71,10 @@ def test_a_log_is_followed_searched_and_left_for_that_of_the_next_attempt(
     expect(page).to_have_url(re.compile(r"attempt=0.*line=2|line=2.*attempt=0"))
     page.get_by_role("button", name="Go to attempt 1").click()
     expect(page.get_by_text("once more")).to_be_visible()
+    # A line is one of an attempt, also while that is the current one.
+    page.get_by_role("link", name="Line 1", exact=True).click()
+    expect(page).to_have_url(re.compile("attempt=1"))
+    page.go_back()
     page.go_back()
     expect(page.get_by_role("link", name="Line 2", exact=True)).to_have_attribute(
         "aria-current", "true"

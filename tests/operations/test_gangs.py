@@ -1,6 +1,7 @@
 """Gangs in the ledger: siblings end with the first loss, at the price of one, and go one way."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.gangs import LEASE, a_gang
+from tests.waiting import insist
 from tests.world import World
 
 PENDING, SUCCEEDED, FAILED = TaskState.PENDING, TaskState.SUCCEEDED, TaskState.FAILED
@@ -335,7 +337,8 @@ async def test_members_that_fail_at_one_moment_cost_one_whoever_comes_first(
 ) -> None:
     gang = await a_gang(world, replicas=8, max_retries_failure=1)
     await gang.place()
-    answers = await asyncio.gather(*(gang.complete(**{f"m{m}": "failed"}) for m in range(8)))
+    failing = [partial(gang.complete, **{f"m{m}": "failed"}) for m in range(8)]
+    answers = await asyncio.gather(*map(insist, failing))
     assert sum(accepted for [accepted] in answers) == 1
     assert await gang.spent() == (1, 0)
     assert (await gang.ending(), await gang.ready()) == ([], list(range(8)))
@@ -348,7 +351,7 @@ async def test_a_success_and_a_failure_at_one_moment_leave_a_whole_gang(
     gang = await a_gang(world, replicas=2, max_retries_failure=1)
     await gang.place()
     [[succeeded], _] = await asyncio.gather(
-        gang.complete(m0="succeeded"), gang.complete(m1="failed")
+        insist(partial(gang.complete, m0="succeeded")), insist(partial(gang.complete, m1="failed"))
     )
     assert await gang.states() == [SUCCEEDED if succeeded else PENDING, PENDING]
     assert await gang.ending() == []

@@ -1310,7 +1310,8 @@ export interface components {
          * DeadLetterSummary
          * @description The dead letters that wait for a decision: by reason and stage, and by error.
          *
-         *         Of a very large number the newest are looked at: then `is_truncated`.
+         *         Of a very large number the newest are counted, and fewer of them are gathered into groups: then
+         *         `is_truncated`.
          */
         DeadLetterSummary: {
             cells: components["schemas"]["LetterCell"][];

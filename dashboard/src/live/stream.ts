@@ -49,7 +49,7 @@ export function follow(
   function look() {
     if (document.hidden) {
       clearTimeout(waiting);
-      waiting = undefined;
+      waiting = setTimeout(disconnect, UNSEEN_MS);
     } else if (source === undefined) {
       retryMs = RETRY_MS_FIRST;
       clearTimeout(waiting);

@@ -51,7 +51,7 @@ function press(event: KeyboardEvent): void {
   const isSecond = first !== "" && performance.now() - firstAt < SEQUENCE_MS;
   const pressed = isSecond ? `${first} ${event.key}` : event.key;
   first = "";
-  const act = takerOf(event.key, event.target as Node)?.keys.current[event.key] ?? takerOf(pressed, event.target as Node)?.keys.current[pressed];
+  const act = takerOf(pressed, event.target as Node)?.keys.current[pressed];
   if (act !== undefined) {
     if (act(event) !== false) event.preventDefault();
   } else if (

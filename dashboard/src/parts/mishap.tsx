@@ -19,7 +19,7 @@ export class Mishap extends Component<
   }
 
   override componentDidUpdate(before: { place: string }) {
-    if (before.place === this.props.place && this.state.error) this.setState({ error: null });
+    if (before.place !== this.props.place && this.state.error) this.setState({ error: null });
   }
 
   override render() {

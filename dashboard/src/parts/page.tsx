@@ -18,7 +18,10 @@ export function Page({
     document.title = `${inert(title)} · Holdfast`;
   }, [title]);
   return (
-    <main className="mx-auto flex w-full max-w-[100rem] min-w-0 flex-col gap-4 p-3 sm:p-6" id="main">
+    <main
+      className="mx-auto flex w-full max-w-[100rem] min-w-0 flex-col gap-4 p-3 sm:p-6"
+      id="main"
+    >
       <div className="flex flex-wrap items-center justify-between gap-2">
         <h1 className="min-w-0 text-xl font-semibold break-words">{heading}</h1>
         {actions !== undefined && <div className="flex flex-wrap gap-2">{actions}</div>}

@@ -106,7 +106,7 @@ function useHeld(jobs: Job[], filters: Filters, isNewest: boolean) {
   const [held, setHeld] = useState<{ newestId: string; until: number } | null>(null);
   const { shown, held: newer } = holdBack(jobs, isNewest && held !== null ? held.newestId : null);
   const older = useJobs(filters, null, { until: held?.until, isWanted: newer > 0 });
-  const isRead = newer > 1e9 && older.data !== undefined && !older.isPlaceholderData;
+  const isRead = newer > 0 && older.data !== undefined && !older.isPlaceholderData;
   function hold() {
     const [newest] = jobs;
     if (!isNewest || newest === undefined) return;

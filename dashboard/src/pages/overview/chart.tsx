@@ -155,7 +155,7 @@ function describe(
     width,
     height: HEIGHT_PIXELS,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     cursor: {
       drag: { x: false, y: false },
       sync: { key: "overview" },
