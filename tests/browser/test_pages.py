@@ -8,7 +8,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import serious_findings
 from tests.browser.conftest import Complaints
-from tests.browser.conftest import Complaints
 from tests.browser.stage import HandWorker, Stage, eventually
 from tests.browser.tasks import greet, refuse
 
