@@ -58,8 +58,9 @@ def drawn(stage: Stage) -> Drawn:
 
 
 def cells(table: Locator, text: str) -> list[str]:
-    """Read the cells of the row that holds a text."""
-    row = table.get_by_role("row").filter(has_text=text).first
+    """Read the cells of the row that has a link of this name."""
+    link = table.page.get_by_role("link", name=text, exact=True)
+    row = table.get_by_role("row").filter(has=link).first
     return [cell.strip(" ▸▾") for cell in row.locator("td, th").all_inner_texts()]
 
 

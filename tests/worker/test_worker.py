@@ -163,9 +163,9 @@ async def test_a_command_over_its_timeout_is_asked_and_then_killed(
 
 async def test_the_lease_of_a_task_that_has_ended_is_let_go(workplace: Workplace) -> None:
     workplace.hire()
-    await workplace.reach(await workplace.submit({"shell": "true"}, lease=0.6), "SUCCEEDED")
+    await workplace.reach(await workplace.submit({"shell": "true"}, lease=2.0), "SUCCEEDED")
     # Long enough for a renewal of that lease, which would be refused.
-    await workplace.reach(await workplace.submit({"shell": "sleep 0.6"}), "SUCCEEDED")
+    await workplace.reach(await workplace.submit({"shell": "sleep 1.5"}), "SUCCEEDED")
     assert b"holdfast_lease_conflicts_total 0.0" in await workplace.server.runtime.scrape()
 
 
