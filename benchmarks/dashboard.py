@@ -37,6 +37,18 @@ PROGRAM = Path(sys.executable).with_name("holdfast")
 BUILT = ROOT / "holdfast" / "dashboard"
 FIRST_ROW_MS_MUST, QUERY_MS_MUST, BUNDLE_KB_MUST = 1000.0, 50.0, 250.0
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+JUMPS = 15
+JUMP = "(box, share) => { box.scrollTop = box.scrollHeight * share }"
+ROWS_ARE_READ = """
+(box) => {
+  const { top, bottom } = box.getBoundingClientRect();
+  const rows = [...box.querySelectorAll("tbody[data-index]")].filter((row) => {
+    const place = row.getBoundingClientRect();
+    return place.bottom > top + 50 && place.top < bottom;
+  });
+  return rows.length > 3 && rows.every((row) => row.querySelector("a") !== null);
+}
+"""
 FRAMES = """
 (box) => new Promise((done) => {
   const frames = []; let last = performance.now(); const began = last;
@@ -116,19 +128,24 @@ def timed(action: Callable[[], object]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def measure_queries(address: str, paths: dict[str, str], rounds: int) -> dict[str, float]:
-    """Measure each read through HTTP; the median of some rounds, after one that warms up."""
+def measure_queries(
+    address: str, paths: dict[str, str], rounds: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Measure each read through HTTP: the median of some rounds, and the first one of all.
+
+    The server keeps the overview and the sum of dead letters for a moment; the first does not gain.
+    """
 
     def read(path: str) -> None:
         with urllib.request.urlopen(address + path, timeout=60) as answer:
             answer.read()
 
-    found = {}
+    found, first = {}, {}
     for name, path in paths.items():
-        read(path)
+        first[name] = round(timed(partial(read, path)), 1)
         times = [timed(partial(read, path)) for _ in range(rounds)]
         found[name] = round(statistics.median(times), 1)
-    return found
+    return found, first
 
 
 def first_row(browser: Browser, address: str, path: str, rounds: int) -> float:
@@ -146,7 +163,7 @@ def first_row(browser: Browser, address: str, path: str, rounds: int) -> float:
     return round(statistics.median(times))
 
 
-def measure_scrolling(browser: Browser, address: str, many: int, tasks: int) -> dict[str, float]:
+def measure_scrolling(browser: Browser, address: str, many: int) -> dict[str, float]:
     """Measure jumps within the table of tasks, and the frames while it is scrolled on."""
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
@@ -157,14 +174,13 @@ def measure_scrolling(browser: Browser, address: str, many: int, tasks: int) -> 
         rows.first.wait_for()
         chance = random.Random(7)
         jumps = []
-        for _ in range(15):
+        region = box.element_handle()
+        for _ in range(JUMPS):
             share = chance.random()
-            jump = "(box, share) => { box.scrollTop = box.scrollHeight * share }"
-            shown = f"main a[href$='/tasks/{many}.{int(tasks * share)}']"
 
-            def go(share: float = share, jump: str = jump, shown: str = shown) -> None:
-                box.evaluate(jump, share)
-                page.locator(shown).first.wait_for(state="attached")
+            def go(share: float = share) -> None:
+                box.evaluate(JUMP, share)
+                page.wait_for_function(ROWS_ARE_READ, arg=region)
 
             jumps.append(timed(go))
         frames = sorted(box.evaluate(FRAMES))
@@ -191,7 +207,8 @@ def measure(jobs: int, tasks: int, rounds: int) -> dict[str, Any]:
         many = asyncio.run(prepare(url, jobs, tasks))
         figures: dict[str, Any] = {"fill_seconds": round(time.perf_counter() - filling)}
         with server(url) as address, sync_playwright() as playwright:
-            figures["query_ms"] = measure_queries(address, queries(jobs, many, tasks), rounds)
+            paths = queries(jobs, many, tasks)
+            figures["query_ms"], figures["query_first_ms"] = measure_queries(address, paths, rounds)
             chromium = os.environ.get("HOLDFAST_CHROMIUM") or None
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             pages = {
@@ -207,7 +224,7 @@ def measure(jobs: int, tasks: int, rounds: int) -> dict[str, Any]:
                 name: first_row(browser, address, path, max(rounds // 3, 1))
                 for name, path in pages.items()
             }
-            figures["scrolling"] = measure_scrolling(browser, address, many, tasks)
+            figures["scrolling"] = measure_scrolling(browser, address, many)
             browser.close()
     figures["bundle_gzip_kb"] = bundle_kilobytes()
     return {
@@ -215,6 +232,7 @@ def measure(jobs: int, tasks: int, rounds: int) -> dict[str, Any]:
         "tasks": tasks,
         "query_ms_max": max(figures["query_ms"].values()),
         "query_ms_must": QUERY_MS_MUST,
+        "query_first_ms_max": max(figures["query_first_ms"].values()),
         "first_data_ms_max": max(figures["first_data_ms"].values()),
         "first_data_ms_must": FIRST_ROW_MS_MUST,
         "bundle_gzip_kb_must": BUNDLE_KB_MUST,
