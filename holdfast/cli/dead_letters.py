@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from holdfast.cli.connect import open_client
 from holdfast.cli.jobs import check_limit
-from holdfast.cli.settings import Json, Server
+from holdfast.cli.settings import Json, RebindOutputs, RepeatKey, Server
 from holdfast.cli.show import (
     Column,
     State,
@@ -126,15 +126,8 @@ def replay(
     dry_run: Annotated[
         bool, Parameter(negative="", help="Only say what would be replayed.")
     ] = False,
-    key: Annotated[
-        str | None, Parameter(help="An idempotency key: a repeat is told the same.")
-    ] = None,
-    rebind_outputs: Annotated[
-        bool,
-        Parameter(
-            negative="", help="Write the newest open version where the one named is not open."
-        ),
-    ] = False,
+    key: RepeatKey = None,
+    rebind_outputs: RebindOutputs = False,
     server: Server = None,
     as_json: Json = False,
 ) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
-from holdfast.cli.settings import Json, Server
+from holdfast.cli.settings import Json, RebindOutputs, RepeatKey, Server
 from holdfast.cli.show import remark, write_json, write_line
 from holdfast.model.ids import parse_job_id
 
@@ -18,15 +18,8 @@ def rerun(
         bool, Parameter(negative="", help="Only the inputs of tasks that did not succeed.")
     ] = False,
     dry_run: Annotated[bool, Parameter(negative="", help="Only say how many tasks.")] = False,
-    key: Annotated[
-        str | None, Parameter(help="An idempotency key: a repeat is told the same.")
-    ] = None,
-    rebind_outputs: Annotated[
-        bool,
-        Parameter(
-            negative="", help="Write the newest open version where the one named is not open."
-        ),
-    ] = False,
+    key: RepeatKey = None,
+    rebind_outputs: RebindOutputs = False,
     server: Server = None,
     as_json: Json = False,
 ) -> int:

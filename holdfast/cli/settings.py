@@ -41,6 +41,18 @@ Server = Annotated[
     ),
 ]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Write JSON, for programs.")]
+RepeatKey = Annotated[
+    str | None,
+    Parameter(name="--key", help="An idempotency key: a repeat is told the same."),
+]
+RebindOutputs = Annotated[
+    bool,
+    Parameter(
+        name="--rebind-outputs",
+        negative="",
+        help="Write the newest open version where the one named is not open.",
+    ),
+]
 Follow = Annotated[
     bool, Parameter(name=["--follow", "-f"], negative="", help="Go on as more comes.")
 ]

@@ -13,5 +13,3 @@ export type DeadLetter = Schemas["DeadLetter"];
 export type DeadLetterSummary = Schemas["DeadLetterSummary"];
 export type Overview = Schemas["Overview"];
 export type Graph = Schemas["JobGraph"];
-export type LogChunk = Schemas["LogChunk"];
-export type LogStretch = Schemas["LogStretch"];

@@ -27,7 +27,7 @@ export function openTasks(job: Job): number {
 }
 
 /** The states that any task is in, with how many. */
-export function stateCounts(job: Job): [state: TaskState, tasks: number][] {
+function stateCounts(job: Job): [state: TaskState, tasks: number][] {
   return TASK_STATES.map((state): [TaskState, number] => [state, countOf(job, state)]).filter(
     ([, tasks]) => tasks > 0,
   );

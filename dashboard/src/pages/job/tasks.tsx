@@ -163,7 +163,7 @@ function State({ task }: { task: Task }) {
 }
 
 /** Why it waits, how far it is, or what went wrong: one line under the badge. */
-export function noteOf(task: Task): string | null {
+function noteOf(task: Task): string | null {
   const state = stateName(task.state);
   if (state === "pending") return task.pending_reason;
   if (state === "running") return task.status_message;
