@@ -25,7 +25,12 @@ COMMANDS = {
         ("up", "holdfast.cli.up", "up", "Start Postgres, a server and a worker on this machine."),
         ("server", "holdfast.cli.server", "run_server", "Serve the API and do the chores."),
         ("worker", "holdfast.cli.worker", "run_worker", "Run tasks, claimed or placed."),
-        ("demo", "holdfast.cli.demo", "demo", "Show Holdfast at work on a database of its own."),
+        (
+            "demo",
+            "holdfast.demo.command",
+            "demo",
+            "Show Holdfast at work on a database of its own.",
+        ),
     ),
     "Submit": (
         (

@@ -18,7 +18,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from holdfast.cli.family import END_SECONDS_MAX, Child, end_children, start_child
+from holdfast.cli.children import END_SECONDS_MAX, Child, end_children, start_child
 from holdfast.cli.server import SERVING_AT, check_hosts
 from holdfast.cli.settings import (
     AllowedHosts,

@@ -5,7 +5,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from holdfast.cli.screen import fold, job_table, subject, summarise
+from holdfast.demo.screen import fold, job_table, subject, summarise
 from holdfast.model.states import TaskState
 from holdfast.store.events import Event
 

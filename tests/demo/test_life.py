@@ -4,9 +4,9 @@ import asyncio
 import os
 from pathlib import Path
 
-from holdfast.cli.family import END_SECONDS_MAX, Child, end_children
-from holdfast.cli.life import Life
+from holdfast.cli.children import END_SECONDS_MAX, Child, end_children
 from holdfast.client.client import Client
+from holdfast.demo.life import Life
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.wire.status import JobPage

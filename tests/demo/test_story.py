@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from holdfast.cli.family import END_SECONDS_MAX, end_children
-from holdfast.cli.screen import Screen
-from holdfast.cli.story import Story
+from holdfast.cli.children import END_SECONDS_MAX, end_children
 from holdfast.client.client import Client
+from holdfast.demo.screen import Screen
+from holdfast.demo.story import Story
 from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
 from holdfast.operations.ledger import Ledger

@@ -7,12 +7,12 @@ import sys
 
 import psutil
 
-from holdfast.cli.family import Child, end_children, start_child
+from holdfast.cli.children import Child, end_children, start_child
 from tests.cli.program import eventually
 
 PARENT = """
 import asyncio, os, sys
-from holdfast.cli.family import start_child
+from holdfast.cli.children import start_child
 
 async def main():
     child = await start_child("child", ["server"], dict(os.environ), with_output=True)

@@ -1,4 +1,4 @@
-"""`holdfast demo`: a server, workers, a few jobs, a kill -9, what came of it; nothing is left."""
+"""The demo: a server, workers, a few jobs, a kill -9, what came of it; nothing is left behind."""
 
 import asyncio
 import os
@@ -7,20 +7,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.audit import read_findings
-from holdfast.cli.family import END_SECONDS_MAX, Child, end_children, start_child
-from holdfast.cli.life import Life
-from holdfast.cli.screen import JobSummary, Screen, job_table
+from holdfast.cli.children import END_SECONDS_MAX, Child, end_children, start_child
 from holdfast.cli.server import SERVING_AT
 from holdfast.cli.signals import undisturbed
-from holdfast.cli.story import Played, Story
 from holdfast.client.client import Client
+from holdfast.demo.life import Life
+from holdfast.demo.screen import JobSummary, Screen, job_table
+from holdfast.demo.story import Played, Story
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
@@ -29,17 +27,8 @@ from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
 
 
-def demo(
-    *,
-    stay: Annotated[
-        bool, Parameter(negative="", help="Go on with a trickle of work, to be watched.")
-    ] = False,
-    port: Annotated[int, Parameter(help="Where the server listens; 0 lets the system choose.")] = 0,
-) -> int:
-    """Show Holdfast at work on a database of its own, and leave nothing behind.
-
-    Exit code 1: a job ended otherwise than planned, or the audit found something.
-    """
+def run(*, stay: bool, port: int) -> int:
+    """Play the demo on a Postgres in a temporary folder; returns the exit code."""
     console = Console(highlight=False)
     console.print("Starting a Postgres in a temporary folder ...", style="dim")
     with temporary_postgres() as (url, folder):

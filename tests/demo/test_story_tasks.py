@@ -3,7 +3,7 @@
 import pytest
 
 import holdfast as hf
-from holdfast.cli.demo_tasks import parse_order, thumbnail
+from holdfast.demo.story_tasks import parse_order, thumbnail
 
 
 async def test_a_thumbnail_has_the_name_of_its_picture() -> None:

@@ -5,10 +5,10 @@ import random
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from holdfast.cli import life_tasks
-from holdfast.cli.family import Child, start_child
+from holdfast.cli.children import Child, start_child
 from holdfast.client.admin import submit_spec
 from holdfast.client.client import Client
+from holdfast.demo import life_tasks
 from holdfast.model.resources import Coscheduling, Resources
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.requests import JobRequest
@@ -34,7 +34,7 @@ class Life:
     async def go_on(self) -> None:
         """Begin what takes long, then submit a little each turn, until it is cancelled."""
         queues = [flag for queue in life_tasks.QUEUES for flag in ("--queue", queue)]
-        flags = ["--import", "holdfast.cli.life_tasks", *queues, "--concurrency", "6"]
+        flags = ["--import", "holdfast.demo.life_tasks", *queues, "--concurrency", "6"]
         for name in ("worker-a", "worker-b"):
             arguments = ["worker", "--name", name, *flags, "--drain-seconds", "1"]
             self._workers[name] = await start_child(name, arguments, self._variables, log=self._log)

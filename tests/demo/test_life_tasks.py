@@ -1,6 +1,6 @@
 """The tasks of a demo that stays are plain functions too."""
 
-from holdfast.cli.life_tasks import build_report, resize_image
+from holdfast.demo.life_tasks import build_report, resize_image
 
 
 async def test_they_do_what_they_say() -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.cli import demo_tasks
-from holdfast.cli.family import Child, start_child
-from holdfast.cli.screen import Screen
+from holdfast.cli.children import Child, start_child
 from holdfast.client.admin import submit_spec
 from holdfast.client.client import Client
 from holdfast.client.job import Job
+from holdfast.demo import story_tasks
+from holdfast.demo.screen import Screen
 from holdfast.errors import Unavailable
 from holdfast.model.resources import Coscheduling, Resources
 from holdfast.model.spec import Backoff, Entrypoint
@@ -47,7 +47,7 @@ class Story:
 
     async def play(self) -> list[Played]:
         """Play all chapters; returns what should have become of each job."""
-        claims = ["--queue", demo_tasks.QUEUE, "--concurrency", "8", "--drain-seconds", "5"]
+        claims = ["--queue", story_tasks.QUEUE, "--concurrency", "8", "--drain-seconds", "5"]
         for name in ("worker-1", "worker-2"):
             await self._start_worker(name, claims)
         for name in ("placed-1", "placed-2", "placed-3"):
@@ -63,25 +63,25 @@ class Story:
         ]
 
     async def _start_worker(self, name: str, flags: list[str]) -> None:
-        arguments = ["worker", "--name", name, "--import", "holdfast.cli.demo_tasks", *flags]
+        arguments = ["worker", "--name", name, "--import", "holdfast.demo.story_tasks", *flags]
         self.workers[name] = await start_child(name, arguments, self._variables, log=self._log)
 
     async def _fan_out(self) -> Played:
         self._screen.title("One job, a task for each of 20 inputs, two workers")
         pictures = [f"picture-{number}" for number in range(20)]
-        job = await self._client.map.aio(demo_tasks.thumbnail, pictures)
+        job = await self._client.map.aio(story_tasks.thumbnail, pictures)
         await self._watch(job, "thumbnail")
         return Played(int(job.id), JobState.SUCCEEDED, 20, "shared by two workers")
 
     async def _retry(self) -> Played:
         self._screen.title("A flaky task succeeds on its third attempt")
-        job = await self._client.submit.aio(demo_tasks.flaky_call)
+        job = await self._client.submit.aio(story_tasks.flaky_call)
         await self._watch(job, "flaky_call")
         return Played(int(job.id), JobState.SUCCEEDED, 3, "failed twice, retried after a backoff")
 
     async def _refuse_input(self) -> Played:
         self._screen.title("One poison input does not stop the others")
-        job = await self._client.map.aio(demo_tasks.parse_order, ["1", "poison", "3"])
+        job = await self._client.map.aio(story_tasks.parse_order, ["1", "poison", "3"])
         await self._watch(job, "parse_order")
         return Played(
             int(job.id), JobState.DEAD_LETTERED, 3, "put aside with its input; not retried"
@@ -89,7 +89,7 @@ class Story:
 
     async def _cancel(self) -> Played:
         self._screen.title("A long task is cancelled, softly")
-        job = await self._client.submit.aio(demo_tasks.export)
+        job = await self._client.submit.aio(story_tasks.export)
         self._screen.watch(int(job.id), "export")
         await self._wait_for(job, "RUNNING")
         await job.cancel.aio(reason="nobody needs it any more")
@@ -99,9 +99,9 @@ class Story:
     async def _undo_a_graph(self) -> list[Played]:
         self._screen.title("Three jobs, each waiting for the one before; the last one fails")
         async with self._client.graph():
-            room = await self._client.submit.aio(demo_tasks.reserve_room, "ada")
-            receipt = await self._client.submit.aio(demo_tasks.charge, room)
-            flight = await self._client.submit.aio(demo_tasks.book_flight, receipt)
+            room = await self._client.submit.aio(story_tasks.reserve_room, "ada")
+            receipt = await self._client.submit.aio(story_tasks.charge, room)
+            flight = await self._client.submit.aio(story_tasks.book_flight, receipt)
         for job, name in ((room, "reserve_room"), (receipt, "charge"), (flight, "book_flight")):
             self._screen.watch(int(job.id), name)
         await self._watch(flight, "book_flight")
@@ -124,9 +124,9 @@ class Story:
     async def _restart_a_gang(self) -> Played:
         self._screen.title("A gang of three starts together, fails together, starts again")
         request = JobRequest(
-            entrypoint=Entrypoint(shell=demo_tasks.MEMBER),
+            entrypoint=Entrypoint(shell=story_tasks.MEMBER),
             name="gang",
-            replicas=demo_tasks.MEMBERS,
+            replicas=story_tasks.MEMBERS,
             resources=Resources(cpu=1),
             coscheduling=Coscheduling(),
             max_retries_failure=1,
@@ -137,13 +137,13 @@ class Story:
         return Played(
             int(answer.job_id),
             JobState.SUCCEEDED,
-            2 * demo_tasks.MEMBERS,
+            2 * story_tasks.MEMBERS,
             "member 1 failed; all three began again",
         )
 
     async def _kill_a_worker(self) -> Played:
         self._screen.title("A worker dies by kill -9 in the middle of its task")
-        job = await self._client.submit.aio(demo_tasks.train)
+        job = await self._client.submit.aio(story_tasks.train)
         self._screen.watch(int(job.id), "train")
         task = await self._wait_for(job, "RUNNING", steps=2)
         victim = next(name for name in self.workers if (task.worker_id or "").startswith(name))
@@ -177,7 +177,7 @@ class Story:
         for _ in range(int(CHAPTER_SECONDS_MAX / LOOK_SECONDS)):
             await self._screen.show_news()
             task = await self._client.loop_thread.await_(self._client.read(path, TaskStatus))
-            done = (task.progress or 0.0) * demo_tasks.STEPS
+            done = (task.progress or 0.0) * story_tasks.STEPS
             if task.state == f"TASK_STATE_{state}" and done >= steps:
                 return task
             await asyncio.sleep(LOOK_SECONDS)

@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Child:
-    """One process of the family."""
+    """One of the processes."""
 
     name: str
     process: asyncio.subprocess.Process
