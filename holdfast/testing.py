@@ -36,8 +36,8 @@ from holdfast.services.runtime import Options
 from holdfast.store.migrate import migrate
 from holdfast.wire.requests import JobListQuery
 from holdfast.wire.status import JobPage
-from holdfast.worker.slots import take_slot
-from holdfast.worker.worker import Worker, WorkerOptions
+from holdfast.worker.claimed.worker import Worker, WorkerOptions
+from holdfast.worker.processes.slots import take_slot
 
 DRAIN_SECONDS = 10.0
 ANY_PORT = Address(port=0)

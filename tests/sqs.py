@@ -22,7 +22,7 @@ import pytest
 
 from holdfast.services.sqs import SqsPublisher
 from holdfast.wire.sqs import queue_name
-from holdfast.worker.sqs import SqsInbox
+from holdfast.worker.claimed.sqs import SqsInbox
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient

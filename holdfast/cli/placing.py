@@ -97,7 +97,7 @@ class PlacedFlags:
 
     def _resources(self) -> "Resources | None":
         from holdfast.model.resources import Resources, parse_size
-        from holdfast.worker.detect import parse_gpu
+        from holdfast.worker.placed.host_resources import parse_gpu
 
         count, model = (0, None) if self.gpu is None else parse_gpu(self.gpu)
         if self.gpu is not None and not count:

@@ -35,7 +35,7 @@ from holdfast.cli.text import decimal, size
 from holdfast.cli.worker import QUEUE, check_numbers
 from holdfast.errors import Invalid
 from holdfast.model.resources import Capacity
-from holdfast.worker.detect import find_capacity
+from holdfast.worker.placed.host_resources import find_capacity
 
 EXIT_DIED = 1
 WORKERS_MAX = 100

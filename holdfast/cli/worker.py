@@ -35,8 +35,8 @@ from holdfast.tracing.switch import traced
 
 if TYPE_CHECKING:
     from holdfast.model.resources import AttributeValue
-    from holdfast.worker.placed import PlacedWorker
-    from holdfast.worker.worker import Worker
+    from holdfast.worker.claimed.worker import Worker
+    from holdfast.worker.placed.worker import PlacedWorker
 
     Work = Callable[[], Worker | PlacedWorker]
 
@@ -99,7 +99,7 @@ def run_worker(
     import uvloop
 
     from holdfast.client.transport import find_server
-    from holdfast.worker.sqs import SqsInbox
+    from holdfast.worker.claimed.sqs import SqsInbox
 
     check_numbers(concurrency, drain_seconds)
     offer.check()
@@ -134,8 +134,8 @@ def run_worker(
 
 def _claimed(held: ExitStack, url: str, **options: Any) -> "Work":
     """Prepare to claim from queues."""
-    from holdfast.worker.slots import take_slot
-    from holdfast.worker.worker import Worker, WorkerOptions
+    from holdfast.worker.claimed.worker import Worker, WorkerOptions
+    from holdfast.worker.processes.slots import take_slot
 
     folder = _folder_for(url)
     slot = take_slot(folder)
@@ -146,9 +146,9 @@ def _claimed(held: ExitStack, url: str, **options: Any) -> "Work":
 
 def _placed(held: ExitStack, url: str, offer: Offer, **options: Any) -> "Work":
     """Prepare to be given placed work."""
-    from holdfast.worker.detect import find_capacity
-    from holdfast.worker.placed import PlacedOptions, PlacedWorker
-    from holdfast.worker.slots import take_slot
+    from holdfast.worker.placed.host_resources import find_capacity
+    from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
+    from holdfast.worker.processes.slots import take_slot
 
     folder = _folder_for(url) / "placed"
     slot = take_slot(folder)
@@ -202,7 +202,7 @@ def mark_children() -> str:
 
 
 async def _work(workers: "list[Work]") -> int:
-    from holdfast.worker.claims import Replaced
+    from holdfast.worker.claimed.claims import Replaced
 
     loop = asyncio.get_running_loop()
     running = [begin() for begin in workers]

@@ -18,7 +18,7 @@ from holdfast.operations.logs import (
     read_log,
 )
 from holdfast.operations.report import Fence
-from holdfast.worker.tail import LogTail
+from holdfast.worker.running.tail import LogTail
 from tests.world import World, fence_of
 
 

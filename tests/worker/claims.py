@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.answers import ClaimedJob, ClaimedTask
-from holdfast.worker.attempt import Attempt
-from holdfast.worker.clock import boot_clock
+from holdfast.worker.claimed.attempt import Attempt
+from holdfast.worker.processes.clock import boot_clock
 
 
 def a_job(**fields: Any) -> ClaimedJob:

@@ -1,16 +1,15 @@
-"""Workers that can be killed, a guard for the test's own process, and a server to work for."""
+"""Workers that can be killed, a watchdog for the test's own process, and a server to work for."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.worker.guard import Guard
-from holdfast.worker.slots import Slot, take_slot
-
-from .living import Workers
-from .placed_workplace import PlacedWorkplace, open_placed
-from .workplace import Workplace, open_workplace
+from holdfast.worker.processes.slots import Slot, take_slot
+from holdfast.worker.watchdog_handle import WatchdogHandle
+from tests.worker.living import Workers
+from tests.worker.placed_workplace import PlacedWorkplace, open_placed
+from tests.worker.workplace import Workplace, open_workplace
 
 
 @pytest.fixture
@@ -30,12 +29,12 @@ def slot(tmp_path: Path) -> Iterator[Slot]:
 
 
 @pytest.fixture
-def guard(slot: Slot) -> Iterator[Guard]:
-    """A guard over the processes that the test starts."""
-    guard = Guard()
-    guard.start(slot.fd)
-    yield guard
-    guard.stop()
+def watchdog(slot: Slot) -> Iterator[WatchdogHandle]:
+    """A watchdog over the processes that the test starts."""
+    watchdog = WatchdogHandle()
+    watchdog.start(slot.fd)
+    yield watchdog
+    watchdog.stop()
 
 
 @pytest.fixture

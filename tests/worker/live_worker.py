@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.worker import worker as worker_module
-from holdfast.worker.slots import take_slot
-from holdfast.worker.worker import Worker, WorkerOptions
+from holdfast.worker.claimed import worker as worker_module
+from holdfast.worker.claimed.worker import Worker, WorkerOptions
+from holdfast.worker.processes.slots import take_slot
 
 
 async def work(folder: Path, options: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ class Worker:
 
     @property
     def processes(self) -> list[Process]:
-        """The worker, its warden and all processes of its work."""
+        """The worker, its watchdog and all processes of its work."""
         return [self.process, *self.members]
 
     @property
@@ -104,7 +104,7 @@ class Workers:
         assert process.stdout is not None
         with process.stdout as answers:
             told = json.loads(answers.readline())
-        pids = [told[name] for name in ("warden", "command", "forked", "spawned")]
+        pids = [told[name] for name in ("watchdog", "command", "forked", "spawned")]
         members = [psutil.Process(pid) for pid in pids]
         self._started += members
         members += await_family(self.folder / incarnation / "work")

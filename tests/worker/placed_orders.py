@@ -18,7 +18,7 @@ from holdfast.wire.cluster import (
     WorkerHeartbeatRequest,
 )
 from holdfast.wire.requests import TaskCompletion
-from holdfast.worker.placed import PlacedWorker
+from holdfast.worker.placed.worker import PlacedWorker
 from tests.waiting import eventually
 
 EPOCH = 1000  # later than any term of a test's server

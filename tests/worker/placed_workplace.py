@@ -15,12 +15,11 @@ from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
-from holdfast.worker.placed import PlacedOptions, PlacedWorker
-from holdfast.worker.slots import take_slot
+from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
+from holdfast.worker.processes.slots import take_slot
 from tests.waiting import eventually
-
-from .building import Store
-from .workplace import Workplace
+from tests.worker.bundle_store import Store
+from tests.worker.workplace import Workplace
 
 TICK_SECONDS = 0.2
 ROOM = Capacity(cpu=8.0, memory=8 << 30, disk=8 << 30, gpu=0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.worker.shims import Shim, ShimOrder
+from holdfast.worker.placed.shim_handle import Shim, ShimOrder
 
 
 def main(folder: Path) -> None:

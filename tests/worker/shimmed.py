@@ -10,11 +10,10 @@ from typing import Any
 
 import psutil
 
-from holdfast.worker import custody, limits, shim
-from holdfast.worker.clock import boot_clock
-from holdfast.worker.shims import Shim, ShimExit, ShimOrder
-
-from .living import a_token
+from holdfast.worker.placed.shim_handle import Shim, ShimExit, ShimOrder
+from holdfast.worker.processes import command_supervisor, resource_limits, shim
+from holdfast.worker.processes.clock import boot_clock
+from tests.worker.living import a_token
 
 PATH = {"PATH": os.environ["PATH"]}
 ALLOCATE = "import sys; held = bytearray(int(sys.argv[1])); print(len(held))"
@@ -69,8 +68,10 @@ def run_shim(folder: Path) -> subprocess.CompletedProcess[bytes]:
 
 def list_groups(token: str) -> list[str]:
     """List the cgroups of a command that are there."""
-    places = limits.find_own_places().values()
-    return [path for place in places if os.path.exists(path := limits.path_of(place, token))]
+    places = resource_limits.find_own_places().values()
+    return [
+        path for place in places if os.path.exists(path := resource_limits.path_of(place, token))
+    ]
 
 
 def list_carriers(token: str) -> list[psutil.Process]:
@@ -87,7 +88,7 @@ def list_carriers(token: str) -> list[psutil.Process]:
 
 def find_shim(folder: Path) -> psutil.Process:
     """Find the process that holds a folder's lock."""
-    inode = (folder / custody.LOCK).stat().st_ino
+    inode = (folder / command_supervisor.LOCK).stat().st_ino
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
         if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
@@ -99,16 +100,16 @@ def find_shim(folder: Path) -> psutil.Process:
 
 def can_limit_memory() -> bool:
     """Tell whether this host lets us make cgroups of version 1 that limit memory."""
-    place = limits.find_own_places().get("memory")
+    place = resource_limits.find_own_places().get("memory")
     return place is not None and os.access(place, os.W_OK)
 
 
 def can_kill_groups() -> bool:
     """Tell whether this host lets us make cgroups that are killed in one step."""
-    place = limits.find_own_places().get(limits.UNIFIED)
+    place = resource_limits.find_own_places().get(resource_limits.UNIFIED)
     if place is None or not os.access(place, os.W_OK):
         return False
-    probe = Path(place, f"{limits.PREFIX}{a_token()}")
+    probe = Path(place, f"{resource_limits.PREFIX}{a_token()}")
     probe.mkdir()
     try:
         return (probe / "cgroup.kill").exists()

@@ -1,4 +1,4 @@
-"""A worker in small, to be killed: takes a slot, starts a guard and a command, and says so.
+"""A worker in small, to be killed: takes a slot, starts a watchdog and a command, and says so.
 
 Told on stdin to `freeze` or to `hog`, it sets a deadline (for `self` or its `group`), and hangs.
 """
@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from holdfast.worker.clock import boot_clock
-from holdfast.worker.command import RunningProcess
-from holdfast.worker.guard import Guard
-from holdfast.worker.slots import take_slot
+from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.slots import take_slot
+from holdfast.worker.running.command import RunningProcess
+from holdfast.worker.watchdog_handle import WatchdogHandle
 
 MARK = "HOLDFAST_WORKER"
 HOURS = 36_000.0
@@ -50,28 +50,28 @@ async def work(options: argparse.Namespace) -> None:
     """Start a command, tell the pids, and do what stdin says."""
     slot = take_slot(options.folder / "slots")
     slot.record(options.incarnation)
-    guard = Guard()
+    watchdog = WatchdogHandle()
     token, mark = uuid4().hex, uuid4().hex
-    guard.start(slot.fd, mark=f"{MARK}={mark}")
+    watchdog.start(slot.fd, mark=f"{MARK}={mark}")
     attempt = options.folder / options.incarnation
     attempt.mkdir()
     running = await RunningProcess.start(
         ["sh", "-c", options.script],
         environment=dict(os.environ),
         folder=attempt,
-        guard=guard,
+        watchdog=watchdog,
         token=token,
         deadline=boot_clock() + HOURS,
         lock_fd=slot.fd,
     )
-    told = {"slot": slot.number, "previous": slot.previous, "warden": guard.pid}
+    told = {"slot": slot.number, "previous": slot.previous, "watchdog": watchdog.pid}
     told |= {"command": running.pid, "forked": fork(), "spawned": spawn(mark)}
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
     how, whose = sys.stdin.readline().split()
     deadline = boot_clock() + 0.2
     if whose == "self":
-        guard.hold_self(deadline)
+        watchdog.hold_self(deadline)
     else:
         running.renew(deadline)
     hang(how)

@@ -26,10 +26,10 @@ from holdfast.services.runtime import Options
 from holdfast.services.sqs import SqsPublisher
 from holdfast.wire.answers import TaskClaimAnswer
 from holdfast.wire.requests import TaskClaimRequest
-from holdfast.worker.attempt import Attempt, JobCache
-from holdfast.worker.clock import boot_clock
-from holdfast.worker.slots import take_slot
-from holdfast.worker.worker import Worker, WorkerOptions
+from holdfast.worker.claimed.attempt import Attempt, JobCache
+from holdfast.worker.claimed.worker import Worker, WorkerOptions
+from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.slots import take_slot
 from tests.embedded.users import ROOT
 from tests.waiting import eventually
 

@@ -1,0 +1,166 @@
+"""What a worker asks a server for: to be known to it, and to be given tasks."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from uuid import uuid4
+
+import msgspec
+
+from holdfast.client.transport import Transport
+from holdfast.errors import Invalid, LeaseConflict, NotFound, Refused, Unavailable
+from holdfast.model.ids import TaskId
+from holdfast.wire.answers import ClaimedTask, TaskClaimAnswer, WorkerRegisterAnswer
+from holdfast.wire.requests import TaskClaimRequest, WorkerRegisterRequest
+from holdfast.worker.claimed.attempt import Attempt, JobCache
+from holdfast.worker.processes.clock import boot_clock
+
+log = logging.getLogger("holdfast.claims")
+CALL_SECONDS_MAX = 15.0
+RECALL_SECONDS_MAX = 5.0
+RECALL_WAIT_SECONDS = 0.05
+RECALL_PATIENCE = 5  # times what a call takes at present
+PAUSE_SECONDS = 0.05
+PAUSE_SECONDS_MAX = 2.0
+
+
+class Replaced(Exception):
+    """The server says that another incarnation has taken this one's place."""
+
+
+class Claims:
+    """The calls by which one incarnation gets its work."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        worker_id: str,
+        queues: Sequence[str],
+        *,
+        hand_back: Callable[[Sequence[Attempt]], None],
+    ) -> None:
+        self._transport = transport
+        self._worker_id = worker_id
+        self._queues = list(queues)
+        self._hand_back = hand_back
+        self._jobs = JobCache()
+
+    async def register(self, name: str, replaces: str | None, is_leaving: asyncio.Event) -> int:
+        """Say who we are and whom we replace; returns how many attempts that has ended."""
+        host = socket.gethostname()
+        body = WorkerRegisterRequest(self._worker_id, name, host, self._queues, replaces)
+        try:
+            return await self._insist_on_registering(body, is_leaving)
+        except (NotFound, Invalid) as error:
+            if replaces is None:
+                raise
+            # Its rows are gone, or it was somebody else's: then there is nothing to take over.
+            log.info("does not replace %s: %s", replaces, error)
+            body = msgspec.structs.replace(body, replaces=None)
+            return await self._insist_on_registering(body, is_leaving)
+
+    async def claim(self, room: int, wait_ms: int) -> list[Attempt]:
+        """Claim from the queues; a request whose answer is lost is repeated under the same key."""
+        body = TaskClaimRequest(
+            self._worker_id,
+            queues=self._queues,
+            max_tasks=room,
+            wait_ms=wait_ms,
+            idempotency_key=uuid4().hex,
+        )
+        try:
+            return await self._insist_on_claiming(body)
+        except LeaseConflict as error:
+            raise Replaced(str(error)) from error
+
+    async def claim_by_id(self, task_id: TaskId) -> list[Attempt]:
+        """Claim one task; raises LeaseConflict if it cannot be had."""
+        body = TaskClaimRequest(self._worker_id, task_id=str(task_id), idempotency_key=uuid4().hex)
+        return await self._insist_on_claiming(body)
+
+    async def _insist_on_registering(
+        self, body: WorkerRegisterRequest, is_leaving: asyncio.Event
+    ) -> int:
+        pause = PAUSE_SECONDS
+        while True:
+            try:
+                answer = await self._transport.call(
+                    "POST",
+                    "/internal/worker-register",
+                    WorkerRegisterAnswer,
+                    body=body,
+                    seconds_max=CALL_SECONDS_MAX,
+                )
+                return answer.taken_over
+            except (NotFound, Invalid):
+                raise
+            except (Unavailable, Refused) as error:
+                if is_leaving.is_set():
+                    raise
+                log.warning("cannot register yet: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+
+    async def _insist_on_claiming(self, body: TaskClaimRequest) -> list[Attempt]:
+        calling = asyncio.create_task(self._call_until_answered(body))
+        try:
+            return await asyncio.shield(calling)
+        except asyncio.CancelledError:
+            with suppress(Unavailable, Refused):
+                self._hand_back(await self._recall(calling, body))
+            raise
+        finally:
+            calling.cancel()
+
+    async def _call_until_answered(self, body: TaskClaimRequest) -> list[Attempt]:
+        pause = PAUSE_SECONDS
+        while True:
+            try:
+                return await self._call(body, body.wait_ms / 1000 + CALL_SECONDS_MAX)
+            except (LeaseConflict, Invalid):
+                raise
+            except (Unavailable, Refused) as error:
+                log.warning("cannot claim now: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+
+    async def _recall(
+        self, calling: asyncio.Task[list[Attempt]], body: TaskClaimRequest
+    ) -> list[Attempt]:
+        """Find out what a claim that nobody waits for any more has brought.
+
+        One that is being written is answered soon. One that waits for tasks is ended, and asked
+        again under the same key, which brings to light what it has claimed at the last moment:
+        at a second look, if it is still at work during the first.
+        """
+        await asyncio.wait([calling], timeout=RECALL_WAIT_SECONDS)
+        if calling.done():
+            return calling.result()
+        calling.cancel()
+        await asyncio.wait([calling])
+        body = msgspec.structs.replace(body, wait_ms=0)
+        looked_at = boot_clock()
+        with suppress(LeaseConflict):
+            if attempts := await self._call(body, RECALL_SECONDS_MAX):
+                return attempts
+        await asyncio.sleep(RECALL_PATIENCE * (boot_clock() - looked_at))
+        return await self._call(body, RECALL_SECONDS_MAX)
+
+    async def _call(self, body: TaskClaimRequest, seconds_max: float) -> list[Attempt]:
+        sent_at = boot_clock()
+        answer = await self._transport.call(
+            "POST", "/internal/task-claim", TaskClaimAnswer, body=body, seconds_max=seconds_max
+        )
+        return self._read(answer.claims, sent_at + answer.waited_ms / 1000)
+
+    def _read(self, claims: list[ClaimedTask], sent_at: float) -> list[Attempt]:
+        attempts = []
+        for claim in claims:
+            try:
+                attempts.append(Attempt(claim, self._jobs.decode(claim.job), sent_at))
+            except msgspec.ValidationError as error:
+                # Of a newer kind than we know: its lease runs out, the others are run.
+                log.error("task %s cannot be read, and is left: %s", claim.task_id, error)
+        return attempts

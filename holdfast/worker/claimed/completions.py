@@ -1,0 +1,196 @@
+"""How attempts ended, on its way to the server: gathered, sent, and sent again until heard."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.client.refusals import as_exception
+from holdfast.client.transport import Transport
+from holdfast.errors import Invalid, LeaseConflict, Refused, Unavailable
+from holdfast.model.datasets import refusal_stage, weigh
+from holdfast.tracing.current import describe
+from holdfast.wire.answers import CompletionAnswer, TaskCompleteAnswer
+from holdfast.wire.requests import TaskCompleteRequest, TaskCompletion
+from holdfast.worker.claimed.attempt import Attempt
+from holdfast.worker.running.function import ERROR_LENGTH_MAX, Outcome, storable
+from holdfast.worker.running.spans import span_of
+
+log = logging.getLogger("holdfast.outbox")
+BATCH_MAX = 1000
+BATCH_BYTES_MAX = 8 << 20
+SENDERS_MAX = 2
+SEND_SECONDS_MAX = 30.0
+PAUSE_SECONDS = 0.05
+PAUSE_SECONDS_MAX = 2.0
+CLASS_LENGTH_MAX = 256
+
+Letter = tuple[Attempt, TaskCompletion]
+
+
+class Outbox:
+    """Completions that the server has not acknowledged yet."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        worker_id: str,
+        *,
+        on_heard: Callable[[Attempt], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._transport = transport
+        self._worker_id = worker_id
+        self._on_heard = on_heard
+        self._on_failure = on_failure
+        self._waiting: deque[Letter] = deque()
+        self._senders: set[asyncio.Task[None]] = set()
+        self._unheard = 0
+        self._all_heard = asyncio.Event()
+        self._all_heard.set()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return self._unheard
+
+    def add(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Tell the server how an attempt ended."""
+        if self._is_closed:
+            log.warning(
+                "the end of task %s attempt %d is told too late",
+                *attempt.key,
+                extra=describe(attempt),
+            )
+            return
+        self._unheard += 1
+        self._all_heard.clear()
+        self._waiting.append((attempt, _completion(attempt, outcome)))
+        if len(self._senders) < SENDERS_MAX:
+            sender = asyncio.create_task(self._send_all())
+            self._senders.add(sender)
+            sender.add_done_callback(self._see_end)
+
+    async def wait_until_heard(self) -> None:
+        """Wait until the server has heard of everything."""
+        await self._all_heard.wait()
+
+    async def close(self) -> None:
+        """Give up what could not be told: the leases will run out."""
+        self._is_closed = True
+        for sender in self._senders:
+            sender.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
+
+    def _see_end(self, sender: asyncio.Task[None]) -> None:
+        """Tell of a bug here: a worker that cannot say how its attempts end must not go on."""
+        self._senders.discard(sender)
+        if not sender.cancelled() and (error := sender.exception()) is not None:
+            self._on_failure(error)
+
+    async def _send_all(self) -> None:
+        pause = PAUSE_SECONDS
+        while self._waiting:
+            left = await self._send(self._take())
+            self._waiting.extendleft(reversed(left))
+            if not left:
+                pause = PAUSE_SECONDS
+                continue
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+
+    def _take(self) -> list[Letter]:
+        """Take what waits, as far as it fits into one request."""
+        batch: list[Letter] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH_MAX:
+            size += _size(self._waiting[0][1])
+            if batch and size > BATCH_BYTES_MAX:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _send(self, batch: list[Letter]) -> list[Letter]:
+        """Send completions once; returns what has to be sent again."""
+        try:
+            answer = await self._transport.call(
+                "POST",
+                "/internal/task-complete",
+                TaskCompleteAnswer,
+                body=TaskCompleteRequest(self._worker_id, [item for _, item in batch]),
+                seconds_max=SEND_SECONDS_MAX,
+            )
+        except Invalid as error:
+            if len(batch) == 1:
+                return self._revise(batch[0], error)
+            # One of them is at fault: the others must not wait for it.
+            middle = len(batch) // 2
+            return await self._send(batch[:middle]) + await self._send(batch[middle:])
+        except (Unavailable, Refused) as error:
+            log.warning("%d completions will be sent again: %s", len(batch), error)
+            return batch
+        left: list[Letter] = []
+        for letter, result in zip(batch, answer.results, strict=True):
+            left += self._hear(letter, result)
+        return left
+
+    def _hear(self, letter: Letter, result: CompletionAnswer) -> list[Letter]:
+        if result.error is not None:
+            error = as_exception(result.error)
+            if isinstance(error, Unavailable):
+                log.warning(
+                    "the end of task %s will be told again: %s",
+                    letter[0].task_id,
+                    error,
+                    extra=describe(letter[0]),
+                )
+                return [letter]
+            if not isinstance(error, LeaseConflict):
+                return self._revise(letter, error)
+        self._forget(letter[0])
+        return []
+
+    def _revise(self, letter: Letter, error: Exception) -> list[Letter]:
+        """Tell it in another way: what the server cannot keep of a success is how it failed."""
+        attempt, item = letter
+        if item.status == "succeeded":
+            stage = refusal_stage(error)
+            outcome = Outcome("failed", None, str(error), "PermanentError", stage)
+            return [(attempt, _completion(attempt, outcome))]
+        log.error(
+            "the end of task %s attempt %d cannot be told: %s",
+            *attempt.key,
+            error,
+            extra=describe(attempt),
+        )
+        self._forget(attempt)
+        return []
+
+    def _forget(self, attempt: Attempt) -> None:
+        self._unheard -= 1
+        if not self._unheard:
+            self._all_heard.set()
+        self._on_heard(attempt)
+
+
+def _completion(attempt: Attempt, outcome: Outcome) -> TaskCompletion:
+    return TaskCompletion(
+        attempt.task_id,
+        attempt.number,
+        attempt.lease_token,
+        outcome.status,
+        outcome.exit_code,
+        None if outcome.error is None else storable(outcome.error, ERROR_LENGTH_MAX),
+        None if outcome.error_class is None else storable(outcome.error_class, CLASS_LENGTH_MAX),
+        outcome.stage,
+        msgspec.UNSET if outcome.result is None else msgspec.Raw(outcome.result.encode()),
+        start_reported=attempt.start_told,
+        trace_parent=span_of(attempt),
+        outputs=outcome.outputs,
+    )
+
+
+def _size(item: TaskCompletion) -> int:
+    result = 0 if item.result is msgspec.UNSET else memoryview(item.result).nbytes
+    return result + len(item.error or "") + (weigh(item.outputs) if item.outputs else 0)

@@ -1,0 +1,245 @@
+"""Keeps leases alive and code within them, on a thread that blocked user code cannot starve.
+
+    worker's loop ── hold, enter, drop ──►  keeper's thread  ── heartbeats ──►  server
+         ▲                                      │
+         └──────────── stop, drain ─────────────┘
+
+Times are read from a clock that runs during suspend. At `stop_at` before a lease's end its code is
+stopped; in-process code that is still there at `kill_at` ends the whole process. The watchdog needs
+neither this thread nor its interpreter's lock, and does the same a little later.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from holdfast.client.both import LoopThread
+from holdfast.client.transport import Transport
+from holdfast.errors import Refused, Unavailable
+from holdfast.wire.answers import CancelNotice, HeartbeatAnswer, LeaseAnswer
+from holdfast.wire.requests import HeartbeatRequest, LeaseReport
+from holdfast.worker.claimed.attempt import AGAIN_SECONDS_MAX, Attempt, StopMode
+from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
+
+log = logging.getLogger("holdfast.keeper")
+TICK_SECONDS = 0.05
+PROGRESS_EVERY_SECONDS = 0.5
+BEAT_SECONDS_MAX = 5.0
+LISTEN_MS = 20_000
+LEASES_PER_BEAT_MAX = 5000
+EXIT_OVERRUN = 70
+
+
+class Keeper:
+    """The leases that this worker holds."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        worker_id: str,
+        watchdog: WatchdogHandle,
+        *,
+        on_stop: Callable[[Attempt, StopMode], None],
+        on_drain: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._transport = transport
+        self._worker_id = worker_id
+        self._watchdog = watchdog
+        self._on_stop = on_stop
+        self._on_drain = on_drain
+        self._on_failure = on_failure
+        self._held: dict[tuple[str, int], Attempt] = {}
+        self._lock = threading.Lock()
+        self._self_deadline: float | None = None
+        self._is_guarded = True
+        self._progress_at = 0.0
+        self._beating: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._thread: LoopThread | None = None
+
+    def start(self) -> None:
+        """Begin to keep leases."""
+        self._thread = LoopThread("holdfast-keeper")
+        self._thread.run(self._start())
+
+    def stop(self) -> None:
+        """Keep no more leases; whatever still runs must be gone by now."""
+        if self._thread is not None:
+            self._thread.stop(self._transport.__aexit__())
+
+    def hold(self, attempt: Attempt) -> None:
+        """Keep an attempt's lease."""
+        with self._lock:
+            self._held[attempt.key] = attempt
+
+    def enter(self, attempt: Attempt) -> None:
+        """Arm what ends this process if the code that is about to run in it overruns its lease.
+
+        Raises WatchdogLost.
+        """
+        with self._lock:
+            attempt.in_process = True
+            if self._self_deadline is None or attempt.fatal_at < self._self_deadline:
+                self._arm(attempt.fatal_at)
+
+    def drop(self, attempt: Attempt) -> None:
+        """Keep a lease no longer: the server has heard of the attempt's end."""
+        with self._lock:
+            self._held.pop(attempt.key, None)
+
+    async def _start(self) -> None:
+        await self._transport.__aenter__()
+        self._tasks = [self._begin(self._tick()), self._begin(self._listen())]
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._see_end)
+        return task
+
+    def _see_end(self, task: asyncio.Task[None]) -> None:
+        """Tell of a bug here: a worker whose leases nobody keeps must not go on."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(error)
+
+    async def _tick(self) -> None:
+        while True:
+            now = boot_clock()
+            with self._lock:
+                held = list(self._held.values())
+                self._watch_self(held)
+            self._fence(held, now)
+            self._see_watchdog()
+            due = self._due(held, now)
+            if due and (self._beating is None or self._beating.done()):
+                self._beating = self._begin(self._beat(due))
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _watch_self(self, held: list[Attempt]) -> None:
+        """Move the moment at which the watchdog ends this process, or lift it; under the lock."""
+        fatal_at = min((a.fatal_at for a in held if a.in_process and not a.is_over), default=None)
+        if fatal_at != self._self_deadline:
+            with suppress(WatchdogLost):  # noticed by itself
+                self._arm(fatal_at)
+
+    def _arm(self, fatal_at: float | None) -> None:
+        self._self_deadline = fatal_at
+        self._watchdog.hold_self(fatal_at)
+
+    def _see_watchdog(self) -> None:
+        if self._is_guarded and not self._watchdog.is_alive():
+            self._is_guarded = False
+            self._on_failure(WatchdogLost("has died"))
+
+    def _fence(self, held: list[Attempt], now: float) -> None:
+        """Stop what is about to overrun its lease, and this process if it does not stop."""
+        for attempt in held:
+            if attempt.is_over:
+                continue
+            if now >= attempt.stop_at:
+                self._ask(attempt, "lost", None)
+            elif attempt.stop_by is not None and now >= attempt.stop_by:
+                self._ask(attempt, "hard", None)
+            if attempt.in_process and now >= attempt.kill_at:
+                log.critical(
+                    "task %s attempt %d cannot be stopped and its lease is running out: "
+                    "this worker ends",
+                    *attempt.key,
+                )
+                os._exit(EXIT_OVERRUN)
+
+    def _due(self, held: list[Attempt], now: float) -> list[Attempt]:
+        """Choose whom to report: leases at half of their time, news of a start or of progress."""
+        tells_progress = now >= self._progress_at
+        due = [attempt for attempt in held if attempt.is_due(now, with_progress=tells_progress)]
+        if any(attempt.has_news() for attempt in due):
+            self._progress_at = now + PROGRESS_EVERY_SECONDS
+        return due[:LEASES_PER_BEAT_MAX]
+
+    async def _beat(self, attempts: list[Attempt]) -> None:
+        sent_at = boot_clock()
+        reports = [attempt.report() for attempt in attempts]
+        try:
+            answer = await self._call(
+                HeartbeatRequest(self._worker_id, reports),
+                min(BEAT_SECONDS_MAX, *(attempt.job.lease / 4 for attempt in attempts)),
+            )
+        except (Unavailable, Refused) as error:
+            log.warning("%d leases were not renewed: %s", len(attempts), error)
+            for attempt, report in zip(attempts, reports, strict=True):
+                attempt.put_off(boot_clock())
+                if isinstance(error, Refused) and report.progress is not None:
+                    attempt.progress_told = report.progress  # it may be what was refused
+            return
+        for attempt, report, lease in zip(attempts, reports, answer.leases, strict=True):
+            with suppress(WatchdogLost):  # noticed by itself
+                self._hear(attempt, report, lease, sent_at=sent_at)
+        self._obey(answer)
+
+    def _hear(
+        self, attempt: Attempt, report: LeaseReport, lease: LeaseAnswer, *, sent_at: float
+    ) -> None:
+        if lease.error is None:
+            attempt.start_told = attempt.start_told or report.state is not None
+            attempt.progress_told = report.progress or attempt.progress_told
+            attempt.renew(sent_at, (lease.lease_remaining_ms or 0) / 1000)
+            return
+        attempt.put_off(boot_clock())
+        if lease.error.code == "lease_conflict":
+            attempt.lose(boot_clock())  # and the next tick stops it, unless it is over
+
+    async def _listen(self) -> None:
+        """Keep one heartbeat waiting at the server, to hear of cancels at once."""
+        request = HeartbeatRequest(self._worker_id, [], wait_ms=LISTEN_MS)
+        while True:
+            try:
+                answer = await self._call(request, LISTEN_MS / 1000 + BEAT_SECONDS_MAX)
+            except (Unavailable, Refused):
+                # Renewals tell the same, and complain for both.
+                await asyncio.sleep(AGAIN_SECONDS_MAX)
+                continue
+            self._obey(answer)
+            if answer.drain:
+                await asyncio.sleep(AGAIN_SECONDS_MAX)
+
+    async def _call(self, request: HeartbeatRequest, seconds_max: float) -> HeartbeatAnswer:
+        return await self._transport.call(
+            "POST",
+            "/internal/heartbeat",
+            HeartbeatAnswer,
+            body=request,
+            seconds_max=seconds_max,
+        )
+
+    def _obey(self, answer: HeartbeatAnswer) -> None:
+        for notice in answer.cancel:
+            with self._lock:
+                attempt = self._held.get((notice.task_id, notice.attempt))
+            if attempt is not None and not attempt.is_over:
+                self._pass_on(attempt, notice)
+        if answer.drain:
+            self._on_drain()
+
+    def _pass_on(self, attempt: Attempt, notice: CancelNotice) -> None:
+        if notice.mode == "soft":
+            self._ask(attempt, "soft", boot_clock() + (notice.remaining_ms or 0) / 1000)
+        elif _has_timed_out(attempt):
+            self._ask(attempt, "timeout", boot_clock() + attempt.grace)
+        else:
+            self._ask(attempt, "hard", None)
+
+    def _ask(self, attempt: Attempt, mode: StopMode, by: float | None) -> None:
+        if attempt.ask_to_stop(mode, by):
+            self._on_stop(attempt, mode)
+
+
+def _has_timed_out(attempt: Attempt) -> bool:
+    """Tell a run that took too long from a cancel: the server ends both at once."""
+    if attempt.job.timeout is None or attempt.started_at is None or attempt.stop == "soft":
+        return False
+    return boot_clock() >= attempt.started_at + attempt.job.timeout

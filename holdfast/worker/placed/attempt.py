@@ -1,0 +1,225 @@
+"""One placed attempt: built, run under a shim of its own, and its end told until it is heard."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from holdfast.wire.cluster import Gang, PlacedJob, RunningTask, TaskToRun
+from holdfast.wire.raw import absent_is_null
+from holdfast.wire.requests import TaskCompletion
+from holdfast.worker.placed.shim_handle import Shim, ShimExit
+from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.child import OUTCOME_FILE
+from holdfast.worker.running.function import (
+    ERROR_LENGTH_MAX,
+    HANDED_BACK,
+    Outcome,
+    name_signal,
+    storable,
+)
+from holdfast.worker.running.outputs import read_success
+from holdfast.worker.running.spans import span_of
+
+if TYPE_CHECKING:
+    from holdfast.tracing.tracer import Span
+
+# Soft, timeout: told, has its grace. Hard: must go. Handed back: must go, for others to run.
+StopMode = Literal["soft", "timeout", "hard", "handed_back"]
+_SEVERITY: dict[StopMode, int] = {"soft": 1, "timeout": 2, "hard": 3, "handed_back": 3}
+MARGIN_SECONDS_MAX = 5.0
+OUTCOME_BYTES_MAX = 8 << 20
+_decode_outcome = msgspec.json.Decoder(Outcome).decode
+
+
+class Brief(msgspec.Struct, frozen=True, kw_only=True):
+    """What a later incarnation has to know of an attempt to take it over.
+
+    `began_at` is an instant of the boot clock, `environment` the folder of its Python.
+    """
+
+    task_id: str
+    attempt: int
+    lease_token: UUID
+    job: PlacedJob
+    began_at: float
+    build: dict[str, Any] = {}
+    environment: str | None = None
+    trace_parent: str | None = None
+
+
+class PlacedAttempt:
+    """An attempt that the server wants on this worker, or wanted until lately."""
+
+    def __init__(self, brief: Brief, folder: Path, expires_at: float) -> None:
+        self.task_id = brief.task_id
+        self.number = brief.attempt
+        self.lease_token = brief.lease_token
+        self.job = brief.job
+        self.began_at = brief.began_at
+        self.folder = folder
+        self.input: msgspec.Raw = absent_is_null()
+        self.ports: dict[str, int] = {}
+        self.gang: Gang | None = None
+        self.state = "ASSIGNED"
+        self.build: dict[str, Any] = dict(brief.build)
+        self.environment = brief.environment
+        # What it was delivered by, and what its code belongs to, once it runs.
+        self.delivered_by = brief.trace_parent
+        self.trace_parent = brief.trace_parent
+        self.span: Span | None = None
+        self.shim: Shim | None = None
+        self.ended: ShimExit | None = None
+        self.outcome: Outcome | None = None
+        self.stop: StopMode | None = None
+        self.stop_by = 0.0
+        # Heard once it is asked to stop, by whoever does something for it that is not a process.
+        self.on_stop: Callable[[], object] | None = None
+        self.expires_at = expires_at
+        # How long before the lease's end its processes must be gone.
+        self.margin = min(MARGIN_SECONDS_MAX, brief.job.lease / 6)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells this attempt from every other."""
+        return self.task_id, self.number
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its end is known, and nothing of it runs any more."""
+        return self.outcome is not None
+
+    @property
+    def kill_at(self) -> float:
+        """When its processes are killed, because the lease is running out."""
+        return self.expires_at - self.margin
+
+    def brief(self) -> Brief:
+        """Write down what a later incarnation has to know."""
+        return Brief(
+            task_id=self.task_id,
+            attempt=self.number,
+            lease_token=self.lease_token,
+            job=self.job,
+            began_at=self.began_at,
+            build=self.build,
+            environment=self.environment,
+            trace_parent=self.delivered_by,
+        )
+
+    def take(self, task: TaskToRun) -> None:
+        """Take what is needed to start."""
+        self.input, self.ports, self.gang = task.input, task.ports, task.gang
+
+    def renew(self, expires_at: float) -> None:
+        """Move the end of the lease, which only ever grows."""
+        if expires_at > self.expires_at:
+            self.expires_at = expires_at
+            if self.shim is not None and not self.is_over:
+                self.shim.renew(self.kill_at)
+
+    def ask_to_stop(self, mode: StopMode, grace: float = 0.0) -> None:
+        """Have it end; asked the same or less than before, it changes nothing."""
+        if self.is_over or _SEVERITY[mode] <= (_SEVERITY[self.stop] if self.stop else 0):
+            return
+        self.stop, self.stop_by = mode, boot_clock() + grace
+        self.pass_stop_on()
+        if self.on_stop is not None:
+            self.on_stop()
+
+    def pass_stop_on(self) -> None:
+        """Tell the shim what is asked, if it is there and anything is."""
+        if self.shim is None or self.stop is None:
+            return
+        if self.stop in ("soft", "timeout"):
+            self.shim.soft(max(self.stop_by - boot_clock(), 0.0))
+        else:
+            self.shim.hard()
+
+    def end(self) -> None:
+        """Have it end, because the server has ended it: a run that took too long has its grace."""
+        timeout = self.job.timeout
+        has_timed_out = timeout is not None and boot_clock() >= self.began_at + timeout
+        if has_timed_out and self.stop in (None, "timeout"):
+            self.ask_to_stop("timeout", self.job.grace)
+        else:
+            self.ask_to_stop("hard")
+
+    def report(self) -> RunningTask:
+        """Say where it stands."""
+        return RunningTask(self.task_id, self.number, self.lease_token, self.state)
+
+    def complete(self) -> TaskCompletion:
+        """Say how it ended."""
+        outcome = self.outcome
+        assert outcome is not None, "an attempt is completed once it is over"
+        usage = None
+        if self.ended is not None and self.ended.usage is not None:
+            usage = {**msgspec.to_builtins(self.ended.usage), "limits": self.ended.limits}
+        return TaskCompletion(
+            self.task_id,
+            self.number,
+            self.lease_token,
+            outcome.status,
+            outcome.exit_code,
+            None if outcome.error is None else storable(outcome.error, ERROR_LENGTH_MAX),
+            outcome.error_class,
+            outcome.stage,
+            msgspec.UNSET if outcome.result is None else msgspec.Raw(outcome.result.encode()),
+            start_reported=False,
+            usage=usage,
+            build=self.build or None,
+            trace_parent=span_of(self),
+            outputs=outcome.outputs,
+        )
+
+    def remove(self) -> None:
+        """Delete what is left of it on disk."""
+        if self.shim is not None:
+            self.shim.remove()
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def read_outcome(attempt: PlacedAttempt, ended: ShimExit) -> Outcome:
+    """Say what the end of its processes means; what a function left of its own comes first."""
+    entrypoint = attempt.job.entrypoint
+    is_function = entrypoint.function is not None or entrypoint.pickle is not None
+    told = attempt.folder / OUTCOME_FILE
+    if is_function and told.exists():
+        return _read_told(told)
+    code = ended.exit_code if ended.signal is None else 128 + ended.signal
+    text = f"exit code {code}" if ended.signal is None else f"ended by {name_signal(ended.signal)}"
+    match ended.reason:
+        case "lease":
+            return Outcome("worker_failed", error="its lease ran out, so it was killed")
+        case "shim_lost":
+            return Outcome("worker_failed", error=ended.error)
+        case "cannot_start":
+            return Outcome("failed", None, ended.error, "PermanentError", "fetch")
+        case "oom":
+            return Outcome("failed", code, ended.error, "OutOfMemory", "exec")
+        case "soft" | "hard" if not (code == 0 and ended.reason == "soft"):
+            return HANDED_BACK if attempt.stop == "handed_back" else Outcome("killed", code, text)
+    if code == 0 and not is_function:
+        return read_success(attempt.folder)
+    if code == 0:
+        text = "the process ended without an outcome of its function"
+    return Outcome("failed", code, text, "TransientError", "exec")
+
+
+def _read_told(path: Path) -> Outcome:
+    """Read what a function has left; it may be anything, since user code can write there."""
+    try:
+        with open(path, "rb") as file:
+            outcome = _decode_outcome(file.read(OUTCOME_BYTES_MAX))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = f"the outcome that its function left cannot be read: {error}"
+        return Outcome("failed", None, problem, "PermanentError", "output")
+    if outcome.status in ("succeeded", "failed", "killed"):
+        return outcome
+    problem = f"its function left an outcome that is not its to say: {outcome.status}"
+    return Outcome("failed", None, problem, "PermanentError", "output")

@@ -1,0 +1,284 @@
+"""Run placed attempts: build what they need, start their shims, send their output."""
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from holdfast.client.transport import Transport
+from holdfast.worker.building.builder import Builder, Built
+from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, try_hold
+from holdfast.worker.placed.attempt import PlacedAttempt, read_outcome
+from holdfast.worker.placed.shim_handle import Shim, ShimOrder
+from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.briefing import list_variables, write_call
+from holdfast.worker.running.function import HANDED_BACK, KILLED, BadCall, Outcome
+from holdfast.worker.running.inside import identify, wait_out
+from holdfast.worker.running.log_shipping import Shipper
+from holdfast.worker.running.spans import begin_run, build_span, end_run
+from holdfast.worker.running.tail import LogTail
+from holdfast.worker.running.undone_call import UndoneCalls
+
+log = logging.getLogger("holdfast.placed")
+DISK_FREE_BYTES_MIN = 64 << 20
+BUILD_LOOK_SECONDS = 1.0
+START_LOOK_SECONDS = 0.02
+START_LOOK_SECONDS_MAX = 1.0
+# How long an end is not told because its output is still under way; less if it shall go.
+OUTPUT_SECONDS_MAX = 30.0
+LAST_WORDS_SECONDS_MAX = 1.0
+
+
+class PlacedRunner:
+    """Takes attempts from their order to their outcome."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        builder: Builder,
+        *,
+        imports: tuple[str, ...] = (),
+        on_news: Callable[[], None],
+    ) -> None:
+        self._transport = transport
+        self._builder = builder
+        self._undone = UndoneCalls(transport)
+        self._imports = imports
+        self._on_news = on_news
+
+    async def run(self, attempt: PlacedAttempt) -> None:
+        """Build and run an attempt; its outcome is in it, and nothing of it runs, on return.
+
+        If cancelled, what it has started lives on, to be adopted.
+        """
+        self._begin(attempt)
+        try:
+            built = await self._build_in_time(attempt)
+        except BuildFailed as problem:
+            failed = Outcome("failed", None, str(problem), "TransientError", problem.stage)
+            self._end(attempt, failed)
+            return
+        except BadCall as problem:
+            self._end(attempt, problem.outcome)
+            return
+        except (BuildUnavailable, OSError) as problem:
+            self._end(attempt, Outcome("worker_failed", error=str(problem)))
+            return
+        try:
+            if attempt.stop is not None:
+                self._end(attempt, HANDED_BACK if attempt.stop == "handed_back" else KILLED)
+            elif built is None or boot_clock() >= attempt.kill_at:
+                self._end(attempt, Outcome("worker_failed", error="its lease ran out in the build"))
+            else:
+                await self._start(attempt, built)
+                await self.watch(attempt)
+        except OSError as error:
+            if attempt.shim is not None:
+                raise
+            self._end(attempt, Outcome("worker_failed", error=f"cannot start it: {error}"))
+        finally:
+            if built is not None:
+                self._builder.release(built)
+
+    async def take_over(self, attempt: PlacedAttempt) -> None:
+        """Follow an attempt that another process of this worker has started to its end."""
+        self._begin(attempt)
+        place = attempt.environment
+        hold = None if place is None else try_hold(Path(place), shared=True)
+        try:
+            await self.watch(attempt)
+        finally:
+            if hold is not None:
+                hold.close()
+
+    async def watch(self, attempt: PlacedAttempt) -> None:
+        """Follow a shim to its end, and send its output."""
+        shim = attempt.shim
+        assert shim is not None, "there is nothing to watch"
+        gone = asyncio.Event()
+        shipper = Shipper(
+            self._transport, *attempt.key, token=attempt.lease_token, is_lost=lambda: False
+        )
+        shipping = asyncio.create_task(shipper.ship(LogTail(attempt.folder / "output.log"), gone))
+        starting = asyncio.create_task(self._notice_start(attempt, shim))
+        try:
+            attempt.ended = await shim.wait()
+            gone.set()
+            # The output is sent before the end is told: from then on the lease may be gone.
+            await self._let_ship(attempt, shipping)
+        finally:
+            starting.cancel()
+            shipping.cancel()
+            await asyncio.wait([starting, shipping])
+        if not shipping.cancelled() and (error := shipping.exception()) is not None:
+            log.error("output of task %s is lost", attempt.task_id, exc_info=error)
+        self._end(attempt, read_outcome(attempt, attempt.ended))
+
+    async def give_up(self, attempt: PlacedAttempt, error: BaseException) -> None:
+        """End an attempt that this worker cannot run to its end."""
+        if attempt.shim is not None:
+            attempt.shim.hard()
+            attempt.ended = await attempt.shim.wait()
+        text = f"a fault of the worker: {type(error).__name__}: {error}"
+        self._end(attempt, Outcome("worker_failed", error=text))
+
+    async def _build_in_time(self, attempt: PlacedAttempt) -> Built | None:
+        """Build while the lease lasts and nobody asks it to stop; None if it was broken off."""
+        if attempt.stop is not None:
+            return None
+        building = asyncio.create_task(self._build(attempt))
+
+        def break_off() -> None:
+            if not building.cancelling():  # a second time, it would not be waited for
+                building.cancel()
+
+        attempt.on_stop = break_off
+        try:
+            while not building.done():
+                left = attempt.kill_at - boot_clock()
+                if left <= 0:
+                    break_off()
+                await asyncio.wait([building], timeout=max(min(left, BUILD_LOOK_SECONDS), 0.01))
+        except asyncio.CancelledError:
+            break_off()
+            await asyncio.wait([building])
+            raise
+        finally:
+            attempt.on_stop = None
+        return None if building.cancelled() else building.result()
+
+    async def _build(self, attempt: PlacedAttempt) -> Built:
+        """Make the folders, and what the job brings along."""
+        check_disk(attempt)
+        _check_ports(attempt)
+        attempt.input = await self._undone.complete(attempt)
+        attempt.folder.mkdir(mode=0o700, parents=True)
+        work = attempt.folder / "work"
+        job = attempt.job
+        if job.bundle is None and not job.requirements:
+            work.mkdir()
+            return Built(None, None, {})
+        attempt.state = "BUILDING"
+        self._on_news()
+        token = f"{attempt.task_id} {attempt.number} {attempt.lease_token}"
+        with build_span(attempt):
+            built = await self._builder.build(job.bundle, job.requirements, token, into=work)
+        work.mkdir(exist_ok=True)
+        attempt.build = dict(built.metrics)
+        attempt.environment = None if built.hold is None else str(built.hold.path)
+        return built
+
+    async def _start(self, attempt: PlacedAttempt, built: Built) -> None:
+        """Start the command under a shim. Raises OSError if this host cannot."""
+        python = sys.executable if built.python is None else str(built.python)
+        server = self._transport.server
+        argv = write_call(
+            attempt,
+            attempt.folder,
+            identify(attempt, server),
+            imports=self._imports,
+            python=python,
+        )
+        deadline = attempt.kill_at
+        order = ShimOrder(
+            argv=argv,
+            environment=self._variables(attempt, built),
+            cwd=str(attempt.folder / "work"),
+            token=str(attempt.lease_token),
+            deadline=deadline,
+            memory=int(attempt.job.resources.memory),
+            cpu=attempt.job.resources.cpu,
+            note=msgspec.to_builtins(attempt.brief()),
+        )
+        # The shim keeps the environment from being evicted, also when this process is gone.
+        held = () if built.hold is None else (built.hold.fd,)
+        starting = asyncio.ensure_future(Shim.start(attempt.folder, order, held))
+        # Seen through, come what may: only what has begun can be ended and waited for.
+        was_cancelled = await wait_out(starting, on_cancel=lambda: None)
+        attempt.shim = starting.result()
+        if attempt.kill_at > deadline:
+            attempt.shim.renew(attempt.kill_at)
+        attempt.pass_stop_on()
+        if was_cancelled:
+            raise asyncio.CancelledError
+
+    async def _notice_start(self, attempt: PlacedAttempt, shim: Shim) -> None:
+        """Tell of the start as soon as the command runs."""
+        pause = START_LOOK_SECONDS
+        while not shim.has_started():
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, START_LOOK_SECONDS_MAX)
+        if attempt.state != "RUNNING":
+            attempt.state = "RUNNING"
+            self._on_news()
+
+    async def _let_ship(self, attempt: PlacedAttempt, shipping: asyncio.Task[None]) -> None:
+        """Let the rest of the output be sent, for a while; less if the attempt shall go."""
+
+        def hurry() -> None:
+            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS_MAX, shipping.cancel)
+
+        has_time = attempt.ended is not None and attempt.ended.reason != "lease"
+        if attempt.stop is not None or not has_time:
+            hurry()
+        attempt.on_stop = hurry
+        await asyncio.wait([shipping], timeout=OUTPUT_SECONDS_MAX)
+        attempt.on_stop = None
+
+    def _variables(self, attempt: PlacedAttempt, built: Built) -> dict[str, str]:
+        paths = [str(attempt.folder / "work")] if built.workspace is not None else []
+        if built.python is not None:
+            paths += _site_packages(built.python)
+        variables = dict(
+            list_variables(attempt, attempt.folder, self._transport.server, paths=paths)
+        )
+        if built.python is not None:
+            folder = built.python.parent
+            variables["VIRTUAL_ENV"] = str(folder.parent)
+            variables["PATH"] = f"{folder}{os.pathsep}{variables.get('PATH', os.defpath)}"
+        for name, port in attempt.ports.items():
+            variables[f"HOLDFAST_PORT_{name.upper()}"] = str(port)
+        if attempt.gang is not None:
+            variables["HOLDFAST_GANG_ADDRESS"] = attempt.gang.peers[0]
+            variables["HOLDFAST_GANG_PEERS"] = ",".join(attempt.gang.peers)
+        return variables
+
+    def _begin(self, attempt: PlacedAttempt) -> None:
+        attempt.span = begin_run(attempt, attempt.delivered_by, began_at=attempt.began_at)
+
+    def _end(self, attempt: PlacedAttempt, outcome: Outcome) -> None:
+        attempt.outcome = outcome
+        span, attempt.span = attempt.span, None  # it may be ended again, by another way
+        end_run(span, outcome)
+        self._on_news()
+
+
+def check_disk(attempt: PlacedAttempt) -> None:
+    """Refuse to start where there is no room for what the attempt will write."""
+    place = attempt.folder.parent
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    free = shutil.disk_usage(place).free
+    wanted = max(int(attempt.job.resources.disk), DISK_FREE_BYTES_MIN)
+    if free < wanted:
+        raise OSError(f"the disk of this worker has {free} bytes left, and {wanted} are needed")
+
+
+def _check_ports(attempt: PlacedAttempt) -> None:
+    """Make sure that nobody else on this host uses the ports that were given out."""
+    for name, port in attempt.ports.items():
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError as error:
+                raise OSError(f"port {port} ({name}) is in use on this host") from error
+
+
+def _site_packages(python: Path) -> list[str]:
+    return [str(path) for path in python.parent.parent.glob("lib/python*/site-packages")]

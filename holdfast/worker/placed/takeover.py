@@ -1,0 +1,63 @@
+"""What an earlier process of this worker left on disk: attempts to take over, and rubbish."""
+
+import fcntl
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.errors import Invalid
+from holdfast.worker.placed.attempt import Brief, PlacedAttempt
+from holdfast.worker.placed.shim_handle import Shim
+from holdfast.worker.processes import command_supervisor
+from holdfast.worker.processes.clock import boot_clock
+
+log = logging.getLogger("holdfast.placed")
+
+
+class Left(NamedTuple):
+    """Attempts that run, have ended or were lost; `is_all` unless something else may still run."""
+
+    attempts: list[PlacedAttempt]
+    is_all: bool
+
+
+def find_left(folder: Path) -> Left:
+    """Look through the folders of attempts; those that nobody can use any more are removed."""
+    attempts: list[PlacedAttempt] = []
+    is_all = True
+    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+        try:
+            shim = Shim.adopt(place)
+            brief = msgspec.convert(shim.note, Brief)
+        except (Invalid, msgspec.ValidationError) as error:
+            if _has_shim(place):  # it keeps its last deadline, which is before the lease's end
+                log.error("%s cannot be taken over, and is left to its shim: %s", place, error)
+                is_all = False
+            else:
+                shutil.rmtree(place, ignore_errors=True)
+            continue
+        # No shim has been told of a later end than that.
+        attempt = PlacedAttempt(brief, place, boot_clock() + brief.job.lease)
+        attempt.shim = shim
+        attempt.state = "RUNNING" if shim.has_started() else "ASSIGNED"
+        attempts.append(attempt)
+    return Left(attempts, is_all)
+
+
+def _has_shim(folder: Path) -> bool:
+    """Tell whether a shim holds the lock of a folder, whatever else is in there."""
+    try:
+        lock = os.open(folder / command_supervisor.LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -1,0 +1,41 @@
+"""The shim: one small process beside every placed attempt, which outlives the worker.
+
+Run as a program (`python -I -S shim.py FOLDER`), so it knows the standard library only. Worker and
+shim meet in the attempt's folder alone, so any later worker process takes over where one has died:
+
+    worker                      FOLDER                       shim
+      | argv, token, deadline ->  order.json               -> |  starts the command
+      | deadline, soft, hard  ->  control       (a FIFO)   -> |  kills it at the deadline
+      | is it there?         <-   lock, alive              <- |  holds both to its end
+      | the command runs     <-   started                  <- |
+      | how it ended         <-   exit.json                <- |  once all of it is gone
+
+`lock` is held with flock: it can be had when the shim is gone, however it went, and no number of a
+process is ever trusted. `alive` is a FIFO whose end of file tells the same without asking.
+`holdfast.worker.processes.command_supervisor` does the work, `holdfast.worker.placed.shim_handle`
+is the worker's side.
+"""
+
+import os
+import sys
+
+
+def pretend_packages(here: str) -> None:
+    """Make our own modules importable, but not what the packages' own imports would bring in."""
+    for name, folder in (
+        ("holdfast", os.path.dirname(os.path.dirname(here))),
+        ("holdfast.worker", os.path.dirname(here)),
+        ("holdfast.worker.processes", here),
+    ):
+        package = type(os)(name)
+        package.__path__ = [folder]
+        sys.modules[name] = package
+
+
+if __name__ == "__main__":
+    pretend_packages(os.path.dirname(os.path.abspath(__file__)))
+    # The duty is a module of its own, so that it is compiled once and not by every shim.
+    from holdfast.worker.processes.command_supervisor import main
+
+    main(sys.argv[1])
+    os._exit(0)  # at once: the worker waits for the lock

@@ -1,0 +1,77 @@
+"""What the process of an attempt is given: its command line, its variables, its input."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from holdfast.client.context import Identity
+from holdfast.model.traces import TraceContext
+from holdfast.tracing.current import PARENT_VARIABLE, STATE_VARIABLE, list_trace_variables
+from holdfast.worker.claimed.attempt import Briefed
+from holdfast.worker.running.child import CALL_FILE, ChildCall
+from holdfast.worker.running.outputs import list_output_variables
+from holdfast.worker.watchdog_handle import plain_environment
+
+INPUT_VARIABLE_BYTES_MAX = 100_000
+
+
+def write_call(
+    attempt: Briefed,
+    folder: Path,
+    identity: Identity,
+    *,
+    imports: Sequence[str] = (),
+    python: str = sys.executable,
+) -> list[str]:
+    """Write down what the process needs, and choose its command line."""
+    entrypoint = attempt.job.entrypoint
+    (folder / "input.json").write_bytes(bytes(attempt.input))
+    if entrypoint.command is not None:
+        return entrypoint.command
+    if entrypoint.shell is not None:
+        return ["/bin/sh", "-c", entrypoint.shell]
+    job = attempt.job
+    undoes = job.compensates_job_id is not None
+    call = ChildCall(identity, entrypoint, job.fan_out, list(imports), attempt.input, undoes)
+    (folder / CALL_FILE).write_bytes(msgspec.json.encode(call))
+    return [python, "-m", "holdfast.worker.running.child", str(folder)]
+
+
+def list_variables(
+    attempt: Briefed, folder: Path, server: str, *, paths: Sequence[str] = ()
+) -> Mapping[str, str]:
+    """List the variables of the process; a function's module is looked for in `paths` first."""
+    job = attempt.job
+    variables = {
+        **_without_trace(plain_environment()),
+        "PYTHONUNBUFFERED": "1",
+        **job.environment,
+        "HOLDFAST_SERVER": server,
+        "HOLDFAST_JOB_ID": job.job_id,
+        "HOLDFAST_TASK_ID": attempt.task_id,
+        "HOLDFAST_TASK_INDEX": attempt.task_id.partition(".")[2],
+        "HOLDFAST_NUM_TASKS": str(job.num_tasks),
+        "HOLDFAST_ATTEMPT": str(attempt.number),
+        "HOLDFAST_CORRELATION_ID": job.correlation_id,
+        "HOLDFAST_INPUT_FILE": str(folder / "input.json"),
+        **list_output_variables(folder, job.outputs),
+        **list_trace_variables(TraceContext.read(attempt.trace_parent)),
+    }
+    if job.fan_out and len(bytes(attempt.input)) <= INPUT_VARIABLE_BYTES_MAX:
+        variables["HOLDFAST_INPUT"] = bytes(attempt.input).decode()
+    places = [job.environment.get("PYTHONPATH"), *paths]
+    if job.entrypoint.command is None and job.entrypoint.shell is None:
+        # A function's module is found where the worker finds it.
+        places += map(os.path.abspath, sys.path)
+    if any(places):
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+    return variables
+
+
+def _without_trace(variables: dict[str, str]) -> dict[str, str]:
+    """Leave out the trace that the worker itself was started in."""
+    ours = (PARENT_VARIABLE, STATE_VARIABLE)
+    return {name: text for name, text in variables.items() if name not in ours}

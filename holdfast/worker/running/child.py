@@ -1,0 +1,212 @@
+"""A function in a process of its own: reads its call from a file, leaves its outcome in another.
+
+What is printed goes where a command's output goes. SIGTERM is a request to stop: a function that
+takes a context finds it there, any other is interrupted.
+"""
+
+import asyncio
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.client.context import Connection, Context, Identity, current, list_outputs
+from holdfast.errors import Refused, Unavailable
+from holdfast.model.spec import Entrypoint
+from holdfast.model.traces import TraceContext
+from holdfast.tracing.current import follow_trace
+from holdfast.tracing.switch import start_tracing, stop_tracing
+from holdfast.wire.answers import HeartbeatAnswer
+from holdfast.wire.raw import absent_is_null
+from holdfast.wire.requests import HeartbeatRequest, LeaseReport, Progress
+from holdfast.worker.running.function import (
+    KILLED,
+    BadCall,
+    Callee,
+    Outcome,
+    TaskStopped,
+    arguments_of,
+    describe_progress,
+    failure,
+    find_function,
+    success,
+)
+from holdfast.worker.running.inside import connect
+from holdfast.worker.running.outputs import with_outputs
+
+CALL_FILE = "call.json"
+OUTCOME_FILE = "outcome.json"
+PROGRESS_EVERY_SECONDS = 0.5
+
+
+class ChildCall(msgspec.Struct, frozen=True):
+    """Everything a child needs to know."""
+
+    identity: Identity
+    entrypoint: Entrypoint
+    fan_out: bool
+    imports: list[str]
+    input: msgspec.Raw = absent_is_null()
+    undoes: bool = False
+
+
+def main(folder: Path) -> None:
+    """Run the call that lies in the folder, and leave its outcome there."""
+    call = msgspec.json.decode((folder / CALL_FILE).read_bytes(), type=ChildCall)
+    start_tracing("holdfast-worker")
+    outcome = run(call)
+    partial = folder / f"{OUTCOME_FILE}.partial"
+    partial.write_bytes(msgspec.json.encode(outcome))
+    os.replace(partial, folder / OUTCOME_FILE)  # whole, or not at all
+    stop_tracing()
+
+
+def run(call: ChildCall) -> Outcome:
+    """Find the function, call it, and say how it ended."""
+    is_stopping = False
+    connection = cache(lambda: connect(call.identity.server))
+    context = Context(
+        call.identity,
+        is_cancelled=lambda: is_stopping,
+        note_progress=_Teller(call.identity, connection).note,
+        connection=connection,
+    )
+
+    def ask_to_stop() -> None:
+        nonlocal is_stopping
+        is_stopping = True
+
+    try:
+        _import_all(call.imports)
+        callee = find_function(call.entrypoint)
+        if call.entrypoint.results:
+            callee = _fill_in(callee, call.entrypoint, connection())
+        args, kwargs = arguments_of(
+            callee, call.input, fan_out=call.fan_out, undoes=call.undoes, context=context
+        )
+    except BadCall as problem:
+        return problem.outcome
+    current.set(context)
+    follow_trace(TraceContext.read(call.identity.trace_parent))
+    try:
+        work = _run_coroutine if callee.is_async else _run_plainly
+        value = work(callee, args, kwargs, ask_to_stop=ask_to_stop)
+    except TaskStopped:
+        return KILLED
+    except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
+        outcome = failure(error)
+        return Outcome("killed", error=outcome.error) if is_stopping else outcome
+    return with_outputs(success(value, pickled=callee.pickled), list_outputs(context))
+
+
+def _import_all(names: list[str]) -> None:
+    try:
+        for name in names:
+            importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise BadCall(failure(error, "fetch")) from error
+
+
+def _fill_in(callee: Callee, entrypoint: Entrypoint, connection: Connection) -> Callee:
+    """Put the results of other jobs among the arguments. Raises BadCall."""
+    from holdfast.worker.running.dependency_results import fetch_results, fill_in
+
+    fetching = fetch_results(connection.transport, entrypoint)
+    return fill_in(callee, entrypoint, connection.loop_thread.run(fetching))
+
+
+def _run_plainly(
+    callee: Callee, args: list[Any], kwargs: dict[str, Any], *, ask_to_stop: Callable[[], None]
+) -> Any:
+    def stop(*_: object) -> None:
+        ask_to_stop()
+        if not callee.wants_context:
+            raise TaskStopped
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        return callee.function(*args, **kwargs)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on it would only do harm
+
+
+def _run_coroutine(
+    callee: Callee, args: list[Any], kwargs: dict[str, Any], *, ask_to_stop: Callable[[], None]
+) -> Any:
+    async def run_it() -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        was_cancelled = False
+
+        def stop() -> None:
+            nonlocal was_cancelled
+            ask_to_stop()
+            if not callee.wants_context:
+                was_cancelled = True
+                task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        try:
+            return await callee.function(*args, **kwargs)
+        except asyncio.CancelledError:
+            if was_cancelled:
+                raise TaskStopped from None
+            raise
+
+    try:
+        return asyncio.run(run_it())
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+class _Teller:
+    """Tells the server how far the function has got, as often as it makes sense."""
+
+    def __init__(self, identity: Identity, connection: Callable[[], Connection]) -> None:
+        self._identity = identity
+        self._connection = connection
+        self._latest: Progress | None = None
+        self._told: Progress | None = None
+        self._is_telling = False
+
+    def note(self, fraction: float, message: str | None) -> None:
+        """Take the latest word; a failure to pass it on is no failure of the function."""
+        self._latest = describe_progress(fraction, message)
+        if not self._is_telling:
+            self._is_telling = True
+            loop = self._connection().loop_thread.loop
+            asyncio.run_coroutine_threadsafe(self._tell(), loop)
+
+    async def _tell(self) -> None:
+        while True:
+            latest = self._latest
+            if latest is not self._told:
+                with suppress(Unavailable):  # then the word then latest is told
+                    await self._send(latest)
+                    self._told = latest
+            await asyncio.sleep(PROGRESS_EVERY_SECONDS)
+
+    async def _send(self, progress: Progress | None) -> None:
+        identity = self._identity
+        report = LeaseReport(
+            identity.task_id, identity.attempt, identity.lease_token, progress=progress
+        )
+        body = HeartbeatRequest(f"child:{os.getpid()}", [report])
+        with suppress(Refused):
+            await self._connection().transport.call(
+                "POST", "/internal/heartbeat", HeartbeatAnswer, body=body
+            )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads of user code must not keep a process whose outcome is known

@@ -1,0 +1,82 @@
+"""Results of other jobs that stand among the arguments of a call: fetched, opened, put there."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from holdfast.client.outcome import SUCCEEDED, open_result, read_results
+from holdfast.client.places import put_all
+from holdfast.client.transport import Transport
+from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
+from holdfast.model.spec import Entrypoint
+from holdfast.wire.status import TaskResult
+from holdfast.worker.running.function import BadCall, Callee, failure, unreadable
+
+FETCHES_MAX = 8
+BYTES_MAX = 256 << 20
+# Longer than any lease: that a server is away is no failure of the task, and ends with its lease.
+PATIENCE_SECONDS = 600.0
+
+
+class HandedOn(NamedTuple):
+    """What a job has returned, as it came: all of it is one value to those who wait for it."""
+
+    results: list[TaskResult]
+    is_list: bool
+
+
+async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[str, HandedOn]:
+    """Fetch what other jobs have returned, each once, a few at a time. Raises BadCall."""
+    read = partial(transport.insist, "GET", seconds_max=PATIENCE_SECONDS)
+    room = asyncio.Semaphore(FETCHES_MAX)
+    found: dict[str, HandedOn] = {}
+    size = 0
+
+    async def fetch(job_id: str) -> None:
+        nonlocal size
+        results: list[TaskResult] = []
+        async with room:
+            try:
+                async for page in read_results(read, job_id):
+                    results += page.results
+                    size += sum(len(bytes(result.result)) for result in page.results)
+                    if size > BYTES_MAX:
+                        text = f"the results it asks for are over {BYTES_MAX} bytes together"
+                        raise ValidationError(f"{text}; hand on where they are stored instead")
+            except NotFound as error:
+                raise ValidationError(f"the result of job {job_id} is gone: {error}") from error
+        found[job_id] = HandedOn(results, page.is_list)
+
+    try:
+        async with asyncio.TaskGroup() as fetching:
+            for job_id in {place.job for place in entrypoint.results}:
+                fetching.create_task(fetch(job_id))
+    except* (ValidationError, Refused, Unavailable) as group:
+        problem: BaseException = group.exceptions[0]
+    else:
+        return found
+    if not isinstance(problem, ValidationError):
+        problem = TransientError(f"the results it asks for cannot be read: {problem}")
+    raise BadCall(failure(problem, "input")) from problem
+
+
+def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, HandedOn]) -> Callee:
+    """Put what was fetched in its places among the arguments. Raises BadCall."""
+    try:
+        values = {job_id: _open(handed_on) for job_id, handed_on in found.items()}
+    except (Exception, SystemExit) as error:
+        raise unreadable(error) from error
+    places = [(place.path, values[place.job]) for place in entrypoint.results]
+    try:
+        filled = put_all({"args": callee.args, "kwargs": callee.kwargs}, places)
+    except (LookupError, TypeError) as error:
+        problem = f"there is no place for the result of another job among its arguments: {error!r}"
+        raise BadCall(failure(ValidationError(problem), "input")) from error
+    return callee._replace(**filled)
+
+
+def _open(handed_on: HandedOn) -> Any:
+    """Give what a job has returned; a task that failed where that was tolerated gives None."""
+    values = [open_result(r) if r.state == SUCCEEDED else None for r in handed_on.results]
+    return values if handed_on.is_list else values[0]

@@ -1,0 +1,142 @@
+"""Run attempts in processes of their own: commands, and functions that need a process."""
+
+import asyncio
+import logging
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from holdfast.client.transport import Transport
+from holdfast.worker.claimed.attempt import Attempt, StopMode
+from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.briefing import list_variables, write_call
+from holdfast.worker.running.child import OUTCOME_FILE
+from holdfast.worker.running.command import CannotStart, ProcessEnded, RunningProcess
+from holdfast.worker.running.function import HANDED_BACK, Outcome, name_signal
+from holdfast.worker.running.inside import identify, wait_out
+from holdfast.worker.running.log_shipping import Shipper
+from holdfast.worker.running.outputs import read_success
+from holdfast.worker.running.tail import LogTail
+from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
+
+log = logging.getLogger("holdfast.outside")
+LAST_WORDS_SECONDS_MAX = 2.0
+_decode_outcome = msgspec.json.Decoder(Outcome).decode
+
+
+class OutsideRunner:
+    """Runs attempts in processes that the watchdog knows, and sends their output to the server."""
+
+    def __init__(
+        self, folder: Path, transport: Transport, watchdog: WatchdogHandle, *, lock_fd: int
+    ) -> None:
+        self._folder = folder
+        self._transport = transport
+        self._watchdog = watchdog
+        self._lock_fd = lock_fd
+
+    def clear(self) -> None:
+        """Remove what attempts of an earlier worker left: whoever holds the slot knows it gone."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def run(self, attempt: Attempt, imports: tuple[str, ...] = ()) -> Outcome:
+        """Run the attempt's process and say how it ended; nothing of it is left on return."""
+        folder = self._folder / f"{attempt.task_id}.{attempt.number}"
+        try:
+            # Nobody else's business: the call holds the token of the lease.
+            folder.mkdir(mode=0o700, parents=True)
+            identity = identify(attempt, self._transport.server)
+            argv = write_call(attempt, folder, identity, imports=imports)
+            return await self._run(attempt, argv, folder)
+        except CannotStart as problem:
+            return Outcome("failed", None, str(problem), "PermanentError", "fetch")
+        except OSError as error:
+            return Outcome("worker_failed", error=f"this worker cannot run it: {error}")
+        finally:
+            # In a thread, since a command may leave any number of files.
+            removal = asyncio.ensure_future(asyncio.to_thread(shutil.rmtree, folder, True))
+            await wait_out(removal, on_cancel=lambda: None)
+
+    async def _run(self, attempt: Attempt, argv: list[str], folder: Path) -> Outcome:
+        starting = asyncio.ensure_future(
+            RunningProcess.start(
+                argv,
+                environment=list_variables(attempt, folder, self._transport.server),
+                folder=folder,
+                watchdog=self._watchdog,
+                token=str(attempt.lease_token),
+                deadline=attempt.kill_at,
+                lock_fd=self._lock_fd,
+            )
+        )
+        # Seen through even if it shall stop: only a process that has begun can be waited for.
+        was_cancelled = await wait_out(starting, on_cancel=lambda: None)
+        process = starting.result()
+        attempt.started_at = boot_clock()
+
+        def stop(mode: StopMode) -> None:
+            if mode in ("soft", "timeout"):
+                process.terminate()
+            else:
+                process.kill()
+
+        attempt.on_stop = stop
+        attempt.on_renewed = process.renew
+        _catch_up(attempt, process)
+        if was_cancelled:
+            stop(attempt.stop or "hard")
+        gone = asyncio.Event()
+        shipper = Shipper(
+            self._transport,
+            *attempt.key,
+            token=attempt.lease_token,
+            is_lost=lambda: attempt.stop == "lost",
+        )
+        shipping = asyncio.create_task(shipper.ship(LogTail(folder / "output.log"), gone))
+        ending = asyncio.ensure_future(process.wait())
+        was_cancelled |= await wait_out(ending, on_cancel=process.kill)
+        attempt.on_renewed = None
+        gone.set()
+        if was_cancelled:  # a drain: whoever waits for us does not wait for long
+            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS_MAX, shipping.cancel)
+        await wait_out(shipping, on_cancel=shipping.cancel)
+        if not shipping.cancelled() and (error := shipping.exception()) is not None:
+            log.error("output of task %s is lost", attempt.task_id, exc_info=error)
+        return _outcome(attempt, ending.result(), folder, was_cancelled=was_cancelled)
+
+
+def _catch_up(attempt: Attempt, process: RunningProcess) -> None:
+    """Tell the watchdog of a renewal that came while the process was being started."""
+    deadline = 0.0
+    while deadline != attempt.kill_at:
+        deadline = attempt.kill_at
+        with suppress(WatchdogLost):  # noticed by the keeper
+            process.renew(deadline)
+
+
+def _outcome(
+    attempt: Attempt, ended: ProcessEnded, folder: Path, *, was_cancelled: bool
+) -> Outcome:
+    """Read how a process ended: from what its function left, or from its exit code."""
+    told = folder / OUTCOME_FILE
+    if told.exists():
+        return _decode_outcome(told.read_bytes())
+    was_killed = ended.signal == signal.SIGKILL
+    if was_killed and was_cancelled and attempt.stop is None:
+        return HANDED_BACK
+    if was_killed and boot_clock() >= attempt.kill_at:  # by the watchdog, while we were frozen
+        return Outcome("worker_failed", error="its lease was running out, so it was killed")
+    if ended == ProcessEnded():
+        return Outcome("worker_failed", error="the exit status of its process was lost")
+    code = ended.exit_code if ended.signal is None else 128 + ended.signal
+    text = f"exit code {code}" if ended.signal is None else f"ended by {name_signal(ended.signal)}"
+    if attempt.stop is not None and not (code == 0 and attempt.stop == "soft"):
+        return Outcome("killed", code, text)
+    if code == 0 and attempt.job.entrypoint.function is None and not attempt.job.entrypoint.pickle:
+        return read_success(folder)
+    if code == 0:
+        text = "the process ended without an outcome of its function"
+    return Outcome("failed", code, text, "TransientError", "exec")

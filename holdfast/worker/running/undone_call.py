@@ -1,0 +1,111 @@
+"""The call that a compensation undoes: fetched from the server, added to what the task is told."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.client.outcome import SUCCEEDED
+from holdfast.client.places import put_all
+from holdfast.client.transport import Transport
+from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
+from holdfast.model.spec import Entrypoint
+from holdfast.model.undo import UndoRecord
+from holdfast.worker.claimed.attempt import Briefed
+from holdfast.worker.running.dependency_results import PATIENCE_SECONDS, HandedOn, fetch_results
+from holdfast.worker.running.function import BadCall, failure
+
+# Of results of other jobs among the arguments; what is beyond is left out.
+RESULTS_BYTES_MAX = 8 << 20
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    entrypoint: Entrypoint
+
+
+class _Job(msgspec.Struct, frozen=True):
+    spec: _Spec
+
+
+class UndoneCall(NamedTuple):
+    """The arguments of a call, as far as they can be had, results of other jobs among them."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+    pickle: str | None = None
+    is_cut: bool = False
+
+
+class UndoneCalls:
+    """Completes the records of compensations. The tasks of one job share a call: it is kept."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._latest: tuple[str, UndoneCall] | None = None
+
+    async def complete(self, attempt: Briefed) -> msgspec.Raw:
+        """Give the input of an attempt, with the call that it undoes if it does. Raises BadCall."""
+        job_id = attempt.job.compensates_job_id
+        if job_id is None:
+            return attempt.input
+        if self._latest is None or self._latest[0] != job_id:
+            self._latest = job_id, await self._fetch(job_id)
+        call = self._latest[1]
+        record = msgspec.json.decode(attempt.input, type=UndoRecord)
+        whole = msgspec.structs.replace(
+            record,
+            args=call.args,
+            kwargs=call.kwargs,
+            pickle=call.pickle,
+            truncated=record.truncated or call.is_cut,
+        )
+        return msgspec.Raw(msgspec.json.encode(whole))
+
+    async def _fetch(self, job_id: str) -> UndoneCall:
+        read = partial(self._transport.insist, "GET", seconds_max=PATIENCE_SECONDS)
+        try:
+            job = await read(f"/api/jobs/{job_id}", _Job)
+        except NotFound:  # retention has been there; what else is known has to do
+            return UndoneCall([], {}, is_cut=True)
+        except (Refused, Unavailable) as error:
+            problem = TransientError(f"the call that it undoes cannot be read: {error}")
+            raise BadCall(failure(problem, "input")) from error
+        entrypoint = job.spec.entrypoint
+        if entrypoint.pickle is not None:
+            # The places for results are within: only user code could put them there.
+            return UndoneCall([], {}, entrypoint.pickle, is_cut=bool(entrypoint.results))
+        return await self._fill_in(entrypoint)
+
+    async def _fill_in(self, entrypoint: Entrypoint) -> UndoneCall:
+        """Put what other jobs returned in its places, as JSON; what cannot be had is left out."""
+        values: dict[str, msgspec.Raw] = {}
+        room = RESULTS_BYTES_MAX
+        for job_id in {place.job for place in entrypoint.results}:
+            value = await self._read_value(entrypoint, job_id)
+            if value is not None and len(bytes(value)) <= room:
+                room -= len(bytes(value))
+                values[job_id] = value
+        found = [
+            (place.path, values[p]) for place in entrypoint.results if (p := place.job) in values
+        ]
+        given = put_all({"args": entrypoint.args, "kwargs": entrypoint.kwargs}, found)
+        return UndoneCall(**given, is_cut=len(found) < len(entrypoint.results))
+
+    async def _read_value(self, entrypoint: Entrypoint, job_id: str) -> msgspec.Raw | None:
+        places = [place for place in entrypoint.results if place.job == job_id]
+        asked = msgspec.structs.replace(entrypoint, results=places)
+        try:
+            found = await fetch_results(self._transport, asked)
+        except BadCall as problem:
+            if problem.outcome.error_class != ValidationError.__name__:
+                raise
+            return None  # gone, or too large
+        return _as_json(found[job_id])
+
+
+def _as_json(handed_on: HandedOn) -> msgspec.Raw | None:
+    """Write down what a job has returned; nothing of what was pickled."""
+    if any(result.pickled for result in handed_on.results):
+        return None
+    texts = [bytes(r.result) if r.state == SUCCEEDED else b"null" for r in handed_on.results]
+    return msgspec.Raw(b"[%b]" % b",".join(texts) if handed_on.is_list else texts[0])

@@ -1,0 +1,84 @@
+"""The calls by which a worker gets its work: known to the server, and each claim heard once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from holdfast.client.transport import Transport
+from holdfast.errors import LeaseConflict
+from holdfast.model.ids import parse_task_id
+from holdfast.operations.register import Registration, register
+from holdfast.worker.claimed.attempt import Attempt
+from holdfast.worker.claimed.claims import Claims, Replaced
+from tests.waiting import eventually
+from tests.worker.line import Line
+from tests.worker.workplace import QUEUE, Workplace, call
+
+
+@pytest.fixture
+async def transport(workplace: Workplace) -> AsyncIterator[Transport]:
+    """A connection to the server."""
+    async with Transport(workplace.url) as transport:
+        yield transport
+
+
+def refuse(attempts: Sequence[Attempt]) -> None:
+    """Take nothing back."""
+    assert not attempts
+
+
+async def test_a_worker_is_known_once_it_has_registered(
+    workplace: Workplace, transport: Transport
+) -> None:
+    claims = Claims(transport, "w-1", [QUEUE], hand_back=refuse)
+    assert await claims.register("w", None, asyncio.Event()) == 0
+    [row] = await workplace.fetch("select name, queues from holdfast.workers")
+    assert tuple(row) == ("w", [QUEUE])
+
+
+async def test_a_predecessor_that_nobody_knows_is_not_insisted_on(
+    workplace: Workplace, transport: Transport
+) -> None:
+    claims = Claims(transport, "w-2", [QUEUE], hand_back=refuse)
+    assert await claims.register("w", "w-1", asyncio.Event()) == 0
+    assert len(await workplace.fetch("select 1 from holdfast.workers")) == 1
+
+
+async def test_a_claim_by_id_is_refused_with_a_reason(
+    workplace: Workplace, transport: Transport
+) -> None:
+    task_id = parse_task_id(await workplace.submit(call("add", 1)))
+    claims = Claims(transport, "w-1", [QUEUE], hand_back=refuse)
+    [attempt] = await claims.claim_by_id(task_id)
+    assert attempt.task_id == str(task_id)
+    with pytest.raises(LeaseConflict, match="already_running"):
+        await claims.claim_by_id(task_id)
+
+
+async def test_an_incarnation_that_was_replaced_is_told_so(
+    workplace: Workplace, transport: Transport
+) -> None:
+    ledger = workplace.server.runtime.ledger
+    await register(ledger, Registration("w-1", "w", "here"))
+    await register(ledger, Registration("w-2", "w", "here", replaces="w-1"))
+    await workplace.submit(call("add", 1))
+    with pytest.raises(Replaced):
+        await Claims(transport, "w-1", [QUEUE], hand_back=refuse).claim(1, 0)
+
+
+async def test_what_was_claimed_for_a_call_that_is_given_up_is_handed_back(
+    workplace: Workplace,
+) -> None:
+    returned: list[Attempt] = []
+    async with Line(workplace.url) as line, Transport(line.url) as transport:
+        claims = Claims(transport, "w-1", [QUEUE], hand_back=returned.extend)
+        line.lose_answers()
+        task_id = await workplace.submit(call("add", 1))
+        claiming = asyncio.create_task(claims.claim(1, 0))
+        await eventually(lambda: workplace.fetch("select 1 from holdfast.leases"))
+        line.mend()
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+    assert [attempt.task_id for attempt in returned] == [task_id]

@@ -1,0 +1,107 @@
+"""Tasks that are suspected of killing their worker: in a process, alone, and at their own cost."""
+
+import json
+import os
+import signal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from holdfast.operations.register import Registration, register
+from tests.waiting import eventually
+from tests.worker.workplace import Workplace, call
+
+QUICK: dict[str, Any] = {"backoff": {"base": 0.0}, "on_exhausted": "fail"}
+
+
+async def make_suspect(workplace: Workplace) -> None:
+    """Lose two workers in a row that have claimed all there is."""
+    ledger = workplace.server.runtime.ledger
+    for turn in range(2):
+        waiting = await workplace.fetch("select 1 from holdfast.tasks where state = 1")
+
+        async def all_claimed(turn: int = turn, count: int = len(waiting)) -> bool:
+            await workplace.claim(100, f"victim-{turn}")
+            leases = "select 1 from holdfast.leases where worker_id = $1"
+            return len(await workplace.fetch(leases, f"victim-{turn}")) == count
+
+        await register(ledger, Registration(f"victim-{turn}", "v", "here"))
+        await eventually(all_claimed)
+        heir = Registration(f"heir-{turn}", "h", "here", replaces=f"victim-{turn}")
+        assert (await register(ledger, heir)).taken_over == len(waiting)
+
+
+async def test_a_suspect_runs_in_a_process_of_its_own(workplace: Workplace) -> None:
+    task_id = await workplace.submit(call("report"), **QUICK)
+    await make_suspect(workplace)
+    workplace.hire()
+    task = await workplace.reach(task_id, "SUCCEEDED")
+    told_id, attempt, pid, _ = json.loads(task["result"])
+    assert (told_id, attempt) == (task_id, 2)
+    assert pid != os.getpid()
+
+
+async def test_a_suspect_that_crashes_has_failed_with_its_signal(workplace: Workplace) -> None:
+    task_id = await workplace.submit(call("crash", signal.SIGKILL), **QUICK)
+    await make_suspect(workplace)
+    workplace.hire()
+    await workplace.reach(task_id, "FAILED")
+    attempt = (await workplace.attempts(task_id))[-1]
+    assert (attempt["state"], attempt["exit_code"]) == (5, 137)
+    assert attempt["error"] == "ended by SIGKILL"
+
+
+async def test_a_suspect_runs_alone(workplace: Workplace, tmp_path: Path) -> None:
+    suspect = await workplace.submit(
+        call("wait_for_file", f"{tmp_path}/began", f"{tmp_path}/go"), **QUICK
+    )
+    await make_suspect(workplace)
+    # Longer than a process takes to start: beside it the suspect could have begun.
+    neighbour = await workplace.submit({"shell": "sleep 1.5"}, priority=1)
+    workplace.hire(concurrency=5)
+    await workplace.reach(suspect, "ASSIGNED")
+    await workplace.reach(neighbour, "RUNNING")
+    await eventually((tmp_path / "began").exists)
+    assert await workplace.state(neighbour) == "SUCCEEDED"
+    later = await workplace.submit(call("add", 1))
+    assert await workplace.state(later) == "PENDING"
+    assert len(await workplace.fetch("select 1 from holdfast.leases")) == 1
+    (tmp_path / "go").touch()
+    await workplace.reach(suspect, "SUCCEEDED")
+    await workplace.reach(later, "SUCCEEDED")
+
+
+async def test_suspects_that_are_claimed_together_run_one_after_another(
+    workplace: Workplace,
+) -> None:
+    task_id = await workplace.submit(call("add_in_thread", 1), [1, 2, 3], **QUICK)
+    await make_suspect(workplace)
+    workplace.hire(concurrency=5)
+    job_id = task_id.partition(".")[0]
+    ids = [f"{job_id}.{index}" for index in range(3)]
+    for one in ids:
+        await workplace.reach(one, "SUCCEEDED")
+    runs = [(await workplace.attempts(one))[-1] for one in ids]
+    started = sorted(runs, key=lambda row: row["started_at"])
+    for one, other in pairwise(started):
+        assert one["finished_at"] <= other["started_at"]
+
+
+async def test_a_suspect_that_is_cancelled_while_it_waits_never_runs(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    suspect = await workplace.submit(
+        call("wait_for_file", f"{tmp_path}/began", f"{tmp_path}/go"), **QUICK
+    )
+    await make_suspect(workplace)
+    neighbour = await workplace.submit(
+        call("await_file", f"{tmp_path}/next", f"{tmp_path}/on"), priority=1
+    )
+    workplace.hire(concurrency=5)
+    await eventually((tmp_path / "next").exists)
+    await workplace.reach(suspect, "ASSIGNED")
+    await workplace.cancel(suspect, "soft")
+    await workplace.reach(suspect, "KILLED")
+    (tmp_path / "on").touch()
+    await workplace.reach(neighbour, "SUCCEEDED")
+    assert not (tmp_path / "began").exists()

@@ -1,0 +1,89 @@
+"""What a worker of placed work says by itself: heard or not, it goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from uuid import uuid4
+
+import pytest
+
+from holdfast.client.transport import Transport
+from holdfast.errors import Refused, Unavailable
+from holdfast.wire.requests import TaskCompletion, WorkerRegisterRequest
+from holdfast.worker.placed.server_calls import PlacedCalls
+from tests.client.peer import Peer, Say, listening
+from tests.waiting import eventually
+
+END = TaskCompletion("7.0", 0, uuid4(), "succeeded")
+# Recorded; of no interest any more; and not stored this time.
+ANSWERS = b"""{"results": [{"task_id": "7.0", "accepted": true},
+    {"task_id": "7.0", "error": {"code": "lease_conflict", "message": "gone"}},
+    {"task_id": "7.0", "error": {"code": "unavailable", "message": "later"}}]}"""
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    """Somebody in the server's place."""
+    with listening() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def calls(peer: Peer) -> AsyncIterator[PlacedCalls]:
+    """The calls of a worker."""
+    async with Transport(peer.url) as transport:
+        yield PlacedCalls(transport)
+
+
+async def test_what_the_server_has_heard_is_known(calls: PlacedCalls, peer: Peer) -> None:
+    assert await calls.drain("w")
+    peer.script = [Say(200, ANSWERS)]
+    assert await calls.complete("w", [END] * 3) == [True, True, False]
+    assert await calls.complete("w", []) == []
+    peer.script = [Say(200, b"{}")]
+    assert await calls.leave("w", "secret")
+    assert [heard.path for heard in peer.heard] == [
+        "/api/workers/w:drain",
+        "/internal/task-complete",
+        "/internal/worker-leave",
+    ]
+    assert peer.heard[-1].json == {"worker_id": "w", "secret": "secret"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [Say(None), Say(503, b"{}"), Say(404, b'{"error": {"code": "not_found", "message": "no"}}')],
+)
+async def test_what_was_not_heard_is_no_fault(calls: PlacedCalls, peer: Peer, said: Say) -> None:
+    peer.script = [said]
+    assert not await calls.drain("w")
+    assert await calls.complete("w", [END]) == [False]
+    assert not await calls.leave("w", "secret")
+
+
+async def test_a_registration_is_refused_aloud(calls: PlacedCalls, peer: Peer) -> None:
+    body = WorkerRegisterRequest("w", "n", "h")
+    peer.script = [Say(400, b'{"error": {"code": "invalid", "message": "no", "field": "name"}}')]
+    with pytest.raises(Refused, match="no"):
+        await calls.register(body)
+    peer.script = [Say(None)]
+    with pytest.raises(Unavailable):
+        await calls.register(body)
+
+
+async def test_news_are_passed_on_under_the_name_of_the_moment(
+    calls: PlacedCalls, peer: Peer
+) -> None:
+    names = ["first"]
+    peer.script = [Say(None), Say(200, b"{}")]
+    passing = asyncio.create_task(calls.pass_news_on(lambda: names[-1]))
+    for _ in range(100):
+        calls.tell_news()
+    await eventually(lambda: len(peer.heard) == 1)  # once for all, and not heard
+    names.append("second")
+    calls.tell_news()
+    await eventually(lambda: len(peer.heard) == 2)
+    assert [heard.json["worker_id"] for heard in peer.heard] == ["first", "second"]
+    passing.cancel()
+    with suppress(asyncio.CancelledError):
+        await passing

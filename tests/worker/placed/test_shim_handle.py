@@ -1,0 +1,341 @@
+"""Shims from the worker's side: started, taken over, lost, cleaned up."""
+
+import asyncio
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from holdfast.errors import Invalid
+from holdfast.worker.placed import shim_handle
+from holdfast.worker.placed.shim_handle import Shim, ShimOrder, list_shims
+from holdfast.worker.processes import command_supervisor
+from holdfast.worker.processes.clock import boot_clock
+from tests.embedded.users import ROOT
+from tests.waiting import eventually
+from tests.worker.living import FAMILY, await_family, lives
+from tests.worker.shimmed import (
+    PATH,
+    a_script,
+    an_order,
+    find_shim,
+    list_carriers,
+    list_groups,
+    run,
+    run_shim,
+    running,
+)
+
+STARTER = Path(__file__).parents[1] / "shim_starter.py"
+
+
+def start_and_die(folder: Path, order: ShimOrder) -> None:
+    """Have a worker process start a shim, and kill it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    command = [sys.executable, str(STARTER), str(folder)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(msgspec.json.encode(order))
+        worker.stdin.close()
+        assert worker.stdout.readline() == b"started\n"
+        worker.kill()
+
+
+async def test_a_shim_holds_its_lock_while_its_command_runs(tmp_path: Path) -> None:
+    async with running(tmp_path, an_order("sleep", "600")) as started:
+        assert started.is_alive()
+        await eventually(started.has_started)
+        started.hard()
+        await started.wait()
+        assert not started.is_alive()
+        assert started.has_started()
+        started.soft(1)  # nobody hears it, and nothing happens
+        started.renew(1.0)
+        started.hard()
+
+
+async def test_a_deadline_is_kept_although_the_worker_has_died(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    order = a_script(FAMILY, cwd=str(tmp_path), deadline=boot_clock() + 1.0)
+    start_and_die(folder, order)
+    family = await_family(tmp_path)
+    await eventually(lambda: not any(lives(member) for member in family))
+    ended = await Shim.adopt(folder).wait()
+    assert (ended.signal, ended.reason) == (signal.SIGKILL, "lease")
+    assert list_carriers(order.token) == []
+
+
+async def test_a_later_worker_takes_a_shim_over(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    first = boot_clock() + 1.0
+    order = a_script(FAMILY, cwd=str(tmp_path), deadline=first, note={"task": "7.1", "attempt": 2})
+    start_and_die(folder, order)
+    family = await_family(tmp_path)
+    adopted = Shim.adopt(folder)
+    assert adopted.is_alive()
+    assert (adopted.folder, adopted.token) == (folder, order.token)
+    assert adopted.note == {"task": "7.1", "attempt": 2}
+    adopted.renew(first + 600)
+    await eventually(lambda: boot_clock() > first + 0.1)
+    assert all(lives(member) for member in family)
+    adopted.hard()
+    assert (await adopted.wait()).reason == "hard"
+    assert not any(lives(member) for member in family)
+
+
+async def test_an_end_that_nobody_watched_is_known_later(tmp_path: Path) -> None:
+    start_and_die(tmp_path, a_script("exit 9"))
+    await eventually(lambda: not Shim.adopt(tmp_path).is_alive())
+    adopted = Shim.adopt(tmp_path)
+    assert adopted.has_started()
+    assert (await adopted.wait()).exit_code == 9
+    assert (await adopted.wait()).exit_code == 9
+
+
+@pytest.mark.parametrize("cgroups", [True, False])
+async def test_what_a_killed_shim_leaves_is_ended_and_said(tmp_path: Path, cgroups: bool) -> None:
+    folder = tmp_path / "folder"
+    order = a_script(FAMILY, cwd=str(tmp_path), cgroups=cgroups)
+    async with running(folder, order) as started:
+        family = await_family(tmp_path)
+        find_shim(folder).kill()
+        ended = await started.wait()
+        assert not any(lives(member) for member in family)
+    assert (ended.exit_code, ended.signal, ended.reason) == (None, None, "shim_lost")
+    assert ended.error == "its shim was lost, so it was killed"
+    assert ended.started_at is not None
+    assert await Shim.adopt(folder).wait() == ended
+
+
+async def test_a_command_dies_with_its_shim_even_if_nobody_looks(tmp_path: Path) -> None:
+    start_and_die(tmp_path, an_order("sleep", "600"))
+    process = find_shim(tmp_path)
+    (sleeper,) = await eventually(process.children)
+    await eventually(Shim.adopt(tmp_path).has_started)
+    process.kill()
+    await eventually(lambda: not lives(sleeper))
+    assert (await Shim.adopt(tmp_path).wait()).reason == "shim_lost"
+
+
+async def test_a_stray_of_a_killed_shim_is_found_by_its_group(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    script = "setsid env -i sh -c 'echo $$ > stray; exec sleep 600' & wait"
+    order = a_script(script, cwd=str(tmp_path))
+    async with running(folder, order) as started:
+        path = tmp_path / "stray"
+        await eventually(lambda: path.exists() and path.read_text())
+        stray = psutil.Process(int(path.read_text()))
+        has_groups = list_groups(order.token) != []
+        find_shim(folder).kill()
+        await started.wait()
+        if has_groups:
+            assert not lives(stray)
+        elif lives(stray):  # nothing is left by which to know it
+            stray.kill()
+
+
+async def test_groups_that_a_lost_shim_has_made_elsewhere_are_removed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "holdfast-elsewhere"
+    elsewhere.mkdir()
+    folder = tmp_path / "folder"
+    async with running(folder, an_order("sleep", "600")) as started:
+        await eventually(started.has_started)
+        (folder / command_supervisor.GROUPS).write_text(json.dumps([str(elsewhere)]))
+        find_shim(folder).kill()
+        await started.wait()
+    assert not elsewhere.exists()
+
+
+async def test_a_shim_that_is_stuck_past_its_deadline_is_killed_with_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim_handle, "OVERDUE_SECONDS", 0.1)
+    monkeypatch.setattr(shim_handle, "LOOK_SECONDS", 0.05)
+    folder = tmp_path / "folder"
+    async with running(folder, a_script(FAMILY, cwd=str(tmp_path))) as started:
+        family = await_family(tmp_path)
+        find_shim(folder).suspend()
+        started.renew(boot_clock() + 0.1)
+        assert (await started.wait()).reason == "shim_lost"
+        assert not any(lives(member) for member in family)
+
+
+async def test_a_command_that_deletes_everything_is_still_ended(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    script = f"rm -rf {folder}; setsid sleep 600 & sleep 600"
+    async with running(folder, a_script(script)) as started:
+        await eventually(lambda: not folder.exists())
+        assert (await started.wait()).reason == "shim_lost"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1"])
+async def test_an_end_that_the_command_has_spoiled_is_a_lost_one(tmp_path: Path, text: str) -> None:
+    async with running(tmp_path, a_script("exit 0")) as started:
+        await started.wait()
+        (tmp_path / command_supervisor.EXIT).write_text(text)
+        assert (await started.wait()).reason == "shim_lost"
+
+
+async def test_an_order_whose_shim_never_came_is_lost_and_not_carried_out_later(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    order = a_script("touch made", cwd=str(tmp_path))
+    (folder / command_supervisor.ORDER).write_bytes(msgspec.json.encode(order))
+    for name in (command_supervisor.CONTROL, command_supervisor.ALIVE):
+        os.mkfifo(folder / name)
+    adopted = Shim.adopt(folder)
+    assert not adopted.is_alive()
+    ended = await adopted.wait()
+    assert (ended.reason, ended.started_at) == ("shim_lost", None)
+    late = run_shim(folder)
+    assert (late.returncode, late.stderr) == (0, b"")
+    assert not adopted.has_started()
+    assert not (tmp_path / "made").exists()
+
+
+async def test_a_folder_holds_one_order_ever(tmp_path: Path) -> None:
+    await run(tmp_path, a_script("exit 0"))
+    with pytest.raises(FileExistsError):
+        await Shim.start(tmp_path, a_script("exit 0"))
+    assert (await Shim.adopt(tmp_path).wait()).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("program", "error"), [("/no/such/python", FileNotFoundError), ("/bin/false", OSError)]
+)
+async def test_a_host_that_cannot_start_a_shim_keeps_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, error: type[OSError]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", program)
+        with pytest.raises(error):
+            await Shim.start(tmp_path / "folder", a_script("exit 0"))
+    assert list_shims(tmp_path) == []
+    assert (await run(tmp_path / "folder", a_script("exit 0"))).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("token", {"token": "a/b"}),
+        ("token", {"token": ""}),
+        ("deadline", {"deadline": math.inf}),
+        ("deadline", {"deadline": math.nan}),
+        ("memory", {"memory": -1}),
+        ("memory", {"memory": 2**70}),
+        ("cpu", {"cpu": math.nan}),
+        ("output_bytes_max", {"output_bytes_max": 100}),
+    ],
+)
+async def test_an_order_that_makes_no_sense_is_refused(
+    tmp_path: Path, field: str, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        await Shim.start(tmp_path / "folder", a_script("exit 0", **changes))
+    assert refused.value.field == field
+    assert os.listdir(tmp_path) == []
+
+
+async def test_words_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    async with running(tmp_path, an_order("sleep", "600")) as started:
+        with pytest.raises(Invalid):
+            started.renew(math.nan)
+        for grace in (-1, math.inf):
+            with pytest.raises(Invalid):
+                started.soft(grace)
+        assert started.is_alive()
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"token": 5}'])
+def test_a_folder_without_an_order_cannot_be_adopted(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / command_supervisor.ORDER).write_text(text)
+    with pytest.raises(Invalid) as refused:
+        Shim.adopt(tmp_path)
+    assert refused.value.field == "folder"
+
+
+async def test_an_environment_need_not_be_unicode(tmp_path: Path) -> None:
+    strange = os.fsdecode(b"\xff\xfe")
+    order = a_script('printf %s "$STRANGE"', environment={**PATH, "STRANGE": strange})
+    assert (await run(tmp_path, order)).exit_code == 0
+    assert (tmp_path / command_supervisor.OUTPUT).read_bytes() == b"\xff\xfe"
+    assert Shim.adopt(tmp_path).token == order.token
+
+
+async def test_a_wait_that_was_cancelled_can_be_taken_up_again(tmp_path: Path) -> None:
+    async with running(tmp_path, an_order("sleep", "600")) as started:
+        waiting = asyncio.create_task(started.wait())
+        await eventually(started.has_started)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        started.hard()
+        assert (await started.wait()).reason == "hard"
+
+
+async def test_no_zombie_and_no_descriptor_is_left_of_a_shim(tmp_path: Path) -> None:
+    await run(tmp_path / "first", a_script("exit 0"))  # threads of the pool are there to stay
+    before = len(os.listdir("/proc/self/fd"))
+    children = {child.pid for child in psutil.Process().children()}  # left by other tests
+    await run(tmp_path / "second", a_script("exit 0"))
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert {child.pid for child in psutil.Process().children()} <= children
+
+
+async def test_a_shim_knows_none_of_the_workers_descriptors_nor_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_TASK_ID", "1.1")
+    heard, said = os.pipe()
+    os.set_inheritable(said, True)
+    order = an_order("sleep", "600")
+    async with running(tmp_path, order):
+        os.close(said)
+        assert os.read(heard, 1) == b""
+        process = find_shim(tmp_path)
+        assert process.environ()["HOLDFAST_LEASE_TOKEN"] == order.token
+        assert "HOLDFAST_TASK_ID" not in process.environ()
+        assert os.getsid(process.pid) == process.pid
+    os.close(heard)
+
+
+async def test_folders_are_private_listed_and_removed(tmp_path: Path) -> None:
+    assert list_shims(tmp_path / "nowhere") == []
+    (tmp_path / "stranger").mkdir()
+    (tmp_path / "first").mkdir(mode=0o755)
+    (tmp_path / "second").mkdir()
+    outside = tmp_path / "stranger"
+    outside.chmod(0o750)
+    script = f"mkdir -p a/b; touch a/b/c; chmod 500 a/b a; ln -s {outside} a-link"
+    for name in ("second", "first"):
+        await run(tmp_path / name, a_script(script, cwd=str(tmp_path / name)))
+    assert list_shims(tmp_path) == [tmp_path / "first", tmp_path / "second"]
+    assert (tmp_path / "first").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "first" / command_supervisor.ORDER).stat().st_mode & 0o777 == 0o600
+    Shim.adopt(tmp_path / "first").remove()
+    assert list_shims(tmp_path) == [tmp_path / "second"]
+    assert not (tmp_path / "first").exists()
+    assert outside.stat().st_mode & 0o777 == 0o750
+
+
+async def test_the_folder_of_a_shim_that_runs_is_not_removed(tmp_path: Path) -> None:
+    async with running(tmp_path, an_order("sleep", "600")) as started:
+        with pytest.raises(AssertionError):
+            started.remove()
+        assert json.loads((tmp_path / command_supervisor.ORDER).read_text())["argv"] == [
+            "sleep",
+            "600",
+        ]

@@ -1,0 +1,54 @@
+"""The shim as a program."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast.worker.processes import command_supervisor, shim
+from tests.worker.shimmed import a_script, run, run_shim
+
+
+def test_a_shim_without_an_order_fails_and_says_so(tmp_path: Path) -> None:
+    for name in (command_supervisor.CONTROL, command_supervisor.ALIVE):
+        os.mkfifo(tmp_path / name)
+    answer = run_shim(tmp_path)
+    assert answer.returncode == 1
+    assert b"order.json" in answer.stderr
+    assert not (tmp_path / command_supervisor.EXIT).exists()
+
+
+async def test_a_second_shim_in_a_folder_does_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    assert (await run(folder, a_script("echo once"))).exit_code == 0
+    (folder / command_supervisor.EXIT).unlink()  # as if the first had been killed
+    answer = run_shim(folder)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
+    assert (folder / command_supervisor.OUTPUT).read_text() == "once\n"
+    assert not (folder / command_supervisor.EXIT).exists()
+
+
+def test_the_packages_of_the_shim_bring_in_no_more_than_it_needs() -> None:
+    script = (
+        "import os, runpy, sys\n"
+        f"shim = runpy.run_path({shim.__file__!r})\n"
+        f"shim['pretend_packages']({os.path.dirname(shim.__file__)!r})\n"
+        "import holdfast.worker.processes.command_supervisor\n"
+        "sys.stdout.write(' '.join(sys.modules))\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", script]
+    loaded = set(subprocess.check_output(command, text=True, timeout=60).split())
+    assert {name for name in loaded if name.startswith("holdfast.worker.")} == {
+        "holdfast.worker.processes",
+        *(
+            f"holdfast.worker.processes.{name}"
+            for name in (
+                "clock",
+                "command_supervisor",
+                "process_tree",
+                "resource_limits",
+                "watchdog",
+            )
+        ),
+    }
+    assert not loaded & {"asyncio", "dataclasses", "subprocess", "msgspec"}
