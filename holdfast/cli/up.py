@@ -10,9 +10,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,12 +36,16 @@ from holdfast.cli.text import decimal, size
 from holdfast.cli.worker import QUEUE, check_numbers
 from holdfast.errors import Invalid
 from holdfast.model.resources import Capacity
+from holdfast.worker.exit_codes import EXITS_TO_RESTART
 from holdfast.worker.placed.host_resources import find_capacity
 
 EXIT_DIED = 1
 WORKERS_MAX = 100
 DEFAULT_PORT = 7878
 SERVER_SECONDS_MAX = 30.0
+RESTART_SECONDS = 1.0
+# A worker that cannot stop a function ends itself, or is killed by the process that guards it.
+FENCED = (*EXITS_TO_RESTART, -signal.SIGKILL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +120,7 @@ class House:
         # A machine of which nothing is given away is shared by one.
         self._share = share_machine(find_capacity(folder), plan.workers or 1)
         self._workers: list[Child] = []
+        self._starts: dict[str, Callable[[], Awaitable[Child]]] = {}
         self._leaving = asyncio.Event()
 
     async def live(self) -> int:
@@ -186,10 +192,11 @@ class House:
             for kind, flags in (("worker", claims), ("placed worker", placed)):
                 name = f"{article}{kind}{suffix}"
                 arguments = ["worker", *options, *flags]
-                self._workers.append(await start_child(name, arguments, variables))
+                self._starts[name] = partial(start_child, name, arguments, variables)
+                self._workers.append(await self._starts[name]())
 
     async def _watch(self, server: Child) -> int:
-        """Wait for the request to leave; say who has died, and leave with nobody left."""
+        """Wait for the request to leave; start again who was fenced, leave with nobody left."""
         leaving = asyncio.create_task(self._leaving.wait())
         watched: dict[asyncio.Task[int], Child] = {each.ended: each for each in self._workers}
         watched[server.ended] = server
@@ -199,12 +206,31 @@ class House:
                 gone = [watched.pop(task) for task in list(watched) if task.done()]
                 for child in gone:
                     remark(f"holdfast: {child.name} has ended with code {child.ended.result()}")
+                if server not in gone:
+                    again = await self._start_again(gone)
+                    watched |= {child.ended: child for child in again}
                 if server in gone or (gone and not _any_alive(self._workers)):
                     remark("holdfast: nothing is left to stay for")
                     return EXIT_DIED
             return 0
         finally:
             leaving.cancel()
+
+    async def _start_again(self, gone: Sequence[Child]) -> list[Child]:
+        """Start workers instead of those that were fenced, after a pause."""
+        fenced = [child for child in gone if child.ended.result() in FENCED]
+        if fenced:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RESTART_SECONDS):
+                    await self._leaving.wait()
+        if self._leaving.is_set():
+            return []
+        again = []
+        for child in fenced:
+            remark(f"holdfast: {child.name} is started again")
+            again.append(await self._starts[child.name]())
+            self._workers[self._workers.index(child)] = again[-1]
+        return again
 
     def _leave(self) -> None:
         """Begin to end; asked again, workers do not wait for what still runs."""

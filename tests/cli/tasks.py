@@ -1,6 +1,8 @@
 """Tasks for the worker that the commands are tried with."""
 
+import socket
 import time
+from pathlib import Path
 
 import holdfast as hf
 
@@ -26,3 +28,12 @@ def wait_for_cancel(ctx: hf.Context) -> None:
     while not ctx.cancelled:
         time.sleep(0.02)
     raise hf.TransientError("asked to stop, and stopped")
+
+
+@hf.task(lease=2)
+def block_once(marker: str) -> None:
+    """Block where nothing can stop it, unless it has done so before."""
+    if not Path(marker).exists():
+        Path(marker).touch()
+        ours, _theirs = socket.socketpair()
+        ours.recv(1)

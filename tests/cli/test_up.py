@@ -9,10 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+import holdfast as hf
 from holdfast.cli.up import share_machine
 from holdfast.model.resources import Capacity
 from tests.cli.conftest import Service
 from tests.cli.program import SECONDS_MAX, bounded, eventually, run, start
+from tests.cli.tasks import block_once
 from tests.cli.test_target import processes_of
 
 
@@ -25,6 +27,7 @@ class Up:
             start(
                 *("up", "--port=0", f"--data-dir={folder / 'own'}", *flags),
                 HOLDFAST_WORKER_DIR=str(folder / "workers"),
+                HOLDFAST_LEASE_MIN="1",
             )
         )
         self.said: list[str] = []
@@ -68,6 +71,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def is_alive(process: psutil.Process) -> bool:
     """Tell whether a process has not ended, reaped or not."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def claiming_workers(up: Up) -> list[psutil.Process]:
+    """List its workers that claim."""
+    return [each for each in up.children("worker") if "--placed" not in each.cmdline()]
 
 
 def start_up(folder: Path, *flags: str) -> tuple[Up, Service]:
@@ -125,7 +133,7 @@ def test_a_second_request_hands_back_what_still_runs(folder: Path) -> None:
     up, service = start_up(folder, "--drain-seconds=600")
     job_id = service.run("run", "-d", "--", "sleep", "600").out.strip()
     eventually(lambda: service.ask("job", job_id)["state"] == "JOB_STATE_RUNNING")
-    worker = next(each for each in up.children("worker") if "--placed" not in each.cmdline())
+    [worker] = claiming_workers(up)
     os.kill(up.process.pid, signal.SIGINT)
     assert up.process.stderr is not None
     lines = iter(up.process.stderr)
@@ -149,14 +157,45 @@ def test_without_its_last_worker_it_says_so_and_ends(folder: Path) -> None:
     up, service = start_up(folder, "--workers=2")
     *others, last = up.children("worker")
     for other in others:
-        other.kill()
+        other.terminate()
     eventually(lambda: not any(map(is_alive, others)))
     assert service.run("queues").code == 0
-    last.kill()
+    last.terminate()
     _, err = up.process.communicate(timeout=SECONDS_MAX)
     assert up.process.returncode == 1
     for name in ("worker 1", "worker 2", "placed worker 1", "placed worker 2"):
-        assert f"holdfast: {name} has ended with code -9" in err
+        assert f"holdfast: {name} has ended with code" in err
+
+
+def test_a_worker_that_ended_itself_to_keep_a_lease_is_started_again(folder: Path) -> None:
+    up, service = start_up(folder, "--workers=1", "--import=tests.cli.tasks")
+    [worker] = claiming_workers(up)
+    with hf.Client(service.url, patience=60) as client:
+        job = client.submit(block_once, str(folder / "marker"))
+        eventually((folder / "marker").exists)
+        [server] = up.children("server")
+        server.suspend()  # so that the lease cannot be renewed, and its function cannot be stopped
+        eventually(lambda: not is_alive(worker))
+        server.resume()
+        job.result(timeout=SECONDS_MAX)
+    [again] = claiming_workers(up)
+    assert again.pid != worker.pid
+    code, err = up.end(signal.SIGTERM)
+    assert code == 0
+    assert "holdfast: the worker has ended with code 70\nholdfast: the worker is started" in err
+
+
+def test_workers_that_were_killed_are_started_again(folder: Path) -> None:
+    up, service = start_up(folder)
+    killed = up.children("worker")
+    for worker in killed:
+        worker.kill()
+    eventually(lambda: not any(map(is_alive, killed)))
+    for flags in ([], ["--cpu=1"]):
+        assert service.run("run", *flags, "--", "echo", "hello").out == "hello\n"
+    code, err = up.end(signal.SIGTERM)
+    assert code == 0
+    assert err.count("is started again") == len(killed)
 
 
 def test_a_kill_leaves_no_server_and_no_worker(folder: Path) -> None:

@@ -23,6 +23,7 @@ from holdfast.errors import Refused, Unavailable
 from holdfast.wire.answers import CancelNotice, HeartbeatAnswer, LeaseAnswer
 from holdfast.wire.requests import HeartbeatRequest, LeaseReport
 from holdfast.worker.claimed.attempt import AGAIN_SECONDS_MAX, Attempt, StopMode
+from holdfast.worker.exit_codes import EXIT_OVERRUN
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 
@@ -32,7 +33,6 @@ PROGRESS_EVERY_SECONDS = 0.5
 BEAT_SECONDS_MAX = 5.0
 LISTEN_MS = 20_000
 LEASES_PER_BEAT_MAX = 5000
-EXIT_OVERRUN = 70
 
 
 class Keeper:

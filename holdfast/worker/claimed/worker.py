@@ -28,6 +28,7 @@ from holdfast.worker.claimed.completions import Outbox
 from holdfast.worker.claimed.hints import Hints
 from holdfast.worker.claimed.lease_keeper import Keeper
 from holdfast.worker.claimed.sqs import Message, SqsInbox
+from holdfast.worker.exit_codes import EXIT_UNSTOPPABLE
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.processes.slots import Slot
 from holdfast.worker.running.function import (
@@ -50,7 +51,6 @@ CLAIM_MAX = 500
 UNHEARD_MAX = 5000
 RECALL_SECONDS_MAX = 1.0
 STOP_SECONDS_MAX = 5.0
-EXIT_UNSTOPPABLE = 71
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from holdfast.wire.cluster import (
 )
 from holdfast.wire.requests import AdoptedAttempt, WorkerRegisterRequest
 from holdfast.worker.building.builder import Builder
+from holdfast.worker.exit_codes import EXIT_BROKEN
 from holdfast.worker.placed.answers import write_answer
 from holdfast.worker.placed.attempt import Brief, PlacedAttempt
 from holdfast.worker.placed.orders import Orders
@@ -51,7 +52,6 @@ PAUSE_SECONDS = 0.2
 PAUSE_SECONDS_MAX = 5.0
 STOP_SECONDS_MAX = 20.0
 TELL_SECONDS_MAX = 3.0
-EXIT_BROKEN = 70
 
 
 @dataclass(frozen=True, slots=True)

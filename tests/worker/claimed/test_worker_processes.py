@@ -9,8 +9,7 @@ from typing import Any
 
 import psutil
 
-from holdfast.worker.claimed.lease_keeper import EXIT_OVERRUN
-from holdfast.worker.claimed.worker import EXIT_UNSTOPPABLE
+from holdfast.worker.exit_codes import EXIT_OVERRUN, EXIT_UNSTOPPABLE
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
 from tests.worker.line import Line

@@ -1,0 +1,10 @@
+"""A supervisor can tell a worker that ended itself from one that was refused or replaced."""
+
+from holdfast.cli.app import EXIT_NO, EXIT_UNAVAILABLE
+from holdfast.cli.worker import EXIT_REPLACED
+from holdfast.worker.exit_codes import EXITS_TO_RESTART
+
+
+def test_a_worker_to_be_started_again_is_told_from_every_other_end() -> None:
+    assert {0, EXIT_NO, EXIT_UNAVAILABLE, EXIT_REPLACED}.isdisjoint(EXITS_TO_RESTART)
+    assert max(EXITS_TO_RESTART) < 128, "above are those of signals"
