@@ -207,8 +207,8 @@ def imported_modules(tree: ast.AST) -> set[str]:
                 found |= {alias.name for alias in names}
             case ast.ImportFrom(module=str(module), names=names, level=0):
                 found |= {module} | {f"{module}.{alias.name}" for alias in names}
-            case ast.Constant(value=str(text)) if re.fullmatch(r"\w+(\.\w+)+", text):
-                found.add(text)
+            case ast.Constant(value=str(text)) if re.fullmatch(r"\w+(\.\w+)+(:\w+)?", text):
+                found.add(text.partition(":")[0])
     return found
 
 

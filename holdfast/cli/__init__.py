@@ -1,0 +1,1 @@
+"""The program `holdfast`: its commands, and what they share."""

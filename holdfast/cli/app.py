@@ -11,93 +11,96 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
+from holdfast.cli.output.text import inert
 from holdfast.cli.settings import SettingsFile, forget_empty_variables
 from holdfast.cli.signals import end_on_signals
-from holdfast.cli.text import inert
 from holdfast.errors import HoldfastError, IllegalMove, KeyReused, LeaseConflict, NotFound
 
 EXIT_NO = 1
 EXIT_UNAVAILABLE = 2
 ANSWERS = (NotFound, KeyReused, IllegalMove, LeaseConflict)
-# Name, module, function and purpose, in the order of the help.
+# Name, module and function, purpose, in the order of the help.
 COMMANDS = {
     "Start": (
-        ("up", "holdfast.cli.up", "up", "Start Postgres, a server and a worker on this machine."),
-        ("server", "holdfast.cli.server", "run_server", "Serve the API and do the chores."),
-        ("worker", "holdfast.cli.worker", "run_worker", "Run tasks, claimed or placed."),
+        (
+            "up",
+            "holdfast.cli.commands.up:up",
+            "Start Postgres, a server and a worker on this machine.",
+        ),
+        ("server", "holdfast.cli.commands.server:run_server", "Serve the API and do the chores."),
+        ("worker", "holdfast.cli.commands.worker:run_worker", "Run tasks, claimed or placed."),
         (
             "demo",
-            "holdfast.demo.command",
-            "demo",
+            "holdfast.demo.command:demo",
             "Show Holdfast at work on a database of its own.",
         ),
     ),
     "Submit": (
         (
             "run",
-            "holdfast.cli.run",
-            "run",
+            "holdfast.cli.commands.run:run",
             "Run a command on a worker; its output and exit code come here.",
         ),
         (
             "submit",
-            "holdfast.cli.submit",
-            "submit",
+            "holdfast.cli.commands.submit:submit",
             "Submit a function, a command, or a whole spec.",
         ),
         (
             "wait",
-            "holdfast.cli.ending",
-            "wait",
+            "holdfast.cli.commands.wait:wait",
             "Wait for jobs and tasks; ends with 0, 1 or, if it takes too long, 3.",
         ),
-        ("cancel", "holdfast.cli.ending", "cancel", "Cancel jobs and tasks."),
-        ("rerun", "holdfast.cli.rerun", "rerun", "Submit a job again."),
+        ("cancel", "holdfast.cli.commands.cancel:cancel", "Cancel jobs and tasks."),
+        ("rerun", "holdfast.cli.commands.rerun:rerun", "Submit a job again."),
     ),
     "Look": (
-        ("jobs", "holdfast.cli.jobs", "list_jobs", "List jobs."),
-        ("job", "holdfast.cli.jobs", "show_job", "Show one job with its tasks."),
-        ("task", "holdfast.cli.task", "show_task", "Show one task with its attempts."),
-        ("graph", "holdfast.cli.graph", "show_graph", "Draw the jobs around one, by their order."),
-        ("logs", "holdfast.cli.follow", "show_logs", "Write what a job or a task has written."),
-        ("events", "holdfast.cli.follow", "show_events", "List or follow what happened."),
-        ("explain", "holdfast.cli.task", "explain_task", "Say why a task stands where it stands."),
+        ("jobs", "holdfast.cli.commands.jobs:list_jobs", "List jobs."),
+        ("job", "holdfast.cli.commands.jobs:show_job", "Show one job with its tasks."),
+        ("task", "holdfast.cli.commands.task:show_task", "Show one task with its attempts."),
+        (
+            "graph",
+            "holdfast.cli.commands.graph:show_graph",
+            "Draw the jobs around one, by their order.",
+        ),
+        ("logs", "holdfast.cli.commands.logs:show_logs", "Write what a job or a task has written."),
+        ("events", "holdfast.cli.commands.events:show_events", "List or follow what happened."),
+        (
+            "explain",
+            "holdfast.cli.commands.task:explain_task",
+            "Say why a task stands where it stands.",
+        ),
         (
             "endpoints",
-            "holdfast.cli.endpoints",
-            "list_endpoints",
+            "holdfast.cli.commands.endpoints:list_endpoints",
             "List addresses that running tasks have published.",
         ),
         (
             "endpoint",
-            "holdfast.cli.endpoints",
-            "app",
+            "holdfast.cli.commands.endpoints:app",
             "Look up an address; within a task, publish one.",
         ),
     ),
     "Operate": (
-        ("queues", "holdfast.cli.queues", "app", "List queues; pause and resume one."),
-        ("types", "holdfast.cli.types", "app", "List types of jobs; set and show policies."),
-        ("workers", "holdfast.cli.workers", "app", "List workers; show and drain one."),
+        ("queues", "holdfast.cli.commands.queues:app", "List queues; pause and resume one."),
+        ("types", "holdfast.cli.commands.types:app", "List types of jobs; set and show policies."),
+        ("workers", "holdfast.cli.commands.workers:app", "List workers; show and drain one."),
         (
             "dead-letters",
-            "holdfast.cli.dead_letters",
-            "app",
+            "holdfast.cli.commands.dead_letters:app",
             "List, show, replay and discard dead letters.",
         ),
         (
             "datasets",
-            "holdfast.cli.datasets",
-            "app",
+            "holdfast.cli.commands.datasets:app",
             "List datasets; open, compare, cut over and drop their versions.",
         ),
         (
             "audit",
-            "holdfast.cli.audit",
-            "audit_ledger",
+            "holdfast.cli.commands.audit:audit_ledger",
             "Replay every event and report each broken invariant.",
         ),
-        ("db", "holdfast.cli.db", "app", "Create, upgrade and check the schema."),
+        ("db", "holdfast.cli.commands.db:app", "Create, upgrade and check the schema."),
     ),
 }
 
@@ -126,8 +129,8 @@ app = App(
 )
 for title, commands in COMMANDS.items():
     group = Group.create_ordered(title)
-    for rank, (command, module, function, purpose) in enumerate(commands):
-        app.command(f"{module}:{function}", name=command, help=purpose, group=group, sort_key=rank)
+    for rank, (command, target, purpose) in enumerate(commands):
+        app.command(target, name=command, help=purpose, group=group, sort_key=rank)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from holdfast.cli.show import remark
+from holdfast.cli.output.write import remark
 
 END_SECONDS_MAX = 20.0
 _PR_SET_PDEATHSIG = 1

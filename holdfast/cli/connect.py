@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from holdfast.cli.show import remark
+from holdfast.cli.output.write import remark
 from holdfast.errors import Unavailable
 
 if TYPE_CHECKING:

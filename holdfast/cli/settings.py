@@ -144,6 +144,12 @@ SqsEndpointUrl = Annotated[
 ]
 
 
+def check_limit(limit: int) -> None:
+    """Refuse to show nothing."""
+    if limit < 1:
+        raise Invalid("limit", f"is {limit}; ask for one at least")
+
+
 def forget_empty_variables() -> None:
     """Take a variable of ours that is set to nothing for one that is not set."""
     for name in [name for name, text in os.environ.items() if name.startswith(PREFIX) and not text]:

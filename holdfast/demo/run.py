@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.audit import read_findings
 from holdfast.cli.children import END_SECONDS_MAX, Child, end_children, start_child
-from holdfast.cli.server import SERVING_AT
+from holdfast.cli.commands.audit import read_findings
+from holdfast.cli.commands.server import SERVING_AT
 from holdfast.cli.signals import undisturbed
 from holdfast.client.client import Client
 from holdfast.demo.life import Life

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.colours import COLOURS, badge
+from holdfast.cli.output.colours import COLOURS, badge
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.ledger import Ledger

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.cli.app import main
-from holdfast.cli.server import SERVING_AT
+from holdfast.cli.commands.server import SERVING_AT
 from holdfast.embedded import EmbeddedPostgres
 from tests.cli.program import (
     PROGRAM,

@@ -23,7 +23,7 @@ def main() -> None:
     sys.path[0] = str(program.parent)  # as for the program
     from holdfast.cli.app import COMMANDS
 
-    modules = {module for commands in COMMANDS.values() for _, module, *_ in commands}
+    modules = {target.split(":")[0] for group in COMMANDS.values() for _, target, _ in group}
     for module in (*sorted(modules), *IMPORTED):
         importlib.import_module(module)
     gc.freeze()

@@ -1,0 +1,220 @@
+"""`holdfast dead-letters`: what will not be tried again by itself, and what to do about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from holdfast.cli.connect import open_client
+from holdfast.cli.output.text import age, first_line, in_ms, moment
+from holdfast.cli.output.write import (
+    Column,
+    State,
+    remark,
+    write_fields,
+    write_json,
+    write_line,
+    write_table,
+    write_title,
+)
+from holdfast.cli.settings import Json, RebindOutputs, RepeatKey, Server, check_limit
+from holdfast.errors import Invalid
+from holdfast.model.ids import parse_task_id
+
+if TYPE_CHECKING:
+    from holdfast.wire.requests import DeadLetterFilter
+    from holdfast.wire.status import DeadLetter
+
+LETTERS_SHOWN = 50
+app = App(name="dead-letters", help="List dead letters; show, replay and discard them.")
+_COLUMNS = (
+    Column("task"),
+    Column("type", flexible=True),
+    Column("reason"),
+    Column("stage"),
+    Column("attempts", right=True),
+    Column("since"),
+    Column("last error", flexible=True),
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """Which dead letters are meant."""
+
+    reason: Annotated[str | None, Parameter(help="With this reason, such as timeout.")] = None
+    stage: Annotated[str | None, Parameter(help="That failed in this stage.")] = None
+    type: Annotated[str | None, Parameter(help="Of this job type.")] = None
+    queue: Annotated[str | None, Parameter(help="Of this queue.")] = None
+    job: Annotated[str | None, Parameter(help="Of this job.")] = None
+
+    def as_filter(self) -> "DeadLetterFilter":
+        """Write it as the server reads it."""
+        from holdfast.wire.requests import DeadLetterFilter
+
+        return DeadLetterFilter(self.reason, self.stage, self.type, self.queue, self.job)
+
+
+_EVERYTHING = Filters()
+
+
+@app.default
+def list_dead_letters(
+    *,
+    filters: Filters = _EVERYTHING,
+    settled: Annotated[
+        bool, Parameter(negative="", help="Also those that were replayed or discarded.")
+    ] = False,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many.")] = LETTERS_SHOWN,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """List dead letters that wait for a decision."""
+    import msgspec
+
+    from holdfast.client import admin
+    from holdfast.wire.requests import DeadLetterListQuery
+
+    check_limit(limit)
+    wanted = DeadLetterListQuery(**msgspec.structs.asdict(filters.as_filter()), settled=settled)
+    with open_client(server) as client:
+        page = admin.list_dead_letters(client, wanted, limit)
+    if as_json:
+        write_json(page)
+        return 0
+    if not page.dead_letters:
+        remark("no dead letters" if filters == _EVERYTHING else "no dead letters match")
+        return 0
+    write_table(_COLUMNS, [_row(letter) for letter in page.dead_letters])
+    if page.next_page_token is not None:
+        remark(f"there are more; --limit {limit * 2} shows more of them")
+    return 0
+
+
+@app.command
+def show(
+    task_id: Annotated[str, Parameter(name="ID", help="A task's id, such as 4182.3.")],
+    /,
+    *,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Show one dead letter with its input."""
+    from holdfast.client import admin
+
+    parse_task_id(task_id, "id")
+    with open_client(server) as client:
+        letter = admin.get_dead_letter(client, task_id)
+    if as_json:
+        write_json(letter)
+        return 0
+    write_title(f"Dead letter {letter.task_id}", State("dead_lettered"))
+    write_fields(_fields(letter))
+    return 0
+
+
+@app.command
+def replay(
+    *task_ids: Annotated[str, Parameter(name="ID", help="Tasks' ids, such as 4182.3.")],
+    all: Annotated[
+        bool, Parameter(negative="", help="All that the filters match, instead of ids.")
+    ] = False,
+    filters: Filters = _EVERYTHING,
+    dry_run: Annotated[
+        bool, Parameter(negative="", help="Only say what would be replayed.")
+    ] = False,
+    key: RepeatKey = None,
+    rebind_outputs: RebindOutputs = False,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Submit dead letters again, as new jobs that link to the old ones."""
+    from holdfast.client import admin
+
+    if all == bool(task_ids):
+        raise Invalid("ID", "give tasks' ids, or --all with filters, one of the two")
+    if task_ids and filters != _EVERYTHING:
+        raise Invalid("ID", "filters go with --all; ids are exact")
+    which = filters.as_filter() if all else _check(task_ids)
+    with open_client(server) as client:
+        answer = admin.replay_dead_letters(
+            client,
+            which,
+            dry_run=dry_run,
+            idempotency_key=key,
+            rebind_outputs=rebind_outputs,
+        )
+    if as_json:
+        write_json(answer)
+        return 0
+    for made in answer.replays:
+        target = "would be replayed" if made.job_id is None else f"→ job {made.job_id}"
+        write_line(_name_tasks(made.task_ids), target)
+    if not answer.replays:
+        remark("no dead letters match")
+    return 0
+
+
+@app.command
+def discard(
+    *task_ids: Annotated[str, Parameter(name="ID", help="Tasks' ids, such as 4182.3.")],
+    server: Server = None,
+) -> int:
+    """Settle dead letters that need nothing more; exact ids only."""
+    from holdfast.client import admin
+
+    if not task_ids:
+        raise Invalid("ID", "give tasks' ids, such as 4182.3")
+    with open_client(server) as client:
+        admin.discard_dead_letters(client, _check(task_ids))
+    for task_id in task_ids:
+        write_line(f"{task_id} is discarded")
+    return 0
+
+
+def _check(task_ids: Sequence[str]) -> Sequence[str]:
+    for task_id in task_ids:
+        parse_task_id(task_id, "ID")
+    return task_ids
+
+
+def _name_tasks(task_ids: Sequence[str]) -> str:
+    first, last = task_ids[0], task_ids[-1]
+    return first if len(task_ids) == 1 else f"{first} … {last} ({len(task_ids)} tasks)"
+
+
+def _row(letter: "DeadLetter") -> Sequence[str]:
+    return (
+        letter.task_id,
+        letter.type,
+        letter.reason_code,
+        letter.stage or "",
+        str(letter.attempts),
+        age(in_ms(letter.dead_lettered_at)),
+        first_line(letter.last_error),
+    )
+
+
+def _fields(letter: "DeadLetter") -> dict[str, str]:
+    import msgspec
+
+    given = bytes(letter.input)
+    replayed = f"as job {letter.replayed_as}, " if letter.replayed_as else ""
+    discarded = f" by {letter.discarded_by}" if letter.discarded_by else ""
+    return {
+        "reason": letter.reason_code,
+        "stage": letter.stage or "",
+        "type": letter.type,
+        "queue": letter.queue or "",
+        "since": moment(in_ms(letter.dead_lettered_at)),
+        "attempts": str(letter.attempts),
+        "last worker": letter.last_owner or "",
+        "error class": letter.error_class or "",
+        "last error": letter.last_error or "",
+        "input": "" if given == b"null" else msgspec.json.format(given, indent=2).decode(),
+        "replayed": replayed + moment(in_ms(letter.replayed_at)) if letter.replayed_at else "",
+        "discarded": moment(in_ms(letter.discarded_at)) + discarded if letter.discarded_at else "",
+        "correlation": letter.correlation_id,
+    }

@@ -1,0 +1,97 @@
+"""`holdfast events`: what happened to jobs and tasks, listed or as it happens."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from holdfast.cli.connect import open_client
+from holdfast.cli.ids import check_id
+from holdfast.cli.output.text import first_line
+from holdfast.cli.output.write import State, remark, write_json, write_line
+from holdfast.cli.settings import Follow, Json, Server, check_limit
+from holdfast.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.client.client import Client
+    from holdfast.wire.status import Event
+
+EVENTS_SHOWN = 1000
+BEGINNING = "0-0"
+_STATES = {
+    "claimed": "assigned",
+    "placed": "assigned",
+    "started": "running",
+    "retried": "pending",
+    "submitted": "pending",
+}
+_ID_WIDTH = 10
+_TYPE_WIDTH = 16
+
+
+def show_events(
+    an_id: Annotated[str | None, Parameter(name="ID", help="A job or a task.")] = None,
+    /,
+    *,
+    follow: Follow = False,
+    type: Annotated[str | None, Parameter(help="Only this type, such as retried.")] = None,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many.")] = EVENTS_SHOWN,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """List what happened to a job or a task, or follow what happens, there or everywhere."""
+    if an_id is None and not follow:
+        raise Invalid("ID", "give a job or a task, or follow everything with -f")
+    if an_id is not None:
+        check_id(an_id)
+    check_limit(limit)
+    with open_client(server) as client:
+        if follow:
+            return _follow_events(client, an_id, type, as_json=as_json)
+        from holdfast.client import admin
+        from holdfast.wire.requests import EventListQuery
+
+        assert an_id is not None
+        wanted = EventListQuery(type)
+        page = admin.list_events(client, an_id, wanted, count_max=limit)
+    if as_json:
+        write_json(page)
+        return 0
+    for event in page.events:
+        write_event(event)
+    if page.next_page_token is not None:
+        remark("there are more; --limit shows more of them")
+    return 0
+
+
+def _follow_events(client: "Client", an_id: str | None, type: str | None, *, as_json: bool) -> int:
+    for event in _stream(client, an_id, type):
+        if as_json:
+            write_json(event, indented=False)
+        else:
+            write_event(event)
+    return 0
+
+
+def _stream(client: "Client", an_id: str | None, type: str | None) -> "Iterator[Event]":
+    """Follow a job or a task from its beginning, everything from now on."""
+    from holdfast.client import admin
+
+    if an_id is None:
+        return client.follow_events(type=type)
+    job_id, _, index = an_id.partition(".")
+    admin.get_job(client, job_id)
+    events = client.follow_events(job_id=job_id, type=type, after=BEGINNING)
+    return (event for event in events if not index or event.task_index == int(index))
+
+
+def write_event(event: "Event") -> None:
+    """Write one event in one line."""
+    at = event.ts.astimezone()
+    subject = event.job_id if event.task_index < 0 else f"{event.job_id}.{event.task_index}"
+    if event.attempt >= 0 and event.task_index >= 0:
+        subject += f".{event.attempt}"
+    mark = State(_STATES.get(event.type, event.type), event.type.ljust(_TYPE_WIDTH))
+    words = [f"by {event.actor}" if event.actor else "", first_line(event.cause)]
+    write_line(f"{at:%H:%M:%S.%f}"[:-3], subject.ljust(_ID_WIDTH), mark, *words)

@@ -1,0 +1,79 @@
+"""`holdfast queues`: what waits where, and who may have it."""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from holdfast.cli.connect import open_client
+from holdfast.cli.output.text import span
+from holdfast.cli.output.write import Column, remark, write_json, write_line, write_table
+from holdfast.cli.settings import Json, Server
+
+app = App(name="queues", help="List queues; pause and resume one.")
+QueueName = Annotated[str, Parameter(name="NAME", help="The queue's name.")]
+_COLUMNS = (
+    Column("queue"),
+    Column("waiting", right=True),
+    Column("oldest", right=True),
+    Column("running", right=True),
+    Column("per second", right=True),
+    Column("paused"),
+)
+
+
+@app.default
+def list_queues(*, server: Server = None, as_json: Json = False) -> int:
+    """List queues: what waits, since when, what runs, and how fast it goes."""
+    from holdfast.client import admin
+
+    with open_client(server) as client:
+        found = admin.list_queues(client)
+    if as_json:
+        write_json(found)
+        return 0
+    if not found.queues:
+        remark("no queues: nothing waits, runs or has just finished")
+        return 0
+    write_table(
+        _COLUMNS,
+        [
+            (
+                queue.queue,
+                str(queue.depth),
+                "" if queue.oldest_age_seconds is None else span(queue.oldest_age_seconds),
+                str(queue.running),
+                f"{queue.finished_per_second:.1f}",
+                _say_paused(queue.paused, queue.paused_by),
+            )
+            for queue in found.queues
+        ],
+    )
+    return 0
+
+
+@app.command
+def pause(name: QueueName, /, *, server: Server = None) -> int:
+    """Hand out nothing more from a queue; what runs goes on."""
+    from holdfast.client import admin
+
+    with open_client(server) as client:
+        admin.pause_queue(client, name)
+    write_line(f"queue {name} is paused")
+    return 0
+
+
+@app.command
+def resume(name: QueueName, /, *, server: Server = None) -> int:
+    """Hand out tasks of a queue again."""
+    from holdfast.client import admin
+
+    with open_client(server) as client:
+        admin.resume_queue(client, name)
+    write_line(f"queue {name} goes on")
+    return 0
+
+
+def _say_paused(paused: bool, by: str | None) -> str:
+    if not paused:
+        return ""
+    return f"by {by}" if by else "yes"

@@ -1,0 +1,206 @@
+"""`holdfast server`: the API and the chores on one Postgres."""
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from holdfast.cli.output.log_lines import set_up_logging
+from holdfast.cli.settings import AllowedHosts, LogFormat, Port, SqsEndpointUrl, SqsPrefix, WakeUps
+from holdfast.cli.target import DatabaseUrl, open_target, refusals_in_a_line
+from holdfast.errors import Invalid
+from holdfast.tracing.switch import traced
+
+if TYPE_CHECKING:
+    from holdfast.services.runtime import Options
+    from holdfast.services.wake_ups import Transport
+
+SERVING_AT = "holdfast: serving at "
+RETENTION_DAYS = 30.0
+OBJECTS = "objects"
+DAYS_MAX = 36_500.0
+# A name or an address, with a port or for all of them; no scheme, no path.
+HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?", re.ASCII)
+HEARTBEAT_SECONDS = 5.0
+HEARTBEAT_SECONDS_MIN, HEARTBEAT_SECONDS_MAX = 0.05, 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """What a server is told beside where it listens."""
+
+    lease_min: float | None
+    retention_days: float
+    wake_ups: str
+    sqs_prefix: str
+    sqs_endpoint_url: str | None
+    object_store: str | None = None
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    allowed_hosts: tuple[str, ...] = ()
+
+
+def run_server(
+    *,
+    database_url: DatabaseUrl = None,
+    host: Annotated[
+        str, Parameter(env_var="HOLDFAST_HOST", help="A loopback address.")
+    ] = "127.0.0.1",
+    port: Port = 7878,
+    allowed_host: AllowedHosts = (),
+    migrate: Annotated[bool, Parameter(negative="", help="Bring the schema up first.")] = False,
+    retention_days: Annotated[
+        float,
+        Parameter(env_var="HOLDFAST_RETENTION_DAYS", help="How long jobs stay after their end."),
+    ] = RETENTION_DAYS,
+    lease_min: Annotated[
+        float | None,
+        Parameter(
+            env_var="HOLDFAST_LEASE_MIN", help="The shortest lease, in seconds, instead of 30."
+        ),
+    ] = None,
+    heartbeat_seconds: Annotated[
+        float,
+        Parameter(
+            env_var="HOLDFAST_HEARTBEAT_SECONDS",
+            help="How often workers of placed work are called.",
+        ),
+    ] = HEARTBEAT_SECONDS,
+    wake_ups: WakeUps = "notify",
+    sqs_prefix: SqsPrefix = "holdfast-",
+    sqs_endpoint_url: SqsEndpointUrl = None,
+    object_store: Annotated[
+        str | None,
+        Parameter(
+            env_var="HOLDFAST_OBJECT_STORE",
+            help="Where bundles are kept: a folder, or s3://bucket/prefix. Default: the folder "
+            "`objects` in HOLDFAST_DATA_DIR.",
+        ),
+    ] = None,
+    log_format: LogFormat = "auto",
+) -> int:
+    """Serve the API and do the chores until told to stop."""
+    import uvloop
+
+    settings = ServerSettings(
+        lease_min=lease_min,
+        retention_days=retention_days,
+        wake_ups=wake_ups,
+        sqs_prefix=sqs_prefix,
+        sqs_endpoint_url=sqs_endpoint_url,
+        object_store=object_store or _default_objects(),
+        heartbeat_seconds=heartbeat_seconds,
+        allowed_hosts=allowed_host,
+    )
+    check_settings(settings)
+    set_up_logging(log_format)
+    with traced("holdfast-server"), open_target(database_url) as url, refusals_in_a_line():
+        return uvloop.run(_serve(url, (host, port), settings, migrate=migrate))
+
+
+def check_settings(settings: ServerSettings) -> None:
+    """Refuse numbers that no server can live with, before anything is started."""
+    from holdfast.model.spec import Limits
+    from holdfast.services.objects import parse_place
+
+    longest = Limits().lease_seconds_max
+    if settings.lease_min is not None and not 0 < settings.lease_min <= longest:
+        raise Invalid("lease_min", f"is {settings.lease_min:g}; use more than 0, up to {longest:g}")
+    if not 0 < settings.retention_days <= DAYS_MAX:
+        raise Invalid(
+            "retention_days", f"is {settings.retention_days:g}; use more than 0, up to {DAYS_MAX:g}"
+        )
+    tick = settings.heartbeat_seconds
+    if not HEARTBEAT_SECONDS_MIN <= tick <= HEARTBEAT_SECONDS_MAX:
+        allowed = f"{HEARTBEAT_SECONDS_MIN:g} to {HEARTBEAT_SECONDS_MAX:g}"
+        raise Invalid("heartbeat_seconds", f"is {tick:g}; use {allowed}")
+    if settings.object_store is not None:
+        parse_place(settings.object_store)
+    check_hosts(settings.allowed_hosts)
+
+
+def check_hosts(hosts: Sequence[str]) -> None:
+    """Refuse what cannot be the Host of a request."""
+    for host in hosts:
+        if not HOST.fullmatch(host):
+            raise Invalid("allowed_host", f"{host!r} is no host; use a name, such as jobs.example")
+
+
+def _default_objects() -> str | None:
+    """Choose the folder for objects: within that of our own Postgres, whether it is used or not."""
+    from holdfast.embedded import PostgresUnavailable, default_folder
+
+    try:
+        return str(default_folder() / OBJECTS)
+    except PostgresUnavailable:  # this user has no home: a server without bundles is one too
+        return None
+
+
+async def _serve(
+    url: str, place: tuple[str, int], settings: ServerSettings, *, migrate: bool
+) -> int:
+    from holdfast.server import (
+        Address,
+        allow_many_files,
+        check_loopback,
+        run_until_signalled,
+        serve,
+    )
+    from holdfast.store.migrate import check_schema
+    from holdfast.store.migrate import migrate as bring_up
+
+    allow_many_files()
+    check_loopback(place[0])
+    if migrate:
+        await bring_up(url)
+    else:
+        await check_schema(url)
+    async with (
+        _open_options(url, settings) as options,
+        serve(options, Address(*place, settings.allowed_hosts)) as server,
+    ):
+        ending = asyncio.create_task(run_until_signalled())
+        await asyncio.sleep(0)  # whoever hears of the server may ask it to end at once
+        sys.stdout.write(f"{SERVING_AT}{server.url}\n")
+        sys.stdout.flush()
+        await ending
+    return 0
+
+
+@asynccontextmanager
+async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Options]":
+    """Make what the server is built from; a connection to SQS is closed after it."""
+    from holdfast.model.spec import Limits
+    from holdfast.operations.prune import Retention
+    from holdfast.services.runtime import Options
+
+    lease_min = settings.lease_min
+    async with _open_transports(settings) as transports:
+        yield Options(
+            url,
+            Limits() if lease_min is None else Limits(lease_seconds_min=lease_min),
+            Retention(jobs=timedelta(days=settings.retention_days)),
+            transports,
+            uses_notify=settings.wake_ups != "local",
+            object_store=settings.object_store,
+            heartbeat_seconds=settings.heartbeat_seconds,
+        )
+
+
+@asynccontextmanager
+async def _open_transports(settings: ServerSettings) -> "AsyncIterator[list[Transport]]":
+    if settings.wake_ups != "sqs":
+        yield []
+        return
+    from holdfast.services.sqs import SqsPublisher
+
+    publisher = SqsPublisher(prefix=settings.sqs_prefix, endpoint_url=settings.sqs_endpoint_url)
+    try:
+        yield [publisher]
+    finally:
+        await publisher.close()

@@ -1,0 +1,159 @@
+"""`holdfast task` and `holdfast explain`: one task, its attempts, and why it stands where it is."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from holdfast.cli.connect import open_client
+from holdfast.cli.ids import find_task
+from holdfast.cli.output.text import age, first_line, moment, size, span, state_name, took
+from holdfast.cli.output.write import (
+    Column,
+    state,
+    write_fields,
+    write_json,
+    write_line,
+    write_table,
+    write_title,
+)
+from holdfast.cli.settings import Json, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.wire.status import ResourceUsage, TaskAttempt, TaskStatus
+
+_COLUMNS = (
+    Column("attempt"),
+    Column("state"),
+    Column("worker", flexible=True),
+    Column("started"),
+    Column("took", right=True, spare=True),
+    Column("exit", right=True),
+    Column("cpu", right=True, spare=True),
+    Column("memory", right=True, spare=True),
+    Column("ports", flexible=True, spare=True),
+)
+
+
+def show_task(
+    task_id: Annotated[str, Parameter(name="ID", help="A task's id, such as 4182.3.")],
+    /,
+    *,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Show one task with its attempts; a job's id means its only task."""
+    from holdfast.client import admin
+
+    with open_client(server) as client:
+        task = admin.get_task(client, find_task(client, task_id)[0])
+    if as_json:
+        write_json(task)
+        return 0
+    write_title(f"Task {task.task_id}", state(task.state))
+    write_fields(_fields(task))
+    attempts = task.attempts or []
+    if attempts:
+        write_line("")
+        write_table(_COLUMNS, [_row(task, attempt) for attempt in attempts])
+    errors = {f"attempt {each.attempt_id}": first_line(each.error) for each in attempts}
+    if any(errors.values()):
+        write_line("")
+        write_fields(errors)
+    return 0
+
+
+def explain_task(
+    task_id: Annotated[str, Parameter(name="ID", help="A task's id, such as 4182.3.")],
+    /,
+    *,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """Say why a task stands where it stands; a job's id means its only task."""
+    from holdfast.client import admin
+
+    with open_client(server) as client:
+        explanation = admin.explain_task(client, find_task(client, task_id)[0])
+    if as_json:
+        write_json(explanation)
+        return 0
+    for sentence in explanation.lines:
+        first, *rest = sentence.rstrip(". \n").split("\n") if "\n" in sentence else [sentence]
+        write_line(first)
+        for line in rest:
+            write_line(f"  {line}")
+    return 0
+
+
+def tell_progress(task: "TaskStatus") -> str:
+    """Say how far a task has got, in its own words."""
+    share = "" if task.progress is None else f"{task.progress:.0%}"
+    return " ".join(filter(None, (share, task.status_message)))
+
+
+def _fields(task: "TaskStatus") -> dict[str, str]:
+    waits = state_name(task.state) == "pending"
+    return {
+        "worker": " at ".join(filter(None, (task.worker_id, task.worker_address))),
+        "submitted": moment(task.submitted_at_ms),
+        "eligible": moment(task.eligible_at_ms) if waits else "",
+        "started": moment(task.started_at_ms),
+        "finished": moment(task.finished_at_ms),
+        "took": took(task.started_at_ms, task.finished_at_ms),
+        "waits": task.pending_reason or "",
+        "progress": tell_progress(task),
+        "ports": _write_ports(task.ports),
+        "used": _tell_usage(task.resource_usage),
+        "failures": str(task.failure_count) if task.failure_count else "",
+        "preemptions": str(task.preemption_count) if task.preemption_count else "",
+        "exit code": "" if task.exit_code is None else str(task.exit_code),
+        "error": task.error or "",
+    }
+
+
+def _tell_usage(usage: "ResourceUsage | None") -> str:
+    if usage is None:
+        return ""
+    cpu, memory = _write_usage(usage)
+    count = usage.processes_max or 0
+    words = [
+        f"{cpu} of cpu" if cpu else "",
+        f"{memory} of memory at most" if memory else "",
+        f"{count} processes at most" if count > 1 else "",
+        f"limited by {usage.limits}" if usage.limits not in (None, "none") else "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def _write_usage(usage: "ResourceUsage | None") -> tuple[str, str]:
+    cpu = None if usage is None else usage.cpu_seconds
+    memory = None if usage is None else usage.memory_peak_bytes
+    return "" if cpu is None else span(cpu), "" if memory is None else size(memory)
+
+
+def _write_ports(ports: "Mapping[str, int]") -> str:
+    return "  ".join(f"{name}={port}" for name, port in ports.items())
+
+
+def _row(task: "TaskStatus", attempt: "TaskAttempt") -> "Sequence[str]":
+    return (
+        _mark(task, attempt),
+        state(attempt.state),
+        attempt.worker_id,
+        age(attempt.started_at_ms),
+        took(attempt.started_at_ms, attempt.finished_at_ms),
+        "" if attempt.exit_code is None else str(attempt.exit_code),
+        *_write_usage(attempt.usage),
+        _write_ports(attempt.ports),
+    )
+
+
+def _mark(task: "TaskStatus", attempt: "TaskAttempt") -> str:
+    marks = [str(attempt.attempt_id)]
+    if attempt.attempt_id == task.current_attempt_id:
+        marks.append("(curr)")
+    if attempt.is_worker_failure:
+        marks.append("(worker failure)")
+    return " ".join(marks)

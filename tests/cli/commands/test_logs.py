@@ -1,0 +1,108 @@
+"""`logs`: read at once, or followed as they come."""
+
+import base64
+import json
+import subprocess
+
+import pytest
+
+from tests.cli.conftest import Service
+from tests.cli.program import PROGRAM, SECONDS_MAX, environment
+
+HOSTILE_COMMAND = r"printf '\033[2Jred\a\rnext\377\n'"
+
+
+def run_command(service: Service, command: str, *flags: str) -> str:
+    """Run a shell line to its end; gives the job's id."""
+    job_id = service.run("run", "--detach", *flags, "--", "sh", "-c", command).out.strip()
+    assert service.run("wait", job_id).code in (0, 1)
+    return job_id
+
+
+def read_bytes(service: Service, *arguments: str) -> bytes:
+    """Run a command through a pipe and take its output as it comes."""
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        env=environment(HOLDFAST_SERVER=service.url),
+        capture_output=True,
+        timeout=SECONDS_MAX,
+        check=True,
+    ).stdout
+
+
+def test_the_log_of_a_task_is_what_it_wrote(service: Service) -> None:
+    job_id = run_command(service, "echo out; echo err >&2; printf open")
+    assert read_bytes(service, "logs", f"{job_id}.0") == b"out\nerr\nopen"
+    assert read_bytes(service, "logs", job_id, "-f") == b"out\nerr\nopen"
+    document = service.ask("logs", job_id)
+    assert base64.b64decode(document["content"]) == b"out\nerr\nopen"
+    assert (document["offset"], document["next_offset"]) == (0, 12)
+    assert (document["attempt"], document["is_complete"]) == (0, True)
+
+
+def test_each_attempt_has_its_own_log(service: Service) -> None:
+    line = "echo attempt $HOLDFAST_ATTEMPT; test $HOLDFAST_ATTEMPT = 1"
+    job_id = run_command(service, line, "--retries=1")
+    assert read_bytes(service, "logs", f"{job_id}.0") == b"attempt 1\n"
+    assert read_bytes(service, "logs", f"{job_id}.0", "--attempt=0") == b"attempt 0\n"
+    assert read_bytes(service, "logs", f"{job_id}.0.0") == b"attempt 0\n"
+    both = service.run("logs", f"{job_id}.0.0", "--attempt=1")
+    assert (both.code, both.out) == (2, "")
+    assert service.run("logs", f"{job_id}.0", "--attempt=7").code == 1
+
+
+def test_raw_output_reaches_a_pipe_as_it_is_and_a_terminal_as_text(service: Service) -> None:
+    job_id = run_command(service, HOSTILE_COMMAND)
+    assert read_bytes(service, "logs", job_id) == b"\x1b[2Jred\x07\rnext\xff\n"
+    for flags in ([], ["-f"]):
+        shown = service.on_terminal("logs", job_id, *flags)
+        assert shown == "\\x1b[2Jred\\x07\nnext\\xff\n"
+
+
+def test_a_log_is_followed_while_it_is_written(service: Service) -> None:
+    job_id = service.run("run", "-d", "--", "sh", "-c", "echo first; exec sleep 600").out.strip()
+    following = service.start("logs", "-f", "--json", job_id)
+    try:
+        assert following.stdout is not None
+        first = json.loads(following.stdout.readline())
+        assert base64.b64decode(first["content"]) == b"first\n"
+        assert first["is_complete"] is False
+        assert service.run("cancel", "--hard", job_id).code == 0
+        last = [json.loads(line) for line in following.stdout][-1]
+        assert last["is_complete"] is True
+        assert following.wait(SECONDS_MAX) == 0
+    finally:
+        following.kill()
+        following.communicate()
+
+
+def test_the_log_of_a_job_is_that_of_all_its_tasks(service: Service) -> None:
+    line = "echo attempt $HOLDFAST_ATTEMPT; test $HOLDFAST_ATTEMPT = $HOLDFAST_TASK_INDEX"
+    job_id = run_command(service, line, "--replicas=2", "--retries=1")
+    latest = "[0] attempt 0\n[1] attempt 1\n"
+    assert service.run("logs", job_id).out == latest
+    followed = service.run("logs", job_id, "-f")
+    assert sorted(followed.out.splitlines()) == latest.splitlines()
+    assert (followed.code, followed.err) == (0, "")
+    logs = service.ask("logs", job_id)["logs"]
+    told = [(log["task_id"], base64.b64decode(log["content"])) for log in logs]
+    assert told == [(f"{job_id}.0", b"attempt 0\n"), (f"{job_id}.1", b"attempt 1\n")]
+    refused = service.run("logs", job_id, "--attempt=0")
+    assert (refused.code, refused.out) == (2, "")
+    assert "goes with one task" in refused.err
+
+
+def test_a_task_is_followed_into_its_next_attempt(service: Service) -> None:
+    line = "echo attempt $HOLDFAST_ATTEMPT; test $HOLDFAST_ATTEMPT = 1 || sleep 1; exit 1"
+    job_id = service.run("run", "-d", "--retries=1", "--", "sh", "-c", line).out.strip()
+    followed = service.run("logs", job_id, "-f")
+    assert followed.out.endswith("attempt 1\n")
+    assert followed.code == 0
+    assert service.ask("job", job_id)["finished_at_ms"] is not None
+
+
+@pytest.mark.parametrize("arguments", [["logs"], ["logs", "x"]])
+def test_what_cannot_be_asked_is_exit_code_2(service: Service, arguments: list[str]) -> None:
+    ended = service.run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1

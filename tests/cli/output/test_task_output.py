@@ -1,0 +1,110 @@
+"""Output of tasks: every byte for a pipe, nothing but text for a terminal."""
+
+import pytest
+
+from holdfast.cli.output import task_output
+from holdfast.cli.output.task_output import Output, TaskLines, tell_waiting, write_chunks
+from holdfast.client.client import Client
+from holdfast.wire.status import LogChunk
+from tests.cli.conftest import Service
+
+RAW = b"\x1b[31mred\x1b[0m \x00\xff \xc3\xa4\r\n50%\r100%\n"
+
+
+def test_a_pipe_gets_every_byte(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    out = Output()
+    out.write(RAW)
+    out.close()
+    assert capsysbinary.readouterr().out == RAW
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the output for a terminal."""
+    monkeypatch.setattr(task_output, "is_terminal", lambda: True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_gets_text_that_does_not_steer_it(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    out = Output()
+    out.write(RAW)
+    out.close()
+    shown = capsysbinary.readouterr().out.decode()
+    assert shown == "\\x1b[31mred\\x1b[0m \\x00\\xff ä\n50%\n100%\n"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_character_cut_in_two_is_put_together_again(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    out = Output()
+    for byte in "ä🎉".encode():
+        out.write(bytes([byte]))
+    out.close()
+    assert capsysbinary.readouterr().out.decode() == "ä🎉\n"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_an_open_line_is_closed_once(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    out = Output()
+    out.write(b"no end")
+    out.write(b"")
+    out.close()
+    assert capsysbinary.readouterr().out == b"no end\n"
+
+
+def a_chunk(
+    content: bytes, *, task: int = 0, attempt: int = 0, is_complete: bool = False
+) -> LogChunk:
+    """Make a stretch of a task's output."""
+    return LogChunk(f"7.{task}", attempt, 0, len(content), content, is_complete)
+
+
+def test_lines_of_several_tasks_are_whole_and_named() -> None:
+    lines = TaskLines()
+    assert lines.take(a_chunk(b"one\ntw")) == b"[0] one\n"
+    assert lines.take(a_chunk(b"other\n", task=12)) == b"[12] other\n"
+    assert lines.take(a_chunk(b"o\nopen")) == b"[0] two\n"
+    assert lines.take(a_chunk(b"", is_complete=True)) == b"[0] open\n"
+    assert lines.take(a_chunk(b"left")) == b""
+    assert lines.take_rest() == b"[0] left\n"
+    assert lines.take_rest() == b""
+
+
+def test_a_return_ends_a_line_of_its_task_and_is_no_second_end_before_a_newline() -> None:
+    lines = TaskLines()
+    assert lines.take(a_chunk(b"50%\r100%\r")) == b"[0] 50%\n"
+    assert lines.take(a_chunk(b"\ndone\r\n")) == b"[0] 100%\n[0] done\n"
+    assert lines.take(a_chunk(b"last\r", is_complete=True)) == b"[0] last\n"
+
+
+def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
+    long = b"x" * (task_output.LINE_BYTES_MAX + 1)
+    assert TaskLines().take(a_chunk(long)) == b"[0] " + long + b"\n"
+
+
+def test_another_attempt_is_announced_and_the_first_is_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chunks = [a_chunk(b"a\n", is_complete=True), a_chunk(b"b\n", attempt=1, is_complete=True)]
+    write_chunks([a_chunk(b"", attempt=-1), *chunks], has_many_tasks=False)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("a\nb\n", "holdfast: attempt 1 begins\n")
+    write_chunks(chunks, has_many_tasks=True)
+    shown = capsys.readouterr()
+    assert shown.out == "[0] a\n[0] b\n"
+    assert shown.err == "holdfast: task 7.0, attempt 1 begins\n"
+
+
+def test_what_a_task_waits_for_is_told_once(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job_id = service.submit("tests.cli.tasks:add", "--arg=1", "--queue=nobody")
+    waiting = LogChunk(f"{job_id}.0", -1, 0, 0, b"", is_complete=False)
+    with Client(service.url) as client:
+        assert list(tell_waiting(client, [waiting, waiting])) == [waiting, waiting]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"holdfast: task {job_id}.0 waits: ")
+    assert service.run("cancel", job_id).code == 0
