@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from uuid import UUID
 
 from holdfast.errors import Invalid, LeaseConflict, Refused
-from holdfast.model.ids import TaskId, check_index, check_task_id
+from holdfast.model.fence import Fence as Fence
+from holdfast.model.fence import check_fence as check_fence
+from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.endings import id_columns, lock_tasks
 from holdfast.operations.ledger import Ledger
@@ -16,14 +17,6 @@ from holdfast.store.statements import load_statements
 _TASKS = load_statements("tasks")
 _LEASES = load_statements("leases")
 _STARTS = {TaskState.BUILDING: "start_building", TaskState.RUNNING: "start_running"}
-
-
-class Fence(NamedTuple):
-    """What a worker must present to speak for an attempt."""
-
-    task_id: TaskId
-    attempt: int
-    lease_token: UUID
 
 
 class Report(NamedTuple):
@@ -109,14 +102,6 @@ def fence_columns(fences: Sequence[Fence]) -> dict[str, list[object]]:
         "attempts": [fence.attempt for fence in fences],
         "tokens": [fence.lease_token for fence in fences],
     }
-
-
-def check_fence(fence: Fence) -> None:
-    """Refuse a fence of the wrong shape."""
-    check_task_id(fence.task_id)
-    check_index(fence.attempt, "attempt")
-    if not isinstance(fence.lease_token, UUID):
-        raise Invalid("lease_token", f"{fence.lease_token!r} is not a UUID; send the one you got")
 
 
 def _check(report: Report) -> Refused | None:

@@ -1,0 +1,140 @@
+"""The table of ended attempts, and what attempts have used."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from holdfast.model.fence import Fence
+from holdfast.model.ids import TaskId
+from holdfast.model.states import TaskState
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+from holdfast.store.tables.columns import attempt_columns, fence_columns, id_columns
+
+_TASKS = load_statements("tasks")
+_LEASES = load_statements("leases")
+_ATTEMPTS = load_statements("attempts")
+_CLUSTER = load_statements("cluster")
+
+
+class Success(NamedTuple):
+    """An attempt whose code ran and succeeded, and what it returned, a JSON text."""
+
+    fence: Fence
+    exit_code: int
+    result: str | None
+
+
+class SucceededAttempt(NamedTuple):
+    """An attempt that has ended well, and for how many seconds it ran."""
+
+    job_id: int
+    task_index: int
+    lease_token: UUID
+    ran: float
+
+
+async def succeed_attempts(tx: Transaction, successes: Sequence[Success]) -> list[SucceededAttempt]:
+    """Lock tasks and end the attempts among them that run under a live lease; ids come sorted."""
+    rows = await tx.fetch(
+        _TASKS["succeed_attempts"],
+        **fence_columns([success[0] for success in successes]),
+        exit_codes=[success[1] for success in successes],
+        results=[success[2] for success in successes],
+    )
+    return list(map(SucceededAttempt._make, rows))
+
+
+class EndedAttempt(NamedTuple):
+    """How an open attempt ends otherwise, and what that makes of its task."""
+
+    task_id: TaskId
+    state: TaskState
+    # Whether the task stays where its attempt ended.
+    finished: bool
+    failure_count: int
+    preemption_count: int
+    actor: str
+    cause: str | None
+    exit_code: int | None
+    error: str | None
+    error_class: str | None
+    stage: str | None
+    reported: bool
+    released: bool
+
+
+class AttemptRun(NamedTuple):
+    """An attempt that has ended, and for how many seconds it ran; None if it had not begun."""
+
+    job_id: int
+    task_index: int
+    ran: float | None
+
+
+async def end_attempts(tx: Transaction, ended: Sequence[EndedAttempt]) -> list[AttemptRun]:
+    """End open attempts of locked tasks; one that is not released keeps its lease as ending."""
+    rows = await tx.fetch(
+        _TASKS["end_attempts"],
+        **id_columns([attempt.task_id for attempt in ended]),
+        states=[attempt.state for attempt in ended],
+        finished=[attempt.finished for attempt in ended],
+        failure_counts=[attempt.failure_count for attempt in ended],
+        preemption_counts=[attempt.preemption_count for attempt in ended],
+        actors=[attempt.actor for attempt in ended],
+        causes=[attempt.cause for attempt in ended],
+        exit_codes=[attempt.exit_code for attempt in ended],
+        errors=[attempt.error for attempt in ended],
+        error_classes=[attempt.error_class for attempt in ended],
+        stages=[attempt.stage for attempt in ended],
+        reported=[attempt.reported for attempt in ended],
+        released=[attempt.released for attempt in ended],
+    )
+    return list(map(AttemptRun._make, rows))
+
+
+async def find_ended_attempts(tx: Transaction, fences: Sequence[Fence]) -> dict[Fence, int]:
+    """Find attempts whose end their worker has reported, and the state in which they ended."""
+    rows = await tx.fetch(_LEASES["find_ended_attempts"], **fence_columns(fences))
+    return {Fence(TaskId(row[0], row[1]), row[2], row[3]): row[4] for row in rows}
+
+
+class FoundAttempt(NamedTuple):
+    """An attempt's number, and whether it may still write."""
+
+    attempt: int
+    is_open: bool
+
+
+async def find_attempt(
+    tx: Transaction, task_id: TaskId, attempt: int | None
+) -> FoundAttempt | None:
+    """Find an attempt of a task by its number, or the latest."""
+    row = await tx.fetch_one(
+        _ATTEMPTS["find_attempt"],
+        job_id=task_id.job_id,
+        task_index=task_id.task_index,
+        attempt=attempt,
+    )
+    return None if row is None else FoundAttempt._make(row)
+
+
+class AttemptUsage(NamedTuple):
+    """What an attempt was given and has used, and what its build took: JSON texts."""
+
+    task_id: TaskId
+    attempt: int
+    ports: str | None = None
+    usage: str | None = None
+    build: str | None = None
+
+
+async def keep_usage(tx: Transaction, used: Sequence[AttemptUsage]) -> None:
+    """Note what attempts have used; what is noted already stays."""
+    await tx.fetch(
+        _CLUSTER["keep_usage"],
+        **attempt_columns([(item.task_id, item.attempt) for item in used]),
+        ports=[item.ports for item in used],
+        usages=[item.usage for item in used],
+        builds=[item.build for item in used],
+    )

@@ -1,0 +1,119 @@
+"""The table of dead letters: put there, replayed, discarded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from holdfast.model.ids import TaskId
+from holdfast.model.outcomes import ReasonCode
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+from holdfast.store.tables.columns import id_columns
+
+_TASKS = load_statements("tasks")
+_DEAD = load_statements("dead_letters")
+
+
+class NewDeadLetter(NamedTuple):
+    """A task that goes to the dead letters, why, and whose doing it is."""
+
+    task_id: TaskId
+    reason_code: ReasonCode
+    actor: str
+    cause: str
+
+
+async def dead_letter_tasks(tx: Transaction, letters: Sequence[NewDeadLetter]) -> None:
+    """Move locked tasks to the dead letters."""
+    await tx.fetch(
+        _TASKS["dead_letter_tasks"],
+        **id_columns([letter.task_id for letter in letters]),
+        reason_codes=[letter.reason_code for letter in letters],
+        actors=[letter.actor for letter in letters],
+        causes=[letter.cause for letter in letters],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Which dead letters; None means any."""
+
+    reason_code: str | None = None
+    stage: str | None = None
+    type: str | None = None
+    queue: str | None = None
+    job_id: int | None = None
+    open_only: bool = True
+
+
+class DeadLetter(NamedTuple):
+    """A task that nobody tries any more, and what is known of its last attempt."""
+
+    job_id: int
+    task_index: int
+    reason_code: ReasonCode
+    stage: str | None
+    error_class: str | None
+    last_error: str | None
+    attempts: int
+    last_owner: str | None
+    last_lease_expires_at: datetime | None
+    correlation_id: str
+    type: str
+    queue: str | None
+    input: str | None
+    dead_lettered_at: datetime
+    replayed_as: int | None
+    discarded_at: datetime | None
+
+
+async def list_dead_letters(
+    tx: Transaction, wanted: DeadLetterFilter, *, after: TaskId, batch_max: int
+) -> list[DeadLetter]:
+    """List dead letters in the order of their ids."""
+    rows = await tx.fetch(
+        _DEAD["list_dead_letters"],
+        reason_code=wanted.reason_code,
+        stage=wanted.stage,
+        type=wanted.type,
+        queue=wanted.queue,
+        job_id=wanted.job_id,
+        open_only=wanted.open_only,
+        after_job_id=after.job_id,
+        after_task_index=after.task_index,
+        batch_max=batch_max,
+    )
+    return list(map(DeadLetter._make, rows))
+
+
+class LockedLetter(NamedTuple):
+    """A dead letter under our lock; the input is a JSON text."""
+
+    job_id: int
+    task_index: int
+    input: str | None
+    replayed_as: int | None
+    discarded_at: datetime | None
+
+
+async def lock_dead_letters(
+    tx: Transaction, task_ids: Sequence[TaskId]
+) -> dict[TaskId, LockedLetter]:
+    """Lock dead letters in the order of their ids; those that do not exist are left out."""
+    rows = await tx.fetch(_DEAD["lock_dead_letters"], **id_columns(sorted(task_ids)))
+    return {TaskId(row[0], row[1]): LockedLetter._make(row) for row in rows}
+
+
+async def mark_replayed(tx: Transaction, task_ids: Sequence[TaskId], *, replayed_as: int) -> None:
+    """Note which job runs locked dead letters again."""
+    await tx.fetch(
+        _DEAD["mark_replayed"],
+        **id_columns(task_ids),
+        replayed_as=[replayed_as] * len(task_ids),
+    )
+
+
+async def mark_discarded(tx: Transaction, task_ids: Sequence[TaskId], *, actor: str) -> None:
+    """Note that locked dead letters need nothing more."""
+    await tx.fetch(_DEAD["mark_discarded"], **id_columns(task_ids), actor=actor)

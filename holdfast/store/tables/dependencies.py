@@ -1,0 +1,110 @@
+"""The table of dependencies: which job waits for which, and whether it holds."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.model.order import Condition
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+
+_ORDER = load_statements("order")
+
+
+class NewDependency(NamedTuple):
+    """A job that waits for another; `holds` is None while that one has not ended."""
+
+    job_id: int
+    depends_on: int
+    condition: Condition
+    holds: bool | None
+
+
+async def insert_dependencies(tx: Transaction, dependencies: Sequence[NewDependency]) -> None:
+    """Store what new jobs wait for."""
+    await tx.fetch(
+        _ORDER["insert_dependencies"],
+        job_ids=[item.job_id for item in dependencies],
+        depends_on=[item.depends_on for item in dependencies],
+        conditions=[item.condition for item in dependencies],
+        holds=[item.holds for item in dependencies],
+    )
+
+
+class UnmetDependency(NamedTuple):
+    """A job, and one that it waits for, or has waited for in vain."""
+
+    job_id: int
+    depends_on: int
+
+
+async def find_unmet_dependencies(tx: Transaction, job_ids: Iterable[int]) -> list[UnmetDependency]:
+    """Find what jobs still wait for, or have waited for in vain."""
+    rows = await tx.fetch(_ORDER["find_unmet_dependencies"], job_ids=sorted(job_ids))
+    return list(map(UnmetDependency._make, rows))
+
+
+class SettledDependency(NamedTuple):
+    """A dependency on a job that has ended, in which state, and whether it holds."""
+
+    job_id: int
+    depends_on: int
+    condition: Condition
+    state: int
+    holds: bool
+
+
+async def settle_dependencies(
+    tx: Transaction, ended_job_ids: Iterable[int], *, batch_max: int
+) -> list[SettledDependency]:
+    """Note for those who wait for ended jobs how these ended; returns what was open."""
+    rows = await tx.fetch(
+        _ORDER["settle_dependencies"], ended_job_ids=sorted(ended_job_ids), batch_max=batch_max
+    )
+    return list(map(SettledDependency._make, rows))
+
+
+class LockedDependent(NamedTuple):
+    """A job that waits for others, under our lock; `has_time` if it is not to start at once."""
+
+    job_id: int
+    is_live: bool
+    num_tasks: int
+    has_time: bool
+
+
+async def lock_dependents(tx: Transaction, job_ids: Iterable[int]) -> dict[int, LockedDependent]:
+    """Lock jobs that wait for others, in the order of their ids."""
+    rows = await tx.fetch(_ORDER["lock_dependents"], job_ids=sorted(job_ids))
+    return {row[0]: LockedDependent._make(row) for row in rows}
+
+
+class DependentCount(NamedTuple):
+    """A job that waits for less now, and whether for nothing any more."""
+
+    job_id: int
+    is_released: bool
+
+
+async def count_met(tx: Transaction, met: Sequence[tuple[int, int]]) -> list[DependentCount]:
+    """Count what is met for each of these locked jobs."""
+    rows = await tx.fetch(
+        _ORDER["count_met"],
+        job_ids=[job_id for job_id, _ in met],
+        met=[count for _, count in met],
+    )
+    return list(map(DependentCount._make, rows))
+
+
+class AwaitedJob(NamedTuple):
+    """A job that others wait for; forgotten if it has ended and nobody is to follow up."""
+
+    job_id: int
+    is_forgotten: bool
+
+
+async def walk_open_dependencies(
+    tx: Transaction, *, after: int, batch_max: int
+) -> list[AwaitedJob]:
+    """Walk through the jobs that others wait for, in the order of ids."""
+    rows = await tx.fetch(_ORDER["walk_open_dependencies"], after=after, batch_max=batch_max)
+    return list(map(AwaitedJob._make, rows))

@@ -1,0 +1,328 @@
+"""The table of jobs: stored, counted, ended, cancelled."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from holdfast.model.outcomes import CancelMode
+from holdfast.model.states import JobState
+from holdfast.rules.job_state import JobCounts
+from holdfast.store.database import Database, Transaction
+from holdfast.store.statements import load_statements
+
+_JOBS = load_statements("jobs")
+
+
+class AllocatedId(NamedTuple):
+    """An id for a job, the time, and the version of the policies that hold now."""
+
+    job_id: int
+    now: datetime
+    policies_version: int
+
+
+async def allocate_job_ids(database: Database, count: int) -> list[AllocatedId]:
+    """Give out ids for good, whatever becomes of the jobs."""
+    rows = await database.fetch(_JOBS["allocate_job_ids"], count=count)
+    return list(map(AllocatedId._make, rows))
+
+
+class NewJob(NamedTuple):
+    """The row of a job; spec and labels are JSON texts."""
+
+    job_id: int
+    name: str | None
+    type: str
+    owner: str
+    queue: str | None
+    priority: int
+    spec: str
+    labels: str
+    parent_job_id: int | None
+    replay_of: int | None
+    correlation_id: str
+    trace_id: str | None
+    trace_parent: str | None
+    idempotency_key: str | None
+    spec_digest: bytes
+    shown: bool
+    fan_out: bool
+    max_task_failures: int | None
+    num_tasks: int
+    graph_id: int | None
+    compensates_job_id: int | None
+    unmet: int
+
+
+_NEW_JOB_COLUMNS = (
+    "job_ids",
+    "names",
+    "types",
+    "owners",
+    "queues",
+    "priorities",
+    "specs",
+    "labels",
+    "parent_job_ids",
+    "replay_of",
+    "correlation_ids",
+    "trace_ids",
+    "trace_parents",
+    "idempotency_keys",
+    "spec_digests",
+    "shown",
+    "fan_out",
+    "max_task_failures",
+    "num_tasks",
+    "graph_ids",
+    "compensates_job_ids",
+    "unmet",
+)
+
+
+async def insert_jobs(tx: Transaction, jobs: Sequence[NewJob], *, now: datetime) -> set[int]:
+    """Store jobs, at least one; returns the ids of those whose key was not seen before."""
+    columns = dict(zip(_NEW_JOB_COLUMNS, zip(*jobs, strict=True), strict=True))
+    rows = await tx.fetch(_JOBS["insert_jobs"], **columns, now=now)
+    return {row[0] for row in rows}
+
+
+class KeyedJob(NamedTuple):
+    """The job that came under an idempotency key."""
+
+    job_id: int
+    spec_digest: bytes
+    shown: bool
+
+
+Key = tuple[str | None, str | None]
+
+
+async def find_by_key(tx: Transaction, keys: Sequence[Key]) -> dict[Key, KeyedJob]:
+    """Find jobs by their owners and idempotency keys."""
+    rows = await tx.fetch(
+        _JOBS["find_by_key"],
+        owners=[owner for owner, _ in keys],
+        idempotency_keys=[key for _, key in keys],
+    )
+    return {(row[0], row[1]): KeyedJob(row[2], row[3], row[4]) for row in rows}
+
+
+async def show_job(tx: Transaction, job_id: int, *, unmet: int, now: datetime) -> None:
+    """Let a job that was stored in chunks be seen."""
+    await tx.fetch(_JOBS["show_job"], job_id=job_id, unmet=unmet, now=now)
+
+
+async def list_hidden_jobs(tx: Transaction, *, older_than: timedelta, batch_max: int) -> list[int]:
+    """List jobs that began to be stored a while ago and were never shown."""
+    rows = await tx.fetch(_JOBS["list_hidden_jobs"], older_than=older_than, batch_max=batch_max)
+    return [row[0] for row in rows]
+
+
+async def lock_hidden_job(tx: Transaction, job_id: int) -> bool:
+    """Lock a job that has not been shown; False if there is none."""
+    return await tx.fetch_one(_JOBS["lock_hidden_job"], job_id=job_id) is not None
+
+
+async def delete_job(tx: Transaction, job_id: int) -> None:
+    """Delete the row of a job."""
+    await tx.fetch(_JOBS["delete_job"], job_id=job_id)
+
+
+class SpecRow(NamedTuple):
+    """What is stored of a job's spec, a JSON text, and the names that travel with its tasks."""
+
+    job_id: int
+    spec: str
+    correlation_id: str
+    trace_id: str | None
+    name: str
+    num_tasks: int
+    compensates_job_id: int | None
+    trace_parent: str | None
+
+
+async def load_specs(tx: Transaction, job_ids: Sequence[int]) -> list[SpecRow]:
+    """Read the specs of jobs."""
+    return list(map(SpecRow._make, await tx.fetch(_JOBS["load_specs"], job_ids=job_ids)))
+
+
+async def read_verbosity(tx: Transaction, job_ids: Sequence[int]) -> dict[int, bool]:
+    """Tell of jobs whether their renewals are noted."""
+    return dict(await tx.fetch(_JOBS["read_verbosity"], job_ids=job_ids))
+
+
+class JobMoves(NamedTuple):
+    """By how much the counts of a job change, in the order of JobCounts, and its first error."""
+
+    job_id: int
+    counts: Sequence[int]
+    error: str | None
+    exit_code: int | None
+
+
+class CountedJob(NamedTuple):
+    """A job after its counts have changed and before its state follows."""
+
+    job_id: int
+    state: int
+    cancel_mode: CancelMode | None
+    fan_out: bool
+    max_task_failures: int | None
+    has_started: bool
+    counts: JobCounts
+
+
+async def count_moves(tx: Transaction, moves: Sequence[JobMoves]) -> list[CountedJob]:
+    """Lock jobs in the order given, that of their ids, and change their counts."""
+    columns = map(list, zip(*[job[1] for job in moves], strict=True))
+    rows = await tx.fetch(
+        _JOBS["count_moves"],
+        job_ids=[job[0] for job in moves],
+        **dict(zip(JobCounts._fields, columns, strict=True)),
+        errors=[job[2] for job in moves],
+        exit_codes=[job[3] for job in moves],
+    )
+    return [
+        CountedJob(job_id, state, cancel, fan_out, tolerated, started, JobCounts._make(counts))
+        for job_id, state, cancel, fan_out, tolerated, started, *counts in rows
+    ]
+
+
+async def start_jobs(tx: Transaction, job_ids: Sequence[int]) -> None:
+    """Move jobs to RUNNING."""
+    await tx.fetch(_JOBS["start_jobs"], job_ids=job_ids)
+
+
+class EndedJob(NamedTuple):
+    """A job that ends, in which state, and the type of its event."""
+
+    job_id: int
+    state: JobState
+    event_type: str
+
+
+class FinishedJob(NamedTuple):
+    """What the end of a job means for others."""
+
+    job_id: int
+    is_to_be_undone: bool
+    is_compensation: bool
+    is_awaited: bool
+
+
+async def finish_jobs(tx: Transaction, ended: Sequence[EndedJob]) -> list[FinishedJob]:
+    """Move locked jobs to their last state."""
+    rows = await tx.fetch(
+        _JOBS["finish_jobs"],
+        job_ids=[job.job_id for job in ended],
+        states=[job.state for job in ended],
+        event_types=[job.event_type for job in ended],
+    )
+    return list(map(FinishedJob._make, rows))
+
+
+class LockedJob(NamedTuple):
+    """A job as it stands under our lock."""
+
+    job_id: int
+    state: int
+    cancel_mode: CancelMode | None
+    cancel_reason: str | None
+    num_tasks: int
+    queue: str | None
+    finished: bool
+
+
+async def lock_job(tx: Transaction, job_id: int) -> LockedJob | None:
+    """Lock one job."""
+    row = await tx.fetch_one(_JOBS["lock_job"], job_id=job_id)
+    return None if row is None else LockedJob._make(row)
+
+
+class JobFlags(NamedTuple):
+    """Whether a job has ended, or was asked to."""
+
+    job_id: int
+    cancel_mode: CancelMode | None
+    finished: bool
+    cancel_reason: str | None
+    state: int
+
+
+async def read_job_flags(tx: Transaction, job_ids: Iterable[int]) -> dict[int, JobFlags]:
+    """Read how jobs stand, without a lock; those that do not exist are left out."""
+    rows = await tx.fetch(_JOBS["read_job_flags"], job_ids=list(job_ids))
+    return {row[0]: JobFlags._make(row) for row in rows}
+
+
+class HeldJob(NamedTuple):
+    """A job that cannot end before this transaction does; over if it was cancelled or has ended."""
+
+    job_id: int
+    state: int
+    ended: bool
+    is_over: bool
+
+
+async def hold_jobs(tx: Transaction, job_ids: Iterable[int]) -> dict[int, HeldJob]:
+    """Hold jobs, so that none ends meanwhile; those that do not exist are left out."""
+    rows = await tx.fetch(_JOBS["hold_jobs"], job_ids=sorted(job_ids))
+    return {row[0]: HeldJob._make(row) for row in rows}
+
+
+async def flag_cancel(
+    tx: Transaction, reasons: Sequence[tuple[int, str]], *, mode: CancelMode, actor: str
+) -> None:
+    """Flag locked jobs for cancel, each for its reason."""
+    await tx.fetch(
+        _JOBS["flag_cancel"],
+        job_ids=[job_id for job_id, _ in reasons],
+        reasons=[reason for _, reason in reasons],
+        mode=mode,
+        actor=actor,
+    )
+
+
+async def record_job_event(
+    tx: Transaction, job_id: int, event_type: str, *, actor: str, payload: str
+) -> None:
+    """Record something that happened to a job and is no move; the payload is a JSON text."""
+    await tx.fetch(
+        _JOBS["record_job_event"],
+        job_id=job_id,
+        event_type=event_type,
+        actor=actor,
+        payload=payload,
+    )
+
+
+async def list_live_children(
+    tx: Transaction, job_id: int, *, mode: CancelMode, batch_max: int
+) -> list[int]:
+    """List children of a job that have not ended, nor been cancelled like this."""
+    rows = await tx.fetch(
+        _JOBS["list_live_children"], job_id=job_id, mode=mode, batch_max=batch_max
+    )
+    return [row[0] for row in rows]
+
+
+async def list_finished(tx: Transaction, job_ids: Sequence[int]) -> list[int]:
+    """List those of these jobs that have ended."""
+    return [row[0] for row in await tx.fetch(_JOBS["list_finished"], job_ids=job_ids)]
+
+
+class JobToRerun(NamedTuple):
+    """A job that somebody wants to run again; `live` counts its tasks that have not finished."""
+
+    state: int
+    finished_at: datetime | None
+    fan_out: bool
+    num_tasks: int
+    live: int
+
+
+async def read_job_to_rerun(tx: Transaction, job_id: int) -> JobToRerun | None:
+    """Read how a job stands that is to be run again."""
+    row: Any = await tx.fetch_one(_JOBS["read_job_to_rerun"], job_id=job_id)
+    return None if row is None else JobToRerun._make(row)

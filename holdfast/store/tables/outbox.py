@@ -1,0 +1,95 @@
+"""The outbox: what follows from a change, until its work is done in a transaction of its own."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+
+_OUTBOX = load_statements("outbox")
+_ORDER = load_statements("order")
+_UNDO = load_statements("undo")
+
+
+class FollowUp(NamedTuple):
+    """Work that is left for later, and where in the job it begins."""
+
+    kind: str
+    job_id: int
+    next_index: int = 0
+
+
+class OutboxRow(NamedTuple):
+    """Work that waits, and the job, or the graph, that it is about."""
+
+    id: int
+    job_id: int
+
+
+async def insert_outbox(tx: Transaction, follow_ups: Sequence[FollowUp]) -> None:
+    """Leave work for later."""
+    await tx.fetch(
+        _OUTBOX["insert_outbox"],
+        kinds=[item[0] for item in follow_ups],
+        job_ids=[item[1] for item in follow_ups],
+        next_indexes=[item[2] for item in follow_ups],
+    )
+
+
+async def list_outbox(tx: Transaction, kinds: Sequence[str], *, batch_max: int) -> list[OutboxRow]:
+    """List work of these kinds that is due, the longest due first."""
+    rows = await tx.fetch(_OUTBOX["list_outbox"], kinds=kinds, batch_max=batch_max)
+    return [OutboxRow(row_id, job_id) for row_id, _, job_id in rows]
+
+
+async def lock_outbox(tx: Transaction, row_id: int) -> FollowUp | None:
+    """Lock one row; None if it is done, or another server is at it."""
+    row = await tx.fetch_one(_OUTBOX["lock_outbox"], id=row_id)
+    return None if row is None else FollowUp._make(row[1:])
+
+
+async def advance_outbox(tx: Transaction, row_id: int, next_index: int) -> None:
+    """Note how far a locked piece of work has got."""
+    await tx.fetch(_OUTBOX["advance_outbox"], id=row_id, next_index=next_index)
+
+
+async def delete_outbox(tx: Transaction, row_ids: Sequence[int]) -> None:
+    """Forget locked work that is done."""
+    await tx.fetch(_OUTBOX["delete_outbox"], ids=row_ids)
+
+
+async def let_outbox_wait(tx: Transaction, row_ids: Sequence[int]) -> None:
+    """Look at work again later, the later the longer it has waited."""
+    await tx.fetch(_OUTBOX["let_outbox_wait"], ids=row_ids)
+
+
+async def put_off_outbox(tx: Transaction, row_ids: Sequence[int], delay: timedelta) -> None:
+    """Look at work again after a while."""
+    await tx.fetch(_OUTBOX["put_off_outbox"], ids=row_ids, delay=delay)
+
+
+async def take_small_sweeps(tx: Transaction, *, tasks_max: int, batch_max: int) -> list[OutboxRow]:
+    """Lock the sweeps of small jobs; those that another server is at are left out."""
+    rows = await tx.fetch(_OUTBOX["take_small_sweeps"], tasks_max=tasks_max, batch_max=batch_max)
+    return list(map(OutboxRow._make, rows))
+
+
+async def drop_childless_ends(tx: Transaction, batch_max: int) -> int:
+    """Forget about the children of ended jobs that have none; returns how many jobs these were."""
+    return len(await tx.fetch(_OUTBOX["drop_childless_ends"], batch_max=batch_max))
+
+
+async def take_releases(tx: Transaction, batch_max: int) -> list[OutboxRow]:
+    """Lock the ends of jobs that others wait for; those that another server is at are left out."""
+    return list(map(OutboxRow._make, await tx.fetch(_ORDER["take_releases"], batch_max=batch_max)))
+
+
+async def take_undos(tx: Transaction, batch_max: int) -> list[OutboxRow]:
+    """Lock the unsuccessful ends of jobs; those that another server is at are left out."""
+    return list(map(OutboxRow._make, await tx.fetch(_UNDO["take_undos"], batch_max=batch_max)))
+
+
+async def lock_undo_graph(tx: Transaction, graph_id: int) -> list[int]:
+    """Lock all rows about what is to be undone in a graph; others wait."""
+    return [row[0] for row in await tx.fetch(_UNDO["lock_undo_graph"], graph_id=graph_id)]

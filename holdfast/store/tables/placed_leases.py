@@ -1,0 +1,165 @@
+"""Leases of placed work: given by the scheduler, named by called workers."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from holdfast.model.fence import Fence
+from holdfast.model.ids import TaskId
+from holdfast.store.database import Database, Transaction
+from holdfast.store.statements import load_statements
+from holdfast.store.tables.columns import fence_columns, id_columns
+
+_CLUSTER = load_statements("cluster")
+
+
+class WantedAttempt(NamedTuple):
+    """An attempt that a worker should know of; ports are a JSON text, the input is for a start."""
+
+    worker_id: str
+    job_id: int
+    task_index: int
+    attempt: int
+    lease_token: UUID
+    expires_at: datetime
+    ending: bool
+    acknowledged: bool
+    ports: str | None
+    cancel_deadline_at: datetime | None
+    state: int
+    input: str | None
+    now: datetime
+
+
+async def read_wanted(tx: Transaction, worker_ids: Sequence[str]) -> list[WantedAttempt]:
+    """Read all attempts that are placed on workers, in no order."""
+    rows = await tx.fetch(_CLUSTER["read_wanted"], worker_ids=worker_ids)
+    return list(map(WantedAttempt._make, rows))
+
+
+class PlacedStop(NamedTuple):
+    """A placed attempt that should stop: at once if it is ending."""
+
+    worker_id: str
+    job_id: int
+    task_index: int
+    attempt: int
+    ending: bool
+
+
+async def list_placed_stops(database: Database) -> list[PlacedStop]:
+    """List all placed attempts that should stop."""
+    return list(map(PlacedStop._make, await database.fetch(_CLUSTER["list_placed_stops"])))
+
+
+class UnfinishedLoss(NamedTuple):
+    """A worker that is lost and whose attempts nobody has ended yet."""
+
+    worker_id: str
+    cause: str
+
+
+async def list_unfinished_losses(database: Database) -> list[UnfinishedLoss]:
+    """List the losses that somebody has yet to finish."""
+    rows = await database.fetch(_CLUSTER["list_unfinished_losses"])
+    return list(map(UnfinishedLoss._make, rows))
+
+
+class GangMember(NamedTuple):
+    """Where a member of a gang is; ports are a JSON text."""
+
+    job_id: int
+    task_index: int
+    address: str
+    ports: str | None
+
+
+async def read_gangs(tx: Transaction, job_ids: Iterable[int]) -> list[GangMember]:
+    """Read where the members of gangs are."""
+    rows = await tx.fetch(_CLUSTER["read_gangs"], job_ids=sorted(job_ids))
+    return list(map(GangMember._make, rows))
+
+
+class RenewedAttempt(NamedTuple):
+    """A placed attempt whose lease holds longer now."""
+
+    job_id: int
+    task_index: int
+    attempt: int
+    expires_at: datetime
+
+
+async def renew_placed(tx: Transaction, named: Sequence[tuple[Fence, str]]) -> list[RenewedAttempt]:
+    """Renew what workers have named; a lease that somebody else has locked is left out."""
+    rows = await tx.fetch(
+        _CLUSTER["renew_placed"],
+        **fence_columns([fence for fence, _ in named]),
+        worker_ids=[worker_id for _, worker_id in named],
+    )
+    return list(map(RenewedAttempt._make, rows))
+
+
+class Booked(NamedTuple):
+    """How many leases of a job a worker has, and how many of them have not started."""
+
+    worker_id: str
+    job_id: int
+    leases: int
+    unstarted: int
+
+
+async def list_booked(tx: Transaction) -> list[Booked]:
+    """List what is taken of each worker."""
+    return list(map(Booked._make, await tx.fetch(_CLUSTER["list_booked"])))
+
+
+async def list_ports(tx: Transaction) -> list[tuple[str, int]]:
+    """List the ports that are given out, each with its host."""
+    return [(row[0], row[1]) for row in await tx.fetch(_CLUSTER["list_ports"])]
+
+
+class PlacedTask(NamedTuple):
+    """A task, the worker it is placed on, and the terms of the lease; ports are a JSON text."""
+
+    task_id: TaskId
+    worker_id: str
+    duration: timedelta
+    run_timeout: timedelta | None
+    ports: str | None
+
+
+async def place_tasks(tx: Transaction, placed: Sequence[PlacedTask]) -> int:
+    """Move locked tasks to ASSIGNED, each with a lease; returns how many."""
+    rows = await tx.fetch(
+        _CLUSTER["place_tasks"],
+        **id_columns([task.task_id for task in placed]),
+        worker_ids=[task.worker_id for task in placed],
+        durations=[task.duration for task in placed],
+        run_timeouts=[task.run_timeout for task in placed],
+        ports=[task.ports for task in placed],
+    )
+    return len(rows)
+
+
+async def adopt_leases(
+    tx: Transaction, fences: Sequence[Fence], *, worker_id: str, replaces: str | None
+) -> set[Fence]:
+    """Bind the leases of a replaced worker to the one that has its processes.
+
+    Returns those that are not ending.
+    """
+    rows = await tx.fetch(
+        _CLUSTER["adopt_leases"], **fence_columns(fences), worker_id=worker_id, replaces=replaces
+    )
+    return {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows if not row[4]}
+
+
+async def find_leases_of_worker(
+    tx: Transaction, fences: Sequence[Fence], *, worker_id: str
+) -> set[Fence]:
+    """Find which fences hold a lease of this worker that is not ending."""
+    rows = await tx.fetch(
+        _CLUSTER["find_leases_of_worker"], **fence_columns(fences), worker_id=worker_id
+    )
+    return {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows}

@@ -1,0 +1,221 @@
+"""The table of tasks: locked, inserted, and moved from state to state."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from holdfast.model.fence import Fence
+from holdfast.model.ids import TaskId
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+from holdfast.store.tables.columns import fence_columns, id_columns
+from holdfast.store.tables.ready import ReadyStretch, ready_columns
+
+_TASKS = load_statements("tasks")
+
+
+class LockedTask(NamedTuple):
+    """A task as it stands under our lock."""
+
+    job_id: int
+    task_index: int
+    state: int
+    attempt: int
+    failure_count: int
+    preemption_count: int
+    free_loss_count: int
+
+    @property
+    def id(self) -> TaskId:
+        """Name the task."""
+        return TaskId(self.job_id, self.task_index)
+
+
+async def lock_tasks(tx: Transaction, task_ids: Iterable[TaskId]) -> dict[TaskId, LockedTask]:
+    """Lock tasks in the order of their ids; those that do not exist are left out."""
+    rows = await tx.fetch(_TASKS["lock_tasks"], **id_columns(sorted(set(task_ids))))
+    return {TaskId(row[0], row[1]): LockedTask._make(row) for row in rows}
+
+
+async def lock_tasks_of_jobs(tx: Transaction, job_ids: Iterable[int]) -> list[LockedTask]:
+    """Lock all tasks of small jobs."""
+    rows = await tx.fetch(_TASKS["lock_tasks_of_jobs"], job_ids=sorted(set(job_ids)))
+    return list(map(LockedTask._make, rows))
+
+
+async def lock_next_tasks(
+    tx: Transaction, job_id: int, *, next_index: int, batch_max: int
+) -> list[LockedTask]:
+    """Lock a stretch of one job's tasks."""
+    rows = await tx.fetch(
+        _TASKS["lock_next_tasks"], job_id=job_id, next_index=next_index, batch_max=batch_max
+    )
+    return list(map(LockedTask._make, rows))
+
+
+@dataclass(slots=True)
+class NewTasks:
+    """Tasks to be stored, a list per column: there may be very many."""
+
+    job_ids: list[int] = field(default_factory=list)
+    task_indexes: list[int] = field(default_factory=list)
+    placed: list[bool] = field(default_factory=list)
+    inputs: list[str | None] = field(default_factory=list)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Name the arrays."""
+        return {
+            "job_ids": self.job_ids,
+            "task_indexes": self.task_indexes,
+            "placed": self.placed,
+            "inputs": self.inputs,
+        }
+
+
+async def insert_tasks(
+    tx: Transaction, tasks: NewTasks, *, eligible_at: Sequence[datetime], now: datetime
+) -> None:
+    """Store tasks that are not put in line yet."""
+    await tx.fetch(_TASKS["insert_tasks"], **tasks.columns(), eligible_at=eligible_at, now=now)
+
+
+async def insert_tasks_in_line(
+    tx: Transaction, tasks: NewTasks, stretches: Sequence[ReadyStretch], *, now: datetime
+) -> None:
+    """Store tasks that need not wait, and put them where claims find them."""
+    columns = ready_columns(stretches)
+    await tx.fetch(
+        _TASKS["insert_tasks_in_line"],
+        **tasks.columns(),
+        ready_job_ids=columns.pop("job_ids"),
+        **columns,
+        now=now,
+    )
+
+
+async def delete_hidden_tasks(tx: Transaction, job_id: int) -> None:
+    """Delete the tasks of a job that has never been shown."""
+    await tx.fetch(_TASKS["delete_hidden_tasks"], job_id=job_id)
+
+
+class Assignment(NamedTuple):
+    """A task, the worker that claims it, and the terms of the lease."""
+
+    task_id: TaskId
+    worker_id: str
+    duration: timedelta
+    run_timeout: timedelta | None
+    claim_key: str | None
+
+
+class NewLease(NamedTuple):
+    """A lease that has just begun."""
+
+    job_id: int
+    task_index: int
+    lease_token: UUID
+    expires_at: datetime
+
+
+async def assign_tasks(tx: Transaction, assignments: Sequence[Assignment]) -> list[NewLease]:
+    """Move locked tasks to ASSIGNED, each with a lease; those of lost workers are left out."""
+    rows = await tx.fetch(
+        _TASKS["assign_tasks"],
+        **id_columns([assignment[0] for assignment in assignments]),
+        worker_ids=[assignment[1] for assignment in assignments],
+        durations=[assignment[2] for assignment in assignments],
+        run_timeouts=[assignment[3] for assignment in assignments],
+        claim_keys=[assignment[4] for assignment in assignments],
+    )
+    return list(map(NewLease._make, rows))
+
+
+class StartedTask(NamedTuple):
+    """A task that has been brought forward, and from which state."""
+
+    job_id: int
+    task_index: int
+    lease_token: UUID
+    before: int
+
+
+async def start_building(tx: Transaction, fences: Sequence[Fence]) -> list[StartedTask]:
+    """Lock tasks and move the open attempts among them to BUILDING; fences come sorted."""
+    rows = await tx.fetch(_TASKS["start_building"], **fence_columns(fences))
+    return list(map(StartedTask._make, rows))
+
+
+async def start_running(tx: Transaction, fences: Sequence[Fence]) -> list[StartedTask]:
+    """Lock tasks and move the open attempts among them to RUNNING; fences come sorted."""
+    rows = await tx.fetch(_TASKS["start_running"], **fence_columns(fences))
+    return list(map(StartedTask._make, rows))
+
+
+class RetriedTask(NamedTuple):
+    """A task whose attempt has ended and that is to be tried again."""
+
+    task_id: TaskId
+    delay: timedelta
+    free_loss_count: int
+    cause: str | None
+
+
+async def retry_tasks(tx: Transaction, retried: Sequence[RetriedTask]) -> None:
+    """Move locked tasks back to PENDING, to wait until they are due."""
+    await tx.fetch(
+        _TASKS["retry_tasks"],
+        **id_columns([task.task_id for task in retried]),
+        delays=[task.delay for task in retried],
+        free_loss_counts=[task.free_loss_count for task in retried],
+        causes=[task.cause for task in retried],
+    )
+
+
+async def kill_pending_tasks(
+    tx: Transaction, task_ids: Sequence[TaskId], *, actor: str, cause: str
+) -> None:
+    """Kill locked tasks that have not begun."""
+    await tx.fetch(_TASKS["kill_pending_tasks"], **id_columns(task_ids), actor=actor, cause=cause)
+
+
+async def give_up_scheduling(tx: Transaction, task_ids: Sequence[TaskId]) -> None:
+    """Move locked tasks that nobody took in time to UNSCHEDULABLE."""
+    await tx.fetch(_TASKS["give_up_scheduling"], **id_columns(task_ids))
+
+
+class InputsSize(NamedTuple):
+    """How many tasks of a job would run again, and the bytes of their inputs."""
+
+    num_tasks: int
+    bytes: int
+
+
+async def measure_inputs(tx: Transaction, job_id: int, *, only_unsuccessful: bool) -> InputsSize:
+    """Count the inputs of a job."""
+    row = await tx.fetch_one(
+        _TASKS["measure_inputs"], job_id=job_id, only_unsuccessful=only_unsuccessful
+    )
+    return InputsSize._make(row or (0, 0))
+
+
+class TaskInput(NamedTuple):
+    """One task's input, a JSON text."""
+
+    task_index: int
+    text: str
+
+
+async def read_inputs(
+    tx: Transaction, job_id: int, *, only_unsuccessful: bool, after_index: int, batch_max: int
+) -> list[TaskInput]:
+    """Read the inputs of a job, a page at a time."""
+    rows = await tx.fetch(
+        _TASKS["read_inputs"],
+        job_id=job_id,
+        only_unsuccessful=only_unsuccessful,
+        after_index=after_index,
+        batch_max=batch_max,
+    )
+    return list(map(TaskInput._make, rows))

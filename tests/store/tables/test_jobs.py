@@ -1,0 +1,133 @@
+"""The table of jobs through its functions."""
+
+from datetime import timedelta
+from typing import Any
+
+from holdfast.model.states import JobState, TaskState
+from holdfast.rules.job_state import JobCounts
+from holdfast.store.database import Database, Transaction
+from holdfast.store.tables.jobs import (
+    EndedJob,
+    HeldJob,
+    JobFlags,
+    JobMoves,
+    KeyedJob,
+    LockedJob,
+    NewJob,
+    allocate_job_ids,
+    count_moves,
+    delete_job,
+    find_by_key,
+    finish_jobs,
+    flag_cancel,
+    hold_jobs,
+    insert_jobs,
+    list_finished,
+    list_hidden_jobs,
+    list_live_children,
+    load_specs,
+    lock_hidden_job,
+    lock_job,
+    read_job_flags,
+    read_job_to_rerun,
+    read_verbosity,
+    record_job_event,
+    show_job,
+    start_jobs,
+)
+from holdfast.store.tables.tasks import lock_tasks_of_jobs
+from tests.world import World
+
+
+def a_job(job_id: int, **changes: Any) -> NewJob:
+    return NewJob(
+        job_id=job_id,
+        name="n",
+        type="t",
+        owner="o",
+        queue="q",
+        priority=0,
+        spec="{}",
+        labels="{}",
+        parent_job_id=None,
+        replay_of=None,
+        correlation_id="c",
+        trace_id=None,
+        trace_parent=None,
+        idempotency_key=None,
+        spec_digest=b"d",
+        shown=True,
+        fan_out=False,
+        max_task_failures=None,
+        num_tasks=1,
+        graph_id=None,
+        compensates_job_id=None,
+        unmet=0,
+    )._replace(**changes)
+
+
+async def test_ids_are_given_out_with_the_time_and_the_policies(
+    database: Database, world: World
+) -> None:
+    first, second = await allocate_job_ids(database, 2)
+    assert (second.job_id, second.policies_version) == (first.job_id + 1, 0)
+
+
+async def test_a_key_lets_one_job_in(world: World, tx: Transaction) -> None:
+    now = await tx.now()
+    jobs = [a_job(901, idempotency_key="k"), a_job(902)]
+    assert await insert_jobs(tx, jobs, now=now) == {901, 902}
+    assert await insert_jobs(tx, [a_job(903, idempotency_key="k")], now=now) == set()
+    found = await find_by_key(tx, [("o", "k"), ("o", "other")])
+    assert found == {("o", "k"): KeyedJob(901, b"d", shown=True)}
+
+
+async def test_a_job_is_hidden_until_it_is_shown(world: World, tx: Transaction) -> None:
+    now = await tx.now()
+    await insert_jobs(tx, [a_job(901, shown=False), a_job(902, shown=False)], now=now)
+    assert await list_hidden_jobs(tx, older_than=timedelta(), batch_max=9) == [901, 902]
+    assert await lock_hidden_job(tx, 901)
+    await show_job(tx, 901, unmet=0, now=now)
+    assert not await lock_hidden_job(tx, 901)
+    await delete_job(tx, 902)
+    assert (await hold_jobs(tx, [902, 901])).keys() == {901}
+
+
+async def test_counts_change_and_states_follow(world: World, tx: Transaction) -> None:
+    job_id = await world.submit([1, 2])
+    counts = JobCounts(pending=-2, running=1, failed=1)
+    [job] = await count_moves(tx, [JobMoves(job_id, counts, "boom", 3)])
+    assert job[:6] == (job_id, JobState.PENDING, None, True, None, False)
+    assert job.counts == JobCounts(running=1, failed=1)
+    await start_jobs(tx, [job_id])
+    [finished] = await finish_jobs(tx, [EndedJob(job_id, JobState.FAILED, "failed")])
+    assert finished == (job_id, False, False, False)
+    assert await list_finished(tx, [job_id]) == [job_id]
+    rerun = await read_job_to_rerun(tx, job_id)
+    assert rerun is not None
+    assert (rerun.state, rerun.fan_out, rerun.num_tasks, rerun.live) == (5, True, 2, 1)
+
+
+async def test_a_job_is_locked_held_flagged_and_noted(world: World, tx: Transaction) -> None:
+    job_id = await world.submit()
+    child = await world.submit_child(job_id)
+    locked = LockedJob(job_id, JobState.PENDING, None, None, 1, "q", finished=False)
+    assert await lock_job(tx, job_id) == locked
+    assert await lock_job(tx, job_id + 1000) is None
+    held = HeldJob(job_id, JobState.PENDING, ended=False, is_over=False)
+    assert await hold_jobs(tx, [job_id]) == {job_id: held}
+    assert await list_live_children(tx, job_id, mode="soft", batch_max=9) == [child]
+    await record_job_event(tx, job_id, "replayed", actor="me", payload="{}")
+    await flag_cancel(tx, [(job_id, "enough")], mode="soft", actor="me")
+    flags = JobFlags(job_id, "soft", finished=False, cancel_reason="enough", state=1)
+    assert await read_job_flags(tx, [job_id]) == {job_id: flags}
+
+
+async def test_specs_are_read_as_they_are_stored(world: World, tx: Transaction) -> None:
+    job_id = await world.submit(name="mine", verbose_events=True)
+    [row] = await load_specs(tx, [job_id])
+    assert (row.job_id, row.name, row.num_tasks) == (job_id, "mine", 1)
+    assert '"verbose_events": true' in row.spec
+    assert await read_verbosity(tx, [job_id]) == {job_id: True}
+    [task] = await lock_tasks_of_jobs(tx, [job_id])
+    assert task.state == TaskState.PENDING

@@ -1,0 +1,83 @@
+"""The tables of tasks in line through their functions."""
+
+from datetime import timedelta
+
+from holdfast.model.ids import TaskId
+from holdfast.model.states import TaskState
+from holdfast.operations.ledger import Ledger
+from holdfast.store.database import Transaction
+from holdfast.store.tables.ready import (
+    ReadyStretch,
+    ReadyTask,
+    WaitingStretch,
+    drop_stale,
+    explain_unclaimable,
+    feed_ready,
+    insert_ready,
+    insert_waiting,
+    list_due,
+    list_overdue,
+    list_queues_with_work,
+    list_waited,
+    notify_ready,
+    promote_waiting,
+    take_overdue,
+    take_ready,
+    take_ready_by_id,
+)
+from tests.world import World
+
+MINUTE = timedelta(minutes=1)
+
+
+async def test_tasks_are_taken_from_queues_or_by_id(world: World, tx: Transaction) -> None:
+    job_id = await world.submit(["a", "b", "c"], priority=3)
+    first, second, _ = (TaskId(job_id, index) for index in range(3))
+    assert await list_queues_with_work(tx, ["q", "none"]) == ["q"]
+    [taken] = await take_ready_by_id(tx, [second])
+    assert (taken.task_index, taken.state, taken.input) == (1, TaskState.PENDING, '"b"')
+    assert (taken.job_is_live, taken.urgency) == (True, -3)
+    assert [task.task_index for task in await take_ready(tx, ["q"], 5)] == [0, 2]
+    assert await explain_unclaimable(tx, [first, TaskId(job_id, 9)]) == {
+        first: "not_eligible",
+        TaskId(job_id, 9): "not_found",
+    }
+
+
+async def test_what_is_put_in_line_can_be_taken_when_it_is_due(
+    world: World, tx: Transaction
+) -> None:
+    job_id = await world.submit([1, 2])
+    tasks = [TaskId(job_id, index) for index in range(2)]
+    now = await tx.now()
+    await take_ready(tx, ["q"], 2)
+    await insert_waiting(tx, [WaitingStretch(job_id, 1, now)])
+    assert await list_due(tx, 10) == tasks[:1]
+    assert await promote_waiting(tx, tasks) == [ReadyTask(tasks[0], "q")]
+    assert await feed_ready(tx, tasks[1:]) == [ReadyTask(tasks[1], "q")]
+    waited = await list_waited(tx, waited=timedelta(), tasks_max=10)
+    assert waited == [ReadyTask(task_id, "q") for task_id in tasks]
+
+
+async def test_what_stays_in_line_for_too_long_is_overdue(
+    ledger: Ledger, world: World, tx: Transaction
+) -> None:
+    job_id = await world.submit([1, 2])
+    await take_ready(tx, ["q"], 2)
+    now = await tx.now()
+    await insert_ready(tx, [ReadyStretch(job_id, "q", 0, 1, -MINUTE)], now=now)
+    assert await list_overdue(tx, 10) == [TaskId(job_id, 0)]
+    # In line since another moment than the task is eligible, so it is not the task's own row.
+    assert await take_overdue(tx, [TaskId(job_id, 0)]) == []
+
+
+async def test_stale_rows_are_dropped_and_servers_are_notified(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit()
+    await world.cancel_job(job_id)
+    assert await world.count("ready") == 1
+    async with ledger.database.transaction() as tx:
+        await drop_stale(tx, ["q"], 10)
+        await notify_ready(tx, "q")
+    assert await world.count("ready") == 0
