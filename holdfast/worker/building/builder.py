@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.client.transport import Transport
-from holdfast.worker.building.bundles import Bundles, unpack
+from holdfast.worker.building.bundles import Bundles
 from holdfast.worker.building.caches import BuildUnavailable, Hold, in_thread
 from holdfast.worker.building.environments import Environments
+from holdfast.worker.building.unpacking import unpack
 
 CACHE_BYTES_MAX = 10 << 30
 ENVIRONMENTS_MAX = 20
