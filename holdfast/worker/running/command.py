@@ -23,6 +23,7 @@ from typing import Self
 from holdfast.errors import Refused
 from holdfast.worker.processes import launcher
 from holdfast.worker.processes.watchdog import TOKEN_NAME, kill_group, mark_of, sweep
+from holdfast.worker.running.inside import wait_out
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost, plain_environment
 
 REASON_BYTES_MAX = 4096
@@ -90,9 +91,16 @@ class RunningProcess:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                process = _launch(theirs.fileno(), passed, folder=folder, token=token)
-            running = cls(process, watchdog, token)
+                fd = theirs.fileno()
+                launching = asyncio.ensure_future(
+                    asyncio.to_thread(_launch, fd, passed, folder=folder, token=token)
+                )
+                # Seen through even if cancelled: what has begun must be ended and reaped.
+                was_cancelled = await wait_out(launching, on_cancel=lambda: None)
+            running = cls(launching.result(), watchdog, token)
             try:
+                if was_cancelled:
+                    raise asyncio.CancelledError
                 running.renew(deadline)
                 reason = await _send(ours, marshal.dumps(order))
             except BaseException:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from holdfast.worker.processes import command_supervisor
 from holdfast.worker.processes.clock import boot_clock
 from tests.embedded.users import ROOT
 from tests.waiting import eventually
+from tests.worker.blocking_calls import noting_blocking_calls
 from tests.worker.living import FAMILY, await_family, lives
 from tests.worker.shimmed import (
     PATH,
@@ -284,6 +286,16 @@ async def test_a_wait_that_was_cancelled_can_be_taken_up_again(tmp_path: Path) -
             await waiting
         started.hard()
         assert (await started.wait()).reason == "hard"
+
+
+async def test_the_loop_neither_starts_shims_nor_looks_for_what_they_left(tmp_path: Path) -> None:
+    with noting_blocking_calls() as calls:
+        async with running(tmp_path / "folder", an_order("sleep", "600")) as started:
+            await eventually(started.has_started)
+            find_shim(tmp_path / "folder").kill()
+            assert (await started.wait()).reason == "shim_lost"
+    assert {name for name, _ in calls} == {"subprocess.Popen", "os.listdir"}
+    assert threading.get_ident() not in {thread for _, thread in calls}
 
 
 async def test_no_zombie_and_no_descriptor_is_left_of_a_shim(tmp_path: Path) -> None:

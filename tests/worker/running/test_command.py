@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from holdfast.worker.processes.slots import Slot, take_slot
 from holdfast.worker.running.command import CannotStart, ProcessEnded, RunningProcess
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.embedded.users import wait_for
+from tests.worker.blocking_calls import noting_blocking_calls
 from tests.worker.living import FAMILY, a_token, await_family, await_process, lives, start_sleeper
 
 FAR = boot_clock() + 36_000
@@ -222,6 +224,13 @@ async def test_without_a_watchdog_nothing_is_run(start: Start, slot: Slot, tmp_p
         await start("touch made", watchdog=unguarded)
     unguarded.stop()
     assert not (tmp_path / "work" / "made").exists()
+
+
+async def test_the_loop_neither_starts_processes_nor_looks_for_them(start: Start) -> None:
+    with noting_blocking_calls() as calls:
+        await (await start("exit 0")).wait()
+    assert {name for name, _ in calls} == {"subprocess.Popen", "os.listdir"}
+    assert threading.get_ident() not in {thread for _, thread in calls}
 
 
 async def test_a_cancelled_start_leaves_no_command(start: Start) -> None:
