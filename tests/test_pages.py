@@ -25,7 +25,8 @@ def names_in(text: str) -> list[str]:
 
 @pytest.mark.parametrize("row", rows_of_guarantees(), ids=lambda row: row[0].strip())
 def test_a_guarantee_names_what_keeps_it_and_a_test_that_exists(row: list[str]) -> None:
-    schema = "".join(file.read_text() for file in (ROOT / "holdfast/store/migrations").iterdir())
+    files = (ROOT / "holdfast/store/schema").rglob("*.sql")
+    schema = "".join(file.read_text() for file in files)
     tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
     _, keeper, shown_by = row
     for name in names_in(keeper):

@@ -54,7 +54,7 @@ def modules() -> list[Path]:
 
 
 def code() -> list[Path]:
-    return list_files(".py", ".sql")
+    return [path for path in list_files(".py", ".sql") if path != tidy.SCHEMA]
 
 
 def test_lines_fit_the_screen() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILT = ROOT / "holdfast" / "dashboard"
+# Written by Postgres, for reading.
+SCHEMA = ROOT / "holdfast" / "store" / "schema.sql"
 
 COLUMNS_MAX = {".py": 100, ".sql": 120}
 FILE_LINES_MAX = 400

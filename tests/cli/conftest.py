@@ -60,6 +60,28 @@ async def changed_database_url(database_url: str) -> str:
     return database_url
 
 
+@pytest.fixture
+async def redefined_database_url(database_url: str) -> str:
+    """A database with other definitions than this program's."""
+    change = "update holdfast.schema_definitions set checksum = 'other' where name = 'views/events'"
+    await run_sql(database_url, change)
+    return database_url
+
+
+@pytest.fixture
+async def too_old_database_url(empty_database_url: str) -> str:
+    """A database from before the first release, of which only what tells so is here."""
+    await run_sql(
+        empty_database_url,
+        "create schema holdfast",
+        "create table holdfast.schema_versions (version int primary key, name text not null, "
+        "checksum text not null, applied_at timestamptz not null default clock_timestamp())",
+        "insert into holdfast.schema_versions (version, name, checksum) "
+        "values (1, 'ledger', 'x'), (2, 'guards', 'y')",
+    )
+    return empty_database_url
+
+
 @dataclass(frozen=True)
 class Service:
     """A running server, and the commands that talk to it."""

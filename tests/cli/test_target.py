@@ -41,7 +41,7 @@ def test_without_either_a_postgres_of_our_own_is_created_kept_and_stopped(tmp_pa
     assert str(tmp_path / "own") in first.err
     migrated = run("db", "migrate", **own)
     assert migrated.code == 0
-    assert migrated.out.startswith("applied 0001 ledger\n")
+    assert migrated.out.startswith("applied 0001 clock\n")
     assert "using the Postgres in" in migrated.err
     assert run("db", "check", **own).code == 0
     assert run("audit", **own).code == 0

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from cyclopts import App
@@ -12,7 +11,7 @@ from holdfast.cli.target import DatabaseUrl, ask
 from holdfast.errors import SchemaMismatch
 
 if TYPE_CHECKING:
-    from holdfast.store.migrate import Applied, Migration
+    from holdfast.store.migrate import Recorded, Schema
 
 app = App(name="db", help="Create, upgrade and check the schema.")
 
@@ -20,46 +19,64 @@ _VERDICTS = {
     "unknown": ("newer", "the schema is newer than this program: upgrade holdfast"),
     "different": ("different", "the schema was made by a different build of holdfast"),
     "missing": ("behind", "run `holdfast db migrate`"),
+    "changed": ("behind", "run `holdfast db migrate`"),
 }
 _CURRENT = ("current", "the schema is this program's")
-_STYLES = {"applied": "green", "missing": "yellow", "unknown": "red", "different": "red"}
+_STYLES = {
+    "applied": "green",
+    "missing": "yellow",
+    "changed": "yellow",
+    "unknown": "red",
+    "different": "red",
+}
 
 
 class Step(NamedTuple):
-    """One migration: applied, missing, different from ours, or unknown to this program."""
+    """A migration: applied, missing, different or unknown; or, unnumbered, a file of definitions.
 
-    version: int
+    Definitions are applied, missing or changed: those can be applied again.
+    """
+
+    version: int | None
     name: str
     state: str
 
 
 @app.command
 def migrate(*, database_url: DatabaseUrl = None, as_json: Json = False) -> int:
-    """Apply the migrations that are missing; harmless when repeated or run twice at once."""
+    """Apply what is missing or has changed; harmless when repeated or run twice at once."""
     from holdfast.store.migrate import migrate as apply_missing
 
     applied = ask(database_url, apply_missing)
     if as_json:
-        steps = [{"version": step.version, "name": step.name} for step in applied]
-        sys.stdout.write(json.dumps({"applied": steps}) + "\n")
+        steps = [{"version": step.version, "name": step.name} for step in applied.migrations]
+        names = [definition.name for definition in applied.definitions]
+        sys.stdout.write(json.dumps({"applied": steps, "defined": names}) + "\n")
         return 0
-    for step in applied:
+    for step in applied.migrations:
         sys.stdout.write(f"applied {step.version:04} {step.name}\n")
-    if not applied:
+    for definition in applied.definitions:
+        sys.stdout.write(f"defined {definition.name}\n")
+    if not applied.migrations and not applied.definitions:
         sys.stdout.write("nothing was missing\n")
     return 0
 
 
 @app.command
 def status(*, database_url: DatabaseUrl = None, as_json: Json = False) -> int:
-    """Show for each migration whether it has been applied."""
-    from holdfast.store.migrate import load_migrations, read_applied
+    """Show for each migration and each file of definitions whether it has been applied."""
+    from holdfast.store.migrate import TOO_OLD, load_schema, read_recorded
 
-    steps = compare(load_migrations(), ask(database_url, read_applied))
-    verdict, advice = judge(steps)
+    recorded = ask(database_url, read_recorded)
+    steps = compare(load_schema(), recorded)
+    verdict, advice = ("too_old", TOO_OLD) if recorded.is_too_old else judge(steps)
     if as_json:
-        rows = [step._asdict() for step in steps]
-        sys.stdout.write(json.dumps({"verdict": verdict, "migrations": rows}) + "\n")
+        migrations = [step._asdict() for step in steps if step.version is not None]
+        definitions = [
+            {"name": step.name, "state": step.state} for step in steps if step.version is None
+        ]
+        answer = {"verdict": verdict, "migrations": migrations, "definitions": definitions}
+        sys.stdout.write(json.dumps(answer) + "\n")
     else:
         _print_table(steps, advice)
     return 0
@@ -78,10 +95,10 @@ def check(*, database_url: DatabaseUrl = None) -> int:
     return 0
 
 
-def compare(ours: "Iterable[Migration]", applied: "Iterable[Applied]") -> list[Step]:
-    """Put this program's migrations and the database's side by side, in order."""
-    known = {step.version: step for step in ours}
-    done = {step.version: step for step in applied}
+def compare(ours: "Schema", recorded: "Recorded") -> list[Step]:
+    """Put this program's schema and the database's side by side, in order."""
+    known = {step.version: step for step in ours.migrations}
+    done = {step.version: step for step in recorded.migrations}
     steps = []
     for version in sorted(known.keys() | done.keys()):
         if version not in known:
@@ -91,6 +108,10 @@ def compare(ours: "Iterable[Migration]", applied: "Iterable[Applied]") -> list[S
         else:
             is_same = known[version].checksum == done[version].checksum
             steps.append(Step(version, done[version].name, "applied" if is_same else "different"))
+    for definition in ours.definitions:
+        checksum = recorded.definitions.get(definition.name)
+        state = "applied" if checksum == definition.checksum else "changed"
+        steps.append(Step(None, definition.name, "missing" if checksum is None else state))
     return steps
 
 
@@ -109,8 +130,8 @@ def _print_table(steps: list[Step], advice: str) -> None:
     for title in ("migration", "name", "state"):
         table.add_column(title)
     for step in steps:
-        style = _STYLES[step.state]
-        table.add_row(f"{step.version:04}", step.name, f"[{style}]{step.state}[/]")
+        number = "" if step.version is None else f"{step.version:04}"
+        table.add_row(number, step.name, f"[{_STYLES[step.state]}]{step.state}[/]")
     console = Console(highlight=False)
     console.print(table)
     console.print(f"\n{advice}")

@@ -1,7 +1,9 @@
+-- Upkeep of the events.
+
 -- Whoever follows events finds the new ones by transaction, in a BRIN index. Pages that it does not cover yet
 -- are read whole, and Postgres covers new ones with the autovacuum's pace, once a minute: under load that is
 -- millions of events, several times a second. So a chore asks for it.
-create function holdfast.summarise_events() returns int
+create or replace function holdfast.summarise_events() returns int
     language sql security definer set search_path = holdfast, pg_temp as $$
     select coalesce(sum(brin_summarize_new_values(pg_index.indexrelid)), 0)::int
       from (select first_job_id from holdfast.partitions

@@ -1,6 +1,6 @@
--- What people read.
+-- Attempts, the open ones and those that have ended, as one list.
 
-create view holdfast.attempt_history as
+create or replace view holdfast.attempt_history as
 select job_id, task_index, attempt, worker_id, state, created_at, started_at, finished_at, released_at,
        exit_code, error, error_class, stage, state = 7 as is_worker_failure, last_lease_expires_at
   from holdfast.attempts
@@ -9,9 +9,3 @@ select leases.job_id, leases.task_index, leases.attempt, leases.worker_id, tasks
        leases.created_at, tasks.started_at, null, null, null, null, null, null, false, leases.expires_at
   from holdfast.leases join holdfast.tasks using (job_id, task_index)
  where not leases.ending;
-
-create view holdfast.event_log as
-select events.id, events.job_id, events.task_index, events.attempt, events.seq, events.type, events.ts,
-       events.actor, jobs.correlation_id, jobs.trace_id, events.cause, events.payload, 1 as version,
-       events.txid
-  from holdfast.events join holdfast.jobs using (job_id);

@@ -1,0 +1,117 @@
+-- The guards of jobs, the events of their own streams, and what lists of jobs are read by.
+
+create or replace trigger a_job_only_moves_forward before update on holdfast.jobs for each row
+    when (new.state <> old.state and (
+              old.finished_at is not null or new.seq <> old.seq + 1 or new.submitted_at is null
+              or not (new.state = 3 and old.state = 1 or new.finished_at is not null))
+          or new.seq not in (old.seq, old.seq + 1)
+          or new.seq = old.seq + 1 and new.event_type is distinct from
+             case when new.submitted_at is distinct from old.submitted_at then 'submitted'
+                  when new.state <> old.state
+                  then ('{NULL,NULL,NULL,started,succeeded,failed,killed,worker_failed,unschedulable,NULL,'
+                        'dead_lettered}'::holdfast.event_type[])[new.state + 1]
+                  when new.event_type in ('cancel_requested', 'replayed', 'compensated') then new.event_type end
+          or new.seq = old.seq + 1 and new.event_at < old.event_at
+          or old.finished_at is distinct from new.finished_at and old.finished_at is not null
+          or old.submitted_at is distinct from new.submitted_at and old.submitted_at is not null
+          or old.cancel_mode = 'hard' and new.cancel_mode is distinct from 'hard'
+          or old.cancel_mode is not null and new.cancel_mode is null
+          or new.job_id <> old.job_id or new.num_tasks <> old.num_tasks or new.spec <> old.spec)
+    execute function holdfast.refuse();
+
+create or replace trigger a_job_is_born_pending before insert on holdfast.jobs for each row
+    when (not (new.state = 1 and new.pending = new.num_tasks and new.cancel_mode is null
+               and new.seq = (new.submitted_at is not null)::int))
+    execute function holdfast.refuse();
+
+create or replace trigger a_job_starts_after_what_it_depends_on before update on holdfast.jobs for each row
+    when (new.unmet > 0 and (new.started_at is not null or new.assigned + new.building + new.running > 0)
+          or new.unmet > old.unmet
+          or old.released_at is not null and new.released_at is distinct from old.released_at
+          or (old.graph_id, old.compensates_job_id) is distinct from (new.graph_id, new.compensates_job_id))
+    execute function holdfast.refuse();
+
+create or replace function holdfast.refuse_delete_of_live_job() returns trigger
+    language plpgsql as $$
+begin
+    if exists (select from holdfast.tasks where job_id = old.job_id) then
+        raise exception using
+            errcode = 'integrity_constraint_violation',
+            constraint = tg_name,
+            message = format('job %s still has tasks', old.job_id);
+    end if;
+    return old;
+end $$;
+create or replace trigger a_job_goes_after_its_tasks before delete on holdfast.jobs for each row
+    execute function holdfast.refuse_delete_of_live_job();
+
+create or replace function holdfast.name_trace() returns trigger language plpgsql set search_path = '' as $$
+begin
+    new.trace_id := replace(pg_catalog.gen_random_uuid()::text, '-', '');
+    return new;
+end $$;
+create or replace trigger a_job_has_a_trace before insert on holdfast.jobs for each row
+    when (new.trace_id is null) execute function holdfast.name_trace();
+
+-- A job that appears, starts or ends has its event written here, so this needs no triggers of its own: a job with one
+-- task would pay for them three times. Those that are submitted together are written together; only a large one, whose
+-- tasks were stored before, appears by an update.
+create or replace function holdfast.write_submissions() returns trigger
+    language plpgsql as $$
+begin
+    insert into holdfast.events (job_id, task_index, seq, attempt, type, ts, actor, cause, payload, txid)
+    select job_id, -1, 0, -1, event_type, event_at, event_actor, event_cause, event_payload, txid_current()
+      from stored where seq = 1;
+    insert into holdfast.job_states (state, job_id) select state, job_id from stored where seq = 1;
+    return null;
+end $$;
+create or replace trigger a_submission_is_an_event after insert on holdfast.jobs referencing new table as stored
+    for each statement execute function holdfast.write_submissions();
+
+create or replace function holdfast.write_job_event() returns trigger
+    language plpgsql as $$
+begin
+    insert into holdfast.events (job_id, task_index, seq, attempt, type, ts, actor, cause, payload, txid)
+    values (new.job_id, -1, new.seq - 1, -1, new.event_type, new.event_at, new.event_actor,
+            new.event_cause, new.event_payload, txid_current());
+    if new.seq = 1 then
+        insert into holdfast.job_states (state, job_id) values (new.state, new.job_id);
+    elsif new.state = 4 and old.state <> 4 then
+        delete from holdfast.job_states where state = old.state and job_id = new.job_id;
+    elsif new.state <> old.state then
+        update holdfast.job_states set state = new.state where state = old.state and job_id = new.job_id;
+    end if;
+    return null;
+end $$;
+create or replace trigger every_job_event_is_written after update on holdfast.jobs for each row
+    when (new.seq <> old.seq) execute function holdfast.write_job_event();
+
+create or replace function holdfast.forget_job_state() returns trigger
+    language plpgsql as $$
+begin
+    delete from holdfast.job_states where state = old.state and job_id = old.job_id;
+    return null;
+end $$;
+create or replace trigger a_place_among_its_state_goes_with_its_job after delete on holdfast.jobs for each row
+    when (old.state <> 4 and old.submitted_at is not null) execute function holdfast.forget_job_state();
+
+create or replace function holdfast.keep_labels() returns trigger
+    language plpgsql as $$
+begin
+    insert into holdfast.job_labels (label, job_id)
+    select distinct holdfast.label_hash(key, value), new.job_id from jsonb_each_text(new.labels);
+    return null;
+end $$;
+create or replace trigger labels_are_kept_with_their_job after insert on holdfast.jobs for each row
+    when (new.labels <> '{}') execute function holdfast.keep_labels();
+
+create or replace function holdfast.drop_labels() returns trigger
+    language plpgsql as $$
+begin
+    delete from holdfast.job_labels
+     where job_id = old.job_id
+       and label in (select holdfast.label_hash(key, value) from jsonb_each_text(old.labels));
+    return null;
+end $$;
+create or replace trigger labels_go_with_their_job after delete on holdfast.jobs for each row
+    when (old.labels <> '{}') execute function holdfast.drop_labels();
