@@ -35,13 +35,13 @@ from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.store.migrate import migrate
 from holdfast.wire.requests import JobListQuery
-from holdfast.wire.status import JobPage
+from holdfast.wire.status import JobPage, JobStatus
 from holdfast.worker.claimed.worker import Worker, WorkerOptions
 from holdfast.worker.processes.slots import take_slot
 
 DRAIN_SECONDS = 10.0
 ANY_PORT = Address(port=0)
-JOBS_MAX = 1000
+PAGE_SIZE = 1000
 # Nothing here has to outlive the machine.
 _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -57,18 +57,30 @@ class System:
     def wait_all(self, timeout: float = 60.0) -> None:
         """Wait until every job has ended; TimeoutError names one that has not."""
         ends_at = time.monotonic() + timeout
-        while live := self._list_live():
+        while True:
+            jobs = self._list_jobs()
+            live = [job for job in jobs if parse_state(job.state) in LIVE_STATES]
             for job in live:
-                job.wait(max(ends_at - time.monotonic(), 0.0))
+                waited = Job(self.client, job.job_id, job.num_tasks)
+                waited.wait(max(ends_at - time.monotonic(), 0.0))
+            newest = self._read_page(JobListQuery(page_size=1)).jobs
+            # Jobs that were still running while the first page was read may have submitted others.
+            if not live and [job.job_id for job in newest] == [job.job_id for job in jobs[:1]]:
+                return
 
-    def _list_live(self) -> list[Job[object]]:
-        query = JobListQuery(page_size=JOBS_MAX)
-        page = self.client.loop_thread.run(self.client.read("/api/jobs", JobPage, query=query))
-        return [
-            Job(self.client, status.job_id, status.num_tasks)
-            for status in page.jobs
-            if parse_state(status.state) in LIVE_STATES
-        ]
+    def _list_jobs(self) -> list[JobStatus]:
+        """List all jobs, the newest first."""
+        page = self._read_page(JobListQuery(page_size=PAGE_SIZE))
+        jobs = page.jobs
+        while page.next_page_token is not None:
+            page = self._read_page(
+                JobListQuery(page_size=PAGE_SIZE, page_token=page.next_page_token)
+            )
+            jobs += page.jobs
+        return jobs
+
+    def _read_page(self, query: JobListQuery) -> JobPage:
+        return self.client.loop_thread.run(self.client.read("/api/jobs", JobPage, query=query))
 
 
 @contextmanager

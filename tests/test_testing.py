@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 import holdfast as hf
+from holdfast import testing
 from holdfast.store.database import Database
 from holdfast.testing import System, holdfast_system, running
 from tests.audits import assert_audit_is_silent
@@ -161,6 +162,18 @@ def test_a_job_that_does_not_end_is_named(holdfast_system: System) -> None:
         holdfast_system.wait_all(timeout=0.1)
 
 
+@on_q
+async def test_a_job_that_does_not_end_is_found_behind_a_page_of_others(
+    holdfast_system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testing, "PAGE_SIZE", 10)
+    job = holdfast_system.client.run_command(["true"], queue="unserved")
+    others = await asyncio.gather(*(app.double.submit.aio(number) for number in range(15)))
+    await asyncio.gather(*(other.wait.aio(timeout=60) for other in others))
+    with pytest.raises(TimeoutError, match=f"job {job.id} is JOB_STATE_PENDING"):
+        holdfast_system.wait_all(timeout=0.1)
+
+
 def list_threads() -> set[threading.Thread]:
     """List the threads of this process, once the worker around has started all of its own."""
     wait_for(lambda: any(thread.name == "holdfast-keeper" for thread in threading.enumerate()))
@@ -189,6 +202,7 @@ def test_a_block_that_fails_leaves_nothing_either(system: System) -> None:
 SUITE = """
 import pytest
 import holdfast as hf
+from holdfast import testing
 
 @hf.task
 def double(number: int) -> int:
