@@ -32,7 +32,7 @@ class StoredSpec(NamedTuple):
 
 
 class SpecCache:
-    """The specs of the jobs that this process met lately."""
+    """The specs of the jobs that this process used last."""
 
     def __init__(self, jobs_max: int = 4096) -> None:
         self._jobs_max = jobs_max
@@ -44,7 +44,7 @@ class SpecCache:
         """Return the specs of these jobs, reading those that are not at hand."""
         wanted = set(job_ids)
         missing = sorted(wanted - self._specs.keys())
-        found = {job_id: self._specs[job_id] for job_id in wanted if job_id in self._specs}
+        found = {job_id: self._use(job_id) for job_id in wanted & self._specs.keys()}
         if missing:
             rows = await tx.fetch(_JOBS["load_specs"], job_ids=missing)
             for job_id, text, correlation_id, trace_id, name, num_tasks, undoes, span in rows:
@@ -62,7 +62,7 @@ class SpecCache:
 
     def find(self, job_id: int) -> StoredSpec | None:
         """Return a spec if it is at hand."""
-        return self._specs.get(job_id)
+        return self._use(job_id) if job_id in self._specs else None
 
     def describe(self, job_id: int) -> dict[str, object]:
         """Give the fields of a log line about a job, as `extra`, as far as they are at hand."""
@@ -80,10 +80,17 @@ class SpecCache:
         if missing := sorted(unknown - self._specs.keys()):
             rows = await tx.fetch(_JOBS["read_verbosity"], job_ids=missing)
             self._is_verbose.update(rows)
+        for job_id in job_ids & self._is_verbose.keys():
+            self._is_verbose.move_to_end(job_id)
         verbose = {job_id for job_id in job_ids if self._is_verbose.get(job_id)}
         while len(self._is_verbose) > VERBOSE_KNOWN_MAX:
             self._is_verbose.popitem(last=False)
         return verbose
+
+    def _use(self, job_id: int) -> StoredSpec:
+        """Give a spec that is at hand, and forget it last."""
+        self._specs.move_to_end(job_id)
+        return self._specs[job_id]
 
     def _keep(self, specs: dict[int, StoredSpec]) -> None:
         self._specs.update(specs)

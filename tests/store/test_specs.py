@@ -1,4 +1,4 @@
-"""Specs at hand: read once, decoded, and forgotten oldest first."""
+"""Specs at hand: read once, decoded, and forgotten when they were not used for the longest."""
 
 import msgspec
 import pytest
@@ -58,6 +58,28 @@ async def test_the_oldest_spec_is_forgotten_first(
     }
 
 
+async def test_a_spec_that_is_used_is_kept(database: Database, lasting: Raw) -> None:
+    hot, *others = [await insert_job(lasting, f"n{number}") for number in range(5)]
+    cache = SpecCache(2)
+    for job_id in others:
+        async with database.transaction() as tx:
+            await cache.load(tx, [hot])
+            await cache.load(tx, [job_id])
+    assert cache.find(hot) is not None
+
+
+async def test_a_spec_that_is_found_is_kept(database: Database, lasting: Raw) -> None:
+    hot, *others = [await insert_job(lasting, f"n{number}") for number in range(5)]
+    cache = SpecCache(2)
+    async with database.transaction() as tx:
+        stored = await SpecCache().load(tx, [hot, *others])
+    cache.remember(hot, stored[hot])
+    for job_id in others:
+        assert cache.find(hot) is not None
+        cache.remember(job_id, stored[job_id])
+    assert cache.find(hot) is not None
+
+
 async def test_more_jobs_than_fit_are_all_returned(database: Database, lasting: Raw) -> None:
     job_ids = [await insert_job(lasting, f"n{number}") for number in range(5)]
     async with database.transaction() as tx:
@@ -77,3 +99,19 @@ async def test_who_is_verbose_is_known_without_reading_whole_specs(
             assert await cache.list_verbose(tx, {quiet, known, verbose, 999}) == {verbose}
     assert cache.find(known) is not None
     assert (cache.find(quiet), cache.find(verbose)) == (None, None)
+
+
+async def test_who_is_verbose_is_kept_while_it_is_asked_for(
+    database: Database, lasting: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = await insert_job(lasting, "hot", verbose_events=True)
+    others = [await insert_job(lasting, f"n{number}") for number in range(2)]
+    monkeypatch.setattr(specs, "VERBOSE_KNOWN_MAX", 2)
+    cache = SpecCache()
+    async with database.transaction() as tx:
+        for job_id in others:
+            await cache.list_verbose(tx, {hot})
+            await cache.list_verbose(tx, {job_id})
+    await lasting.run("delete from holdfast.jobs")
+    async with database.transaction() as tx:
+        assert await cache.list_verbose(tx, {hot}) == {hot}
