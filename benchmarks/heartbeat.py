@@ -57,7 +57,8 @@ def processes(url: str, workers: int) -> Iterator[tuple[psutil.Process, str]]:
             )
         for process in crowd:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            word = process.stdout.readline()
+            assert word == "ready\n"
         yield psutil.Process(server.pid), address
     finally:
         for process in [server, *crowd]:  # the server first: it would complain of the others

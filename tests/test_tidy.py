@@ -81,6 +81,11 @@ def test_more_than_three_arguments_are_given_by_name() -> None:
     assert_tidy(package(), lambda path: tidy.find_long_signatures(parse(path)))
 
 
+def test_asserts_do_nothing() -> None:
+    outside = [path for path in python() if path.relative_to(ROOT).parts[0] != "tests"]
+    assert_tidy(outside, lambda path: tidy.find_working_asserts(parse(path)))
+
+
 def test_names_say_something() -> None:
     assert_tidy(python(), lambda path: tidy.find_banned_names(parse(path)))
 
@@ -176,6 +181,7 @@ class Small:
 
 # A comment,
 # and another line.
+assert Small, "an assert"
 def load_metadata(database, basement): ...
 '''
 
@@ -186,6 +192,7 @@ def load_metadata(database, basement): ...
         tidy.find_long_functions,
         tidy.find_large_classes,
         tidy.find_long_signatures,
+        tidy.find_working_asserts,
         tidy.find_banned_names,
     ],
 )
@@ -208,6 +215,9 @@ def test_what_is_in_order_is_left_alone(check: Callable[[ast.AST], list[str]]) -
         (tidy.find_long_signatures, "class C:\n    def f(self, a, b, c, d): ..."),
         (tidy.find_long_signatures, "class C:\n    @staticmethod\n    def f(a, b, c, d): ..."),
         (tidy.find_long_signatures, "def f():\n    async def g(a, b, c, d): ..."),
+        (tidy.find_working_asserts, "async def f():\n    assert await g()"),
+        (tidy.find_working_asserts, "async def f():\n    assert not (await g()).x, 1"),
+        (tidy.find_working_asserts, "assert (x := f()) is not None"),
         (tidy.find_banned_names, "class JobManager: ..."),
         (tidy.find_banned_names, "class BaseStore: ..."),
         (tidy.find_banned_names, "def load_data(): ..."),

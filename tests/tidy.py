@@ -140,6 +140,16 @@ def find_long_signatures(tree: ast.AST) -> list[str]:
     return problems
 
 
+def find_working_asserts(tree: ast.AST) -> list[str]:
+    """Find asserts that do something: `python -O` would leave it undone."""
+    return [
+        f"line {node.lineno} does something within an assert; do it before"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert)
+        and any(isinstance(part, ast.Await | ast.NamedExpr) for part in ast.walk(node.test))
+    ]
+
+
 def words_of(name: str) -> list[str]:
     """Split a name in snake_case or CamelCase into its words."""
     return [word.lower() for word in _WORDS.findall(name)]

@@ -66,7 +66,8 @@ class Peer:
         settle(self._url)
         before = _ask(self._url, ACKNOWLEDGED[self.name])
         with self._command("work", str(count)) as command:
-            assert _read(command)["ready"]
+            word = _read(command)
+            assert word["ready"]
             wal, cpu = wal_bytes(self._url), cpu_seconds(self._postmaster)
             _release(command)
             found = _read(command)

@@ -97,7 +97,8 @@ async def _dead_letter(
     moves = Moves()
     verdict = dead_letter_by_policy(Counters(task.failure_count, task.preemption_count))
     if task.state in OPEN_STATES:
-        assert await lock_leases(tx, [task_id]), "an open task has no lease"
+        leases = await lock_leases(tx, [task_id])
+        assert leases, "an open task has no lease"
         # The attempt ends as KILLED, its lease as ending; then the task goes where it was sent.
         ending = Ending(task, Killed(reason), verdict, actor, reported=False, released=False)
         await apply_endings(tx, moves, [ending])
