@@ -129,10 +129,10 @@ async def pour(
     *,
     keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
 ) -> AsyncGenerator[bytes, None]:
-    """Write events as they come; the place is told now and then even if nothing happens."""
+    """Write events as they come; the place is told at once, and when nothing happens for long."""
     clock = asyncio.get_running_loop().time
     quiet_since = clock()
-    yield b": events follow\n\n"
+    yield _write_id("events follow", follower.place)
     while not runtime.is_stopping:
         try:
             async with runtime.reads.transaction() as tx:
@@ -145,7 +145,7 @@ async def pour(
             yield b"".join(chunks)
             quiet_since = clock()
         elif clock() - quiet_since >= keep_alive_seconds:
-            yield _tell_place(follower.place)
+            yield _write_id("nothing new", follower.place)
             quiet_since = clock()
         if is_all:
             await asyncio.sleep(LOOK_SECONDS)
@@ -155,9 +155,9 @@ def _tell(row: events.Event) -> bytes:
     return b"id: %d-%d\ndata: %b\n\n" % (row.txid, row.id, _encode(convert.event(row)))
 
 
-def _tell_place(cursor: Cursor) -> bytes:
+def _write_id(comment: str, cursor: Cursor) -> bytes:
     """Write a comment, and an id without an event, so that a return begins where nothing is new."""
-    return b": nothing new\nid: %d-%d\n\n" % cursor
+    return b": %b\nid: %d-%d\n\n" % (comment.encode(), *cursor)
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
