@@ -61,7 +61,7 @@ class System:
             jobs = self._list_jobs()
             live = [job for job in jobs if parse_state(job.state) in LIVE_STATES]
             for job in live:
-                waited = Job(self.client, job.job_id, job.num_tasks)
+                waited: Job[object] = Job(self.client, job.job_id, job.num_tasks)
                 waited.wait(max(ends_at - time.monotonic(), 0.0))
             newest = self._read_page(JobListQuery(page_size=1)).jobs
             # Jobs that were still running while the first page was read may have submitted others.
