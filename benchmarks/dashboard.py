@@ -29,7 +29,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from benchmarks.dashboard_fill import fill, work_off
 from benchmarks.peers.environment import ROOT
 from holdfast.embedded import EmbeddedPostgres
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 import asyncpg
 
 from benchmarks.ledger import fence_of
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.arrivals import Submitted
 from holdfast.operations.claim import ClaimRequest, claim
-from holdfast.operations.complete import Completion, complete
-from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.complete import Completion, complete
+from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.partitions import ensure_partitions
 from holdfast.operations.report import Report, report
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_inputs, parse_spec
 
 BATCH = 1000

@@ -4,11 +4,17 @@ from typing import Any
 
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
-from holdfast.operations.beats import Failure, Heard, count_failures, keep_usage, store_answers
-from holdfast.operations.complete import Completion, complete
-from holdfast.operations.leadership import Term, lead
-from holdfast.operations.losses import lose_worker
-from holdfast.operations.place import Placed, Scheduler
+from holdfast.operations.ending.complete import Completion, complete
+from holdfast.operations.ending.lost_workers import lose_worker
+from holdfast.operations.placed.leadership import Term, lead
+from holdfast.operations.placed.place import Placed, Scheduler
+from holdfast.operations.placed.worker_heartbeats import (
+    Failure,
+    Heard,
+    count_failures,
+    keep_usage,
+    store_answers,
+)
 from holdfast.operations.register import Placing, Registration, register
 from holdfast.operations.report import Fence
 from tests.world import World

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 from tests.clock import Clock

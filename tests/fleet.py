@@ -8,11 +8,11 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
-from holdfast.operations.leadership import Deposed, Term, lead
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.place import Scheduler
+from holdfast.operations.placed.leadership import Deposed, Term, lead
+from holdfast.operations.placed.place import Scheduler
 from holdfast.operations.register import Placing, Registration, register
 from holdfast.operations.report import Fence
 from holdfast.services.beats import Beats

@@ -3,15 +3,15 @@
 from datetime import timedelta
 from typing import Any
 
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
-from holdfast.operations.complete import Completed, Completion, complete
-from holdfast.operations.endings import id_columns, lock_tasks
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.complete import Completed, Completion, complete
+from holdfast.operations.ending.endings import id_columns, lock_tasks
 from holdfast.operations.register import Placing, Registration, register
 from holdfast.operations.report import Fence
-from holdfast.operations.settle import Moves, settle
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 from tests.world import TaskRow, World
@@ -142,4 +142,4 @@ async def _place(_: Ledger, tx: Transaction, members: list[TaskId]) -> None:
     moves = Moves()
     for member in members:
         moves.add(member.job_id, TaskState.PENDING, TaskState.ASSIGNED)
-    await settle(tx, moves)
+    await apply_moves(tx, moves)

@@ -10,10 +10,15 @@ from uuid import uuid4
 
 import msgspec
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
-from holdfast.operations.beats import (
+from holdfast.operations.ending.complete import complete
+from holdfast.operations.ending.lost_workers import lose_worker
+from holdfast.operations.placed.leadership import Term, lead, resign
+from holdfast.operations.placed.place import Scheduler
+from holdfast.operations.placed.worker_heartbeats import (
     Failure,
     Heard,
     Prepared,
@@ -22,11 +27,6 @@ from holdfast.operations.beats import (
     prepare,
     store_answers,
 )
-from holdfast.operations.complete import complete
-from holdfast.operations.leadership import Term, lead, resign
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.losses import lose_worker
-from holdfast.operations.place import Scheduler
 from holdfast.operations.register import Placing, Registered, Registration, register
 from holdfast.operations.report import Fence, report
 from holdfast.services.worker_calls import interpret, read_answer, write_request

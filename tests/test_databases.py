@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.databases import TEMPLATE, give_back_database, take_database

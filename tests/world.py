@@ -3,19 +3,19 @@
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import Refused
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.cancel import cancel_job, cancel_task
 from holdfast.operations.claim import Claim, ClaimRequest, claim
-from holdfast.operations.complete import Completed, Completion, complete
-from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.reap import reap
+from holdfast.operations.ending.cancel import cancel_job, cancel_task
+from holdfast.operations.ending.complete import Completed, Completion, complete
+from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.ending.reap import reap
 from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Fence, Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_inputs, parse_spec
 from tests.clock import Clock
 

@@ -9,8 +9,9 @@ from holdfast.api.endpoint import Call, Endpoint, Reply, decode_text
 from holdfast.api.pages import Index, Place, Text, check_page_size, read_token, write_token
 from holdfast.errors import Invalid
 from holdfast.model.spec import JobSpec, Submission
-from holdfast.operations import dataset_triggers, datasets
-from holdfast.operations.cut_over import cut_over
+from holdfast.operations.datasets import triggers as dataset_triggers
+from holdfast.operations.datasets import versions as datasets
+from holdfast.operations.datasets.cut_over import cut_over
 from holdfast.rules.outputs import VERSION_MAX, check_name
 from holdfast.rules.submission import check_text
 from holdfast.store import datasets as views

@@ -5,11 +5,10 @@ from uuid import UUID
 
 from holdfast.api.endpoint import Call, Endpoint, Reply, decode_text
 from holdfast.errors import Invalid, NotFound
+from holdfast.ledger.keys import recall, request_key
 from holdfast.model.ids import TaskId, check_worker_id, parse_job_id, parse_task_id
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.operations import dead_letters
-from holdfast.operations.cancel import cancel_job, cancel_task
-from holdfast.operations.children import get_parent
 from holdfast.operations.dead_letters import (
     Replay,
     dead_letter_task,
@@ -17,11 +16,12 @@ from holdfast.operations.dead_letters import (
     list_dead_letters,
     replay,
 )
-from holdfast.operations.keys import recall, request_key
+from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import drain
 from holdfast.operations.report import Fence, check_fence
-from holdfast.operations.submit import submit_batch
+from holdfast.operations.submitting.children import get_parent
+from holdfast.operations.submitting.submit import submit_batch
 from holdfast.services.doorbell import Bell
 from holdfast.services.traces import Submitting, submission_span
 from holdfast.wire.answers import ErrorAnswer

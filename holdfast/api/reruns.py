@@ -1,9 +1,9 @@
 """The route that submits a job again."""
 
 from holdfast.api.endpoint import Call, Endpoint
+from holdfast.ledger.keys import request_key
 from holdfast.model.ids import parse_job_id
-from holdfast.operations.keys import request_key
-from holdfast.operations.rerun import rerun
+from holdfast.operations.submitting.rerun import rerun
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.lists import RerunAnswer
 from holdfast.wire.requests import Nothing, RerunRequest

@@ -21,9 +21,9 @@ from holdfast.demo.screen import JobSummary, Screen, job_table
 from holdfast.demo.story import Played, Story
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import Unavailable
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.operations.dead_letters import DeadLetterFilter, list_dead_letters
-from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
 
 

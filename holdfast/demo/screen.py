@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.output.colours import COLOURS, badge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
 from holdfast.rules.lifecycle import EVENT_TYPES
 from holdfast.store.events import Event, list_events
 

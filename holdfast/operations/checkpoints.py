@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from holdfast.errors import LeaseConflict
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.operations.report import Fence, check_fence
 from holdfast.rules.submission import check_json
 from holdfast.store.statements import load_statements

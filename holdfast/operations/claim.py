@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from holdfast.errors import Invalid, KeyReused, LeaseConflict, Refused, Unavailable
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId, check_task_id, check_worker_id
 from holdfast.model.states import TaskState
-from holdfast.operations.endings import id_columns
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.settle import Moves, settle
+from holdfast.operations.ending.endings import id_columns
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
@@ -261,7 +261,7 @@ async def _assign(
     for row, _ in rows:
         moves.add(row[0], TaskState.PENDING, TaskState.ASSIGNED)
         moves.require_live(row[0])
-    await settle(tx, moves)
+    await apply_moves(tx, moves)
     leases = {(row[0], row[1]): (row[2], row[3]) for row in leased}
     for row, _ in rows:
         claimed_at = leases[row[0], row[1]][1] - timedelta(seconds=specs[row[0]].policy.lease)

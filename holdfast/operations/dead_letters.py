@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any, get_args
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
+from holdfast.ledger.keys import RequestKey, recall, request_key, wait_turn, write_once
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId, check_job_id, check_task_id
 from holdfast.model.outcomes import STAGES, Killed, ReasonCode
 from holdfast.model.spec import Submission
 from holdfast.model.states import OPEN_STATES, TaskState
-from holdfast.operations.again import describe_again, note_replay
-from holdfast.operations.arrivals import Arrival, Submitted, admit, store_arrivals
-from holdfast.operations.endings import (
+from holdfast.operations.ending.endings import (
     Burial,
     Ending,
     apply_endings,
@@ -22,9 +23,8 @@ from holdfast.operations.endings import (
     lock_leases,
     lock_tasks,
 )
-from holdfast.operations.keys import RequestKey, recall, request_key, wait_turn, write_once
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.settle import Moves, settle
+from holdfast.operations.submitting.arrivals import Arrival, Submitted, admit, store_arrivals
+from holdfast.operations.submitting.resubmission import describe_again, note_replay
 from holdfast.rules.retry import Counters, dead_letter_by_policy
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
@@ -108,7 +108,7 @@ async def _dead_letter(
     else:
         raise IllegalMove(f"task {task_id}", TaskState(task.state).name, "dead-letter")
     moves.add_error(task_id.job_id, reason)
-    await settle(tx, moves)
+    await apply_moves(tx, moves)
     return True
 
 

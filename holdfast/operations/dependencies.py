@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from holdfast.errors import Invalid
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import add_follow_ups
 from holdfast.model.ids import TaskId
 from holdfast.model.order import Condition, Dependency, holds
 from holdfast.model.states import JobState
-from holdfast.operations.endings import id_columns
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.settle import add_follow_ups
+from holdfast.operations.ending.endings import id_columns
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import AttemptId, TaskId
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence, check_fence
 from holdfast.rules.submission import NAME_LENGTH_MAX, check_json, check_text
 from holdfast.store.database import Transaction

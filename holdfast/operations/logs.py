@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, NotFound, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId, check_index, check_task_id
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence, check_fence, fence_columns
 from holdfast.store.database import Database
 from holdfast.store.statements import load_statements

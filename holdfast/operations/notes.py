@@ -7,10 +7,10 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.errors import Invalid
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
-from holdfast.operations.endings import id_columns
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.endings import id_columns
 from holdfast.operations.report import Fence, fence_columns
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction

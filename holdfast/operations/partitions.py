@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.rules.partitions import SPAN_MAX, next_span
 from holdfast.store.statements import load_statements
 

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Invalid, Refused, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
 from holdfast.model.shapes import read_tolerantly
-from holdfast.operations.ledger import Ledger
 from holdfast.rules.policy_check import check_policy, check_type
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.operations.partitions import prune_partition
-from holdfast.operations.submit import delete_hidden_job
+from holdfast.operations.submitting.submit import delete_hidden_job
 from holdfast.store.samples import prune_samples
 from holdfast.store.statements import load_statements
 

@@ -1,6 +1,6 @@
 """Pause and resume queues: a paused queue keeps its tasks and hands none out."""
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.rules.submission import check_queue, check_text
 from holdfast.store.statements import load_statements
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import IllegalMove, Invalid, NotFound, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import check_worker_id
 from holdfast.model.resources import AttributeValue, Capacity
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.losses import bury_worker
+from holdfast.operations.ending.lost_workers import end_gone_worker
 from holdfast.operations.report import Fence, check_fence, fence_columns
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
@@ -68,7 +68,7 @@ async def register(ledger: Ledger, registration: Registration) -> Registered:
     adopted = await ledger.write(_register, registration)
     if registration.replaces is None:
         return Registered()
-    return Registered(await bury_worker(ledger, registration.replaces), adopted)
+    return Registered(await end_gone_worker(ledger, registration.replaces), adopted)
 
 
 async def _register(_: Ledger, tx: Transaction, registration: Registration) -> tuple[Fence, ...]:
@@ -207,7 +207,7 @@ async def leave(ledger: Ledger, worker_id: str, secret: str) -> int:
         if not hmac.compare_digest((known[0] or "").encode(), secret.encode()):
             raise Invalid("secret", "is not that of this worker")
         await tx.fetch(_CLUSTER["mark_lost"], worker_ids=[worker_id], causes=["left"])
-    return await bury_worker(ledger, worker_id)
+    return await end_gone_worker(ledger, worker_id)
 
 
 async def drain(ledger: Ledger, worker_id: str, *, actor: str) -> bool:

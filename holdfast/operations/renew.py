@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.errors import LeaseConflict, Refused
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
-from holdfast.operations.beat_notes import note_beats
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.placed.heartbeat_notes import note_beats
 from holdfast.operations.report import Fence, check_fence, fence_columns
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.statements import load_statements

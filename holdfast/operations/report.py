@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, Refused
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.fence import Fence as Fence
 from holdfast.model.fence import check_fence as check_fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.endings import id_columns, lock_tasks
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.settle import Moves, settle
+from holdfast.operations.ending.endings import id_columns, lock_tasks
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
@@ -58,7 +58,7 @@ async def _report(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Ans
     known = await _find_leased(
         tx, [report.fence for report in reports if (report.fence, report.state) not in moved]
     )
-    await settle(tx, moves)
+    await apply_moves(tx, moves)
     answers: list[Answer] = []
     for item in reports:
         task_id = item.fence.task_id

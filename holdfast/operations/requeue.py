@@ -1,10 +1,10 @@
 """Time passes: what waits becomes ready, and what was ready for too long is given up."""
 
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.endings import id_columns, lock_tasks, promote
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.settle import Moves, settle
+from holdfast.operations.ending.endings import id_columns, lock_tasks, promote
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
@@ -45,5 +45,5 @@ async def _give_up(_: Ledger, tx: Transaction, task_ids: list[TaskId]) -> int:
     for task_id in waiting:
         moves.add(task_id.job_id, TaskState.PENDING, TaskState.UNSCHEDULABLE)
         moves.add_error(task_id.job_id, "no worker took it within its scheduling timeout")
-    await settle(tx, moves)
+    await apply_moves(tx, moves)
     return len(waiting)

@@ -19,9 +19,13 @@ from typing import Protocol
 import aiohttp
 
 from holdfast.errors import LeaseConflict, Refused, Unavailable
+from holdfast.ledger.batcher import Batcher
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.datasets import refusal_stage
-from holdfast.operations.batcher import Batcher
-from holdfast.operations.beats import (
+from holdfast.operations.ending.complete import Completed, Completion
+from holdfast.operations.ending.lost_workers import lose_worker
+from holdfast.operations.placed.leadership import Deposed, Term
+from holdfast.operations.placed.worker_heartbeats import (
     Failure,
     Heard,
     Judgement,
@@ -33,10 +37,6 @@ from holdfast.operations.beats import (
     prepare,
     store_answers,
 )
-from holdfast.operations.complete import Completed, Completion
-from holdfast.operations.leadership import Deposed, Term
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.losses import lose_worker
 from holdfast.services.chores import Chore, take_turn
 from holdfast.services.traces import (
     begin_deliveries,

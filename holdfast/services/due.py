@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from holdfast.operations import partitions, prune, reap, requeue
-from holdfast.operations.datasets import sweep_dropped
+from holdfast.ledger.ledger import Ledger
+from holdfast.operations import partitions, prune, requeue
+from holdfast.operations.datasets.versions import sweep_dropped
 from holdfast.operations.dependencies import find_forgotten
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending import reap
 from holdfast.operations.prune import Retention
 from holdfast.services.chores import Chore
 from holdfast.services.doorbell import Bell, Doorbells

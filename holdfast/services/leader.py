@@ -7,11 +7,11 @@ from itertools import count
 from uuid import uuid4
 
 from holdfast.errors import Unavailable
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.beats import list_stops
-from holdfast.operations.leadership import Deposed, Term, lead, resign
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.place import PLACEMENTS_MAX, Scheduler
+from holdfast.operations.placed.leadership import Deposed, Term, lead, resign
+from holdfast.operations.placed.place import PLACEMENTS_MAX, Scheduler
+from holdfast.operations.placed.worker_heartbeats import list_stops
 from holdfast.services.beats import TICK_SECONDS, Beats, OnBeat, ignore_beat
 from holdfast.services.chores import Chore, take_turn
 from holdfast.services.doorbell import Bell, Doorbells

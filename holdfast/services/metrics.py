@@ -4,9 +4,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import News
 from holdfast.model.states import ENDED_STATES, TaskState
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.news import News
 from holdfast.rules.quantiles import BOUNDS_SECONDS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.place import Scheduler, Snapshot
+from holdfast.ledger.ledger import Ledger
+from holdfast.operations.placed.place import Scheduler, Snapshot
 from holdfast.rules.placement import Line, Reason, explain
 from holdfast.store.database import Database
 from holdfast.store.placed_views import count_jobs_in_line

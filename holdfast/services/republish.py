@@ -8,8 +8,8 @@ costs a refused claim, a missing one would cost the task its time.
 import time
 from datetime import timedelta
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.ledger import Ledger
 from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport
 from holdfast.store.statements import load_statements
 

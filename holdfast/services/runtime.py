@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from holdfast.errors import Unavailable
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import News
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
-from holdfast.operations.arrivals import CHUNK_TASKS_MAX, Submitted
-from holdfast.operations.dataset_triggers import start_triggered
-from holdfast.operations.follow_up import follow_up
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.news import News
+from holdfast.operations.datasets.triggers import start_triggered
+from holdfast.operations.ending.follow_up import follow_up
 from holdfast.operations.prune import Retention
+from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX, Submitted
 from holdfast.services.beats import TICK_SECONDS
 from holdfast.services.changes import Changes
 from holdfast.services.chores import Chore, run_in_background

@@ -10,9 +10,9 @@ from collections import Counter
 from uuid import uuid4
 
 from holdfast.errors import Unavailable
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import News
 from holdfast.model.states import ENDED_STATES, TaskState
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.news import News
 from holdfast.rules.quantiles import BOUNDS_SECONDS
 from holdfast.services.metrics import Metrics
 from holdfast.store.fleet import count_leases

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
-from holdfast.operations.ledger import Ledger
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.store.statements import load_statements
 

@@ -13,9 +13,9 @@ from holdfast.model.ids import parse_task_id
 from holdfast.model.resources import Resources
 from holdfast.model.shapes import read_tolerantly
 from holdfast.model.states import OPEN_STATES, TaskState, parse_state
-from holdfast.operations.beats import Prepared, Usage, Wanted
-from holdfast.operations.complete import Completion
+from holdfast.operations.ending.complete import Completion
 from holdfast.operations.notes import Note
+from holdfast.operations.placed.worker_heartbeats import Prepared, Usage, Wanted
 from holdfast.operations.report import Fence, Report
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.services.job_descriptions import describe_job

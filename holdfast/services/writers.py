@@ -10,15 +10,17 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from holdfast.ledger.batcher import Batcher
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
-from holdfast.operations import arrivals, claim, complete, renew, report, submit
-from holdfast.operations.arrivals import CHUNK_TASKS_MAX, Submitted
-from holdfast.operations.batcher import Batcher
+from holdfast.operations import claim, renew, report
 from holdfast.operations.claim import Claim, ClaimRequest
-from holdfast.operations.complete import Completion
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending import complete
+from holdfast.operations.ending.complete import Completion
 from holdfast.operations.report import Fence, Report
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting import arrivals, submit
+from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX, Submitted
+from holdfast.operations.submitting.submit import submit_one
 
 Reported = report.Answer | Exception
 Renewed = renew.Answer | Exception

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.wake_ups import WakeUps

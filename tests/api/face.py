@@ -9,7 +9,7 @@ from starlette.routing import compile_path
 
 from holdfast.api.app import ENDPOINTS, build_app
 from holdfast.api.openapi import build_document
-from holdfast.operations.news import News
+from holdfast.ledger.news import News
 from holdfast.services.runtime import Runtime
 from holdfast.wire.answers import ErrorAnswer
 from tests.api.asgi import Exchange, call

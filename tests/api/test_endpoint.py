@@ -14,7 +14,7 @@ from holdfast.api.dashboard import open_dashboard
 from holdfast.api.endpoint import Call, Endpoint, Octets, Reply, Stream, decode_text
 from holdfast.api.hosts import Hosts
 from holdfast.errors import Invalid, NotFound, Overloaded
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
 from holdfast.services.wake_ups import WakeUps

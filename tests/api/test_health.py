@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api import health
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
 from holdfast.services.wake_ups import WakeUps

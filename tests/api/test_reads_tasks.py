@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.operations.cancel import cancel_job
+from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.register import Registration, register
 from holdfast.services.runtime import Runtime

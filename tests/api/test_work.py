@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.api.work import check_wait
 from holdfast.errors import Invalid
-from holdfast.operations.news import News
+from holdfast.ledger.news import News
 from holdfast.services.doorbell import Bell
 from holdfast.services.notify import listening
 from holdfast.services.runtime import Runtime

@@ -10,9 +10,9 @@ from holdfast.cli.children import END_SECONDS_MAX, end_children
 from holdfast.client.client import Client
 from holdfast.demo.screen import Screen
 from holdfast.demo.story import Story
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.store.database import Database

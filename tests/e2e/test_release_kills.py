@@ -10,8 +10,8 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.operations.complete import Completion, complete
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
+from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.report import Fence
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent

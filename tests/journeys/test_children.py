@@ -9,16 +9,16 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import IllegalMove, LeaseConflict
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import LIVE_STATES, TaskState
-from holdfast.operations.arrivals import admit, store_arrivals
-from holdfast.operations.cancel import cancel_job
-from holdfast.operations.children import get_parent
 from holdfast.operations.dead_letters import dead_letter_task
-from holdfast.operations.follow_up import follow_up, follow_up_all
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.cancel import cancel_job
+from holdfast.operations.ending.follow_up import follow_up, follow_up_all
 from holdfast.operations.report import Fence
+from holdfast.operations.submitting.arrivals import admit, store_arrivals
+from holdfast.operations.submitting.children import get_parent
 from holdfast.rules.submission import complete_submission, parse_spec
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent

@@ -7,7 +7,7 @@ import pytest
 from holdfast.errors import LeaseConflict
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.complete import Completion, complete
+from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.report import Fence, Report, report
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent

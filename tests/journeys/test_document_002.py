@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.services.runtime import Options, open_runtime
 from holdfast.store.database import Database

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import Refused
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.arrivals import Submitted
 from holdfast.operations.audit import audit
-from holdfast.operations.cancel import cancel_job
 from holdfast.operations.claim import Claim
-from holdfast.operations.complete import Completion, complete
-from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.cancel import cancel_job
+from holdfast.operations.ending.complete import Completion, complete
+from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.report import Report, report
-from holdfast.operations.submit import submit
+from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.submit import submit
 from holdfast.rules.submission import parse_inputs, parse_spec
 from tests.world import World, fence_of
 

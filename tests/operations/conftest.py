@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from tests.clock import Clock
 from tests.world import World
 

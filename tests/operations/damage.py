@@ -9,8 +9,8 @@ from uuid import uuid4
 import asyncpg
 
 from holdfast.embedded import EmbeddedPostgres
+from holdfast.ledger.ledger import Ledger
 from holdfast.operations.audit import audit
-from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database, Transaction
 from tests.clock import Clock
 from tests.conftest import run_sql

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.clock import Clock

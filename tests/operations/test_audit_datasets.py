@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
-from holdfast.operations.arrivals import Submitted
-from holdfast.operations.dataset_triggers import put_trigger, start_triggered
-from holdfast.operations.datasets import sweep_dropped
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.datasets.triggers import put_trigger, start_triggered
+from holdfast.operations.datasets.versions import sweep_dropped
 from holdfast.operations.prune import Retention, prune
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.journeys.test_saga import a_saga

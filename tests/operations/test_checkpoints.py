@@ -6,9 +6,9 @@ import asyncpg
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.operations.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from holdfast.operations.claim import Claim
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence
 from tests.world import World, fence_of
 

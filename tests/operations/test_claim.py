@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import Invalid, KeyReused, LeaseConflict
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.cancel import cancel_job
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.dead_letters import dead_letter_task
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
 from holdfast.store.database import Database

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.dead_letters import (
@@ -16,8 +17,7 @@ from holdfast.operations.dead_letters import (
     list_dead_letters,
     replay,
 )
-from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.follow_up import follow_up_all
 from tests.world import World
 
 DEAD = TaskState.DEAD_LETTERED

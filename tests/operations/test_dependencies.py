@@ -9,12 +9,13 @@ from holdfast.errors import Invalid
 from holdfast.model.ids import TaskId
 from holdfast.model.order import Dependency
 from holdfast.model.states import JobState
-from holdfast.operations import arrivals, dependencies, submit
-from holdfast.operations.cancel import cancel_job
+from holdfast.operations import dependencies
 from holdfast.operations.dependencies import Bond, find_bonds, find_forgotten, release_dependents
-from holdfast.operations.follow_up import follow_up, follow_up_all
+from holdfast.operations.ending.cancel import cancel_job
+from holdfast.operations.ending.follow_up import follow_up, follow_up_all
 from holdfast.operations.partitions import prune_partition
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
+from holdfast.operations.submitting import arrivals, submit
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld

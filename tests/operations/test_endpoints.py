@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.operations.claim import Claim
 from holdfast.operations.endpoints import (
@@ -18,7 +19,6 @@ from holdfast.operations.endpoints import (
     register_endpoint,
     remove_endpoint,
 )
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.report import Fence
 from tests.gangs import a_gang

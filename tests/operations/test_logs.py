@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, NotFound, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.operations.claim import Claim
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.logs import (
     LOG_BYTES_MAX,
     STRETCH_BYTES_MAX,

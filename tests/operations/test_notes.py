@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import Invalid, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Limits
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.notes import (
     TIME_TO_LIVE,
     Note,

@@ -6,13 +6,13 @@ from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
-from holdfast.operations.cancel import cancel_job
-from holdfast.operations.complete import Completion, complete
 from holdfast.operations.dead_letters import discard
-from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.cancel import cancel_job
+from holdfast.operations.ending.complete import Completion, complete
+from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.partitions import (
     add_partitions,
     ensure_partitions,
@@ -20,7 +20,7 @@ from holdfast.operations.partitions import (
     prune_partition,
     summarise_events,
 )
-from holdfast.operations.submit import submit_batch
+from holdfast.operations.submitting.submit import submit_batch
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.statements import load_statements

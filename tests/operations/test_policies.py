@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from holdfast.errors import Invalid, Refused
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.policies import PolicyDefaults, PolicyLimits, TypePolicy
 from holdfast.model.spec import Submission
 from holdfast.operations.audit import audit
 from holdfast.operations.dead_letters import replay
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.policies import (
     find_policy,
     list_changes,
@@ -18,7 +18,7 @@ from holdfast.operations.policies import (
     set_policy,
     unset_policy,
 )
-from holdfast.operations.submit import submit_batch, submit_one
+from holdfast.operations.submitting.submit import submit_batch, submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent

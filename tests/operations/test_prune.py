@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
 from holdfast.operations.claim import ClaimRequest, claim
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.notes import Note
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.register import Registration, register
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.samples import STEPS, Tally, add_sample
 from holdfast.store.statements import load_statements

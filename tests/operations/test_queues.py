@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.operations.claim import ClaimRequest, claim
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.queues import pause_queue, resume_queue
 from tests.world import World
 

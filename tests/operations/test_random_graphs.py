@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as some
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.order import Condition, holds
 from holdfast.model.spec import Submission
 from holdfast.model.states import JobState, TaskState
-from holdfast.operations.cancel import cancel_job
-from holdfast.operations.follow_up import follow_up, follow_up_all
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.cancel import cancel_job
+from holdfast.operations.ending.follow_up import follow_up, follow_up_all
 from holdfast.operations.requeue import requeue_due
-from holdfast.operations.submit import submit_batch
+from holdfast.operations.submitting.submit import submit_batch
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent

@@ -7,10 +7,10 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, Refused
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.register import (
     Placing,
     Registered,

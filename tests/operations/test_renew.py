@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.reap import reap
+from holdfast.operations.ending.reap import reap
 from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Fence
 from holdfast.store.database import Database, LockTimeout

@@ -6,9 +6,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.report import Fence, Recorded, Report, report
 from tests.world import World, fence_of
 

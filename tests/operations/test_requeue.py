@@ -1,8 +1,8 @@
 """Time passes: what waits becomes ready, and what was ready for too long is given up."""
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from tests.world import World

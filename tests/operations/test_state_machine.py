@@ -21,24 +21,24 @@ from hypothesis.stateful import (
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.model.outcomes import CancelMode, Stage
 from holdfast.model.states import TaskState
-from holdfast.operations.cancel import cancel_job
 from holdfast.operations.claim import Claim, ClaimRequest, claim
-from holdfast.operations.complete import Completed, Completion, Status, complete
 from holdfast.operations.dead_letters import dead_letter_task
-from holdfast.operations.follow_up import follow_up_all
+from holdfast.operations.ending.cancel import cancel_job
+from holdfast.operations.ending.complete import Completed, Completion, Status, complete
+from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.ending.reap import reap
 from holdfast.operations.queues import pause_queue, resume_queue
-from holdfast.operations.reap import reap
 from holdfast.operations.register import Registration, register
 from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Fence, Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import complete_submission
 from tests.operations import ledger_model as expected
 from tests.operations.ledger_model import CONFLICT
 from tests.operations.machine import START, Machine
 from tests.operations.model_state import ModelTask
-from tests.operations.test_submit import a_submission
+from tests.operations.submitting.test_submit import a_submission
 from tests.world import fence_of
 
 Thing = TypeVar("Thing")

@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 
 from holdfast.errors import LeaseConflict
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.operations.claim import Answer, ClaimRequest, claim
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent

@@ -9,21 +9,21 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import LeaseConflict
+from holdfast.ledger.batcher import Batcher
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.batcher import Batcher
-from holdfast.operations.cancel import cancel_job, cancel_task
 from holdfast.operations.claim import ClaimRequest, claim
-from holdfast.operations.complete import Completion, complete
-from holdfast.operations.follow_up import follow_up
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.reap import reap
+from holdfast.operations.ending.cancel import cancel_job, cancel_task
+from holdfast.operations.ending.complete import Completion, complete
+from holdfast.operations.ending.follow_up import follow_up
+from holdfast.operations.ending.reap import reap
 from holdfast.operations.renew import renew
 from holdfast.operations.report import Fence, Report, report
 from holdfast.operations.requeue import requeue_due
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent

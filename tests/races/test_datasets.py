@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 
 from holdfast.errors import LeaseConflict
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations import reap as reaping
 from holdfast.operations.claim import Claim
-from holdfast.operations.complete import Completed, Completion, complete
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.reap import reap
+from holdfast.operations.ending import reap as reaping
+from holdfast.operations.ending.complete import Completed, Completion, complete
+from holdfast.operations.ending.reap import reap
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
 from holdfast.services.wake_ups import WakeUps

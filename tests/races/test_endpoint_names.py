@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from holdfast.errors import IllegalMove, LeaseConflict, TooLarge
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.operations.claim import Claim
 from holdfast.operations.endpoints import (
@@ -18,7 +19,6 @@ from holdfast.operations.endpoints import (
     register_endpoint,
     remove_endpoint,
 )
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.prune import Retention, prune
 from holdfast.store.database import Database, LockTimeout
 from tests.waiting import eventually, insist

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
 from holdfast.model.states import JobState, TaskState
-from holdfast.operations.arrivals import Submitted
-from holdfast.operations.cancel import cancel_job
 from holdfast.operations.claim import ClaimRequest, claim
-from holdfast.operations.complete import Completion, complete
-from holdfast.operations.follow_up import follow_up, follow_up_all
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.cancel import cancel_job
+from holdfast.operations.ending.complete import Completion, complete
+from holdfast.operations.ending.follow_up import follow_up, follow_up_all
 from holdfast.operations.report import Fence, Report, report
-from holdfast.operations.submit import submit, submit_one
+from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.submit import submit, submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent

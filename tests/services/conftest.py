@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
 from holdfast.services.wake_ups import WakeUps

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from holdfast.model.states import TaskState
-from holdfast.operations.leadership import Deposed, resign
+from holdfast.operations.placed.leadership import Deposed, resign
 from holdfast.services.beats import LAG_SECONDS, LATE_SECONDS
 from holdfast.store.database import Database
 from holdfast.wire.cluster import WorkerHeartbeatRequest

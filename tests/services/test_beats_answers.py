@@ -8,7 +8,7 @@ from aiohttp import web
 
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.beats import Failure, count_failures
+from holdfast.operations.placed.worker_heartbeats import Failure, count_failures
 from holdfast.store.database import Database
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 from tests.audits import assert_audit_is_silent

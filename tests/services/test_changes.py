@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.services import changes
 from holdfast.services.changes import Changes, Tick
 from tests.world import World

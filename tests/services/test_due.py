@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.operations.prune import Retention
 from holdfast.services import due
 from holdfast.services.chores import Chore

@@ -2,9 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import News
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.news import News
 from holdfast.services import metrics as metrics_module
 from holdfast.services.metrics import Metrics
 from tests.world import World

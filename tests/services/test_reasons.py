@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
-from holdfast.operations.arrivals import Submitted
-from holdfast.operations.submit import submit
+from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.submit import submit
 from holdfast.rules.placement import Reason
 from holdfast.rules.submission import parse_spec
 from holdfast.services.reasons import LINES_EXPLAINED_MAX, LOOKS_MAX, Reasons

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import Unavailable
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.queues import pause_queue
 from holdfast.services.republish import Republisher
 from tests.world import World

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.errors import Invalid, Stopping, Unavailable
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.arrivals import CHUNK_TASKS_MAX
 from holdfast.operations.claim import ClaimRequest
-from holdfast.operations.complete import Completion
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.complete import Completion
+from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.runtime import Options, Runtime, open_runtime

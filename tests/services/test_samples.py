@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import News
 from holdfast.model.spec import Submission
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.news import News
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.metrics import Metrics

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.operations.register import Registration, drain, register
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.stops import Stop, Stops

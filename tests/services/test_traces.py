@@ -8,9 +8,9 @@ from holdfast.errors import LeaseConflict
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Entrypoint, JobSpec, Submission
 from holdfast.model.traces import TraceContext, as_trace_id, span_id_of
-from holdfast.operations.complete import Completed
-from holdfast.operations.place import Placed
-from holdfast.operations.submit import submit_one
+from holdfast.operations.ending.complete import Completed
+from holdfast.operations.placed.place import Placed
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.services.traces import (
     begin_deliveries,
     end_deliveries,

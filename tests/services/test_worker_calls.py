@@ -11,8 +11,8 @@ import pytest
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.beats import Prepared, Wanted, prepare
-from holdfast.operations.complete import Completion
+from holdfast.operations.ending.complete import Completion
+from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted, prepare
 from holdfast.operations.register import drain
 from holdfast.operations.report import Fence, Report
 from holdfast.rules.submission import complete_submission, parse_spec, policy_of

@@ -8,15 +8,15 @@ import asyncpg
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, Stopping
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations import arrivals, submit
-from holdfast.operations.arrivals import CHUNK_TASKS_MAX
 from holdfast.operations.claim import ClaimRequest
-from holdfast.operations.complete import Completed, Completion
-from holdfast.operations.ledger import Ledger
+from holdfast.operations.ending.complete import Completed, Completion
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Fence, Recorded, Report
+from holdfast.operations.submitting import arrivals, submit
+from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.services import writers as writers_module
 from holdfast.services.writers import WRITES_AT_ONCE, Writers

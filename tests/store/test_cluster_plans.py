@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.submit import submit, submit_one
+from holdfast.operations.submitting.submit import submit, submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.statements import Statement, load_statements

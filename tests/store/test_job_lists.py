@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
 from holdfast.model.states import JobState, TaskState
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.submit import submit, submit_one
+from holdfast.operations.submitting.submit import submit, submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store import job_lists
 from holdfast.store.database import Database

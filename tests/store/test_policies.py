@@ -1,7 +1,7 @@
 """Policies as a process reads them: all at once, with the version that they make up."""
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.policies import PolicyDefaults, TypePolicy
-from holdfast.operations.ledger import Ledger
 from holdfast.operations.policies import set_policy
 from holdfast.store.policies import NO_CHANGES, load_policies
 

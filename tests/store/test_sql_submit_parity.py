@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Submission
-from holdfast.operations.ledger import Ledger
 from holdfast.rules.submission import complete_submission, parse_spec
 from tests.audits import assert_audit_is_silent
 from tests.store.two_ways import NOW, SPEC, TwoWays

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.operations.compensate import OUTPUTS_BYTES_MAX, OUTPUTS_MAX
+from holdfast.operations.undoing.compensate import OUTPUTS_BYTES_MAX, OUTPUTS_MAX
 from holdfast.store.database import Database
 from holdfast.store.statements import load_statements
 from tests.datasets import Library, an_entry

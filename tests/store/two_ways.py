@@ -8,9 +8,9 @@ import asyncpg
 import msgspec
 
 from holdfast.errors import Invalid
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
-from holdfast.operations.ledger import Ledger
-from holdfast.operations.submit import submit_one
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 
 NOW = datetime.fromisoformat("2030-01-01T00:00:00.123456+00:00")

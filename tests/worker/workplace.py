@@ -18,7 +18,7 @@ from holdfast.model.ids import TaskId, parse_task_id
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.cancel import cancel_task
+from holdfast.operations.ending.cancel import cancel_task
 from holdfast.operations.register import drain
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.server import Address, RunningServer, serve

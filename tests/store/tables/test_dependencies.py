@@ -1,6 +1,6 @@
 """The table of dependencies through its functions."""
 
-from holdfast.operations.ledger import Ledger
+from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Transaction
 from holdfast.store.tables.dependencies import (
     LockedDependent,

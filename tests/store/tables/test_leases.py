@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Transaction
 from holdfast.store.tables.leases import (
     LockedLease,

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
 from holdfast.store.tables.placed_leases import (
     Booked,
     PlacedTask,

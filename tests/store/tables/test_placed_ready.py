@@ -1,7 +1,7 @@
 """Placed work in line through its functions."""
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
 from holdfast.store.tables.placed_ready import (
     WantedOfJob,
     drop_ready_of_ended_jobs,

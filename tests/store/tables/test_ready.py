@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ledger import Ledger
 from holdfast.store.database import Transaction
 from holdfast.store.tables.ready import (
     ReadyStretch,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.states import JobState
-from holdfast.operations.ledger import Ledger
 from holdfast.store.tables.undos import (
     Cause,
     NewUndo,

@@ -153,7 +153,9 @@ async def test_a_port_that_somebody_else_uses_is_the_fault_of_the_worker(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        monkeypatch.setattr("holdfast.operations.place.choose_ports", lambda *_: {"http": port})
+        monkeypatch.setattr(
+            "holdfast.operations.placed.place.choose_ports", lambda *_: {"http": port}
+        )
         placed.employ()
         task_id = await placed.place(
             {"shell": "true"}, resources={"ports": ["http"]}, max_retries_preemption=0

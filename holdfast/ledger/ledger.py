@@ -1,0 +1,46 @@
+"""What every operation is given: the database, the limits, and the specs at hand."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from holdfast.errors import Unavailable
+from holdfast.ledger.moves import JobChanged
+from holdfast.ledger.news import News
+from holdfast.model.spec import Limits
+from holdfast.store.database import Database
+from holdfast.store.policies import NO_CHANGES
+from holdfast.store.specs import SpecCache
+
+Answer = TypeVar("Answer")
+RUNS_MAX = 20
+
+
+class Ledger:
+    """One database and how submissions to it are limited."""
+
+    def __init__(self, database: Database, limits: Limits | None = None) -> None:
+        self.database = database
+        self.limits = limits or Limits()
+        self.specs = SpecCache()
+        self.policies = NO_CHANGES
+        self.partitions_end = 0
+        self.tell: Callable[[News], None] = _ignore
+
+    async def write(
+        self, change: Callable[..., Awaitable[Answer]], *arguments: Any, **named: Any
+    ) -> Answer:
+        """Run a change in one transaction; again, if a job ended under it while it was deciding."""
+        for _ in range(RUNS_MAX):
+            try:
+                async with self.database.transaction() as tx:
+                    tx.news = News()
+                    answer = await change(self, tx, *arguments, **named)
+            except JobChanged:
+                continue
+            self.tell(tx.news)
+            return answer
+        raise Unavailable("jobs kept ending while their tasks were being moved; try again")
+
+
+def _ignore(_: News) -> None:
+    """Tell nobody: a ledger without a server around it."""

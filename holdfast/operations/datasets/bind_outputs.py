@@ -1,0 +1,175 @@
+"""Bind new jobs to the versions of datasets that their tasks will fill.
+
+A version that a job is being bound to is held until the job is stored: a cut-over comes before, and
+the job is refused, or after, and finds it. Versions that are opened for jobs go with them if they
+turn out not to be new.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import Invalid, Refused
+from holdfast.model.order import Output
+from holdfast.rules.outputs import declare, say_why_not_open
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+
+if TYPE_CHECKING:
+    from holdfast.operations.submitting.arrivals import Arrival
+
+_DATASETS = load_statements("datasets")
+Version = tuple[str, int]
+
+
+async def bind_outputs(
+    tx: Transaction, arrivals: list["Arrival"]
+) -> tuple[list["Arrival"], dict[int, Refused]]:
+    """Put the numbers of versions into the specs of arrivals; says which are refused, and why."""
+    declared = [arrival for arrival in arrivals if arrival.spec.outputs]
+    if not declared:
+        return arrivals, {}
+    names = {output.dataset for arrival in declared for output in arrival.spec.outputs}
+    await _lock_datasets_to_open(tx, declared)
+    rows = await tx.fetch(_DATASETS["find_open_versions"], names=sorted(names))
+    newest: dict[str, int | None] = dict(rows)
+    refused: dict[int, Refused] = {}
+    chosen: dict[int, list[Output]] = {}
+    for arrival in declared:
+        try:
+            chosen[arrival.job_id] = _choose(arrival.spec.outputs, newest)
+        except Refused as error:
+            refused[arrival.job_id] = error
+    states = await _hold(tx, [output for outputs in chosen.values() for output in outputs])
+    bound: dict[int, list[Output]] = {}
+    for arrival in declared:
+        outputs = chosen.get(arrival.job_id)
+        if outputs is None:
+            continue
+        try:
+            _check_open(outputs, states)
+        except Refused as error:
+            refused[arrival.job_id] = error
+            continue
+        bound[arrival.job_id] = await _open_new(tx, arrival, outputs)
+    return [_with_outputs(arrival, bound.get(arrival.job_id)) for arrival in arrivals], refused
+
+
+async def keep_bindings(
+    tx: Transaction, arrivals: Iterable["Arrival"], new: Collection[int]
+) -> None:
+    """Store which versions new jobs are bound to; what was opened for others goes again."""
+    bound = [arrival for arrival in arrivals if arrival.spec.outputs]
+    if unwanted := [arrival.job_id for arrival in bound if arrival.job_id not in new]:
+        await forget_versions(tx, unwanted)
+    rows = [(a.job_id, output) for a in bound if a.job_id in new for output in a.spec.outputs]
+    declared = {a.job_id: a.submission.declared or {} for a in bound}
+    if rows:
+        await tx.fetch(
+            _DATASETS["insert_job_outputs"],
+            job_ids=[job_id for job_id, _ in rows],
+            datasets=[output.dataset for _, output in rows],
+            versions=[output.version for _, output in rows],
+            modes=[output.mode for _, output in rows],
+            declared=[declared.get(job_id, {}).get(output.dataset) for job_id, output in rows],
+        )
+    for dataset, version in sorted(
+        {(o.dataset, o.version) for _, o in rows if o.mode == "replace"}
+    ):
+        await tx.fetch(_DATASETS["let_version_be_replaced"], dataset=dataset, version=version)
+
+
+async def hold_bindings(tx: Transaction, arrival: "Arrival") -> Refused | None:
+    """Hold what a job was bound to when it began to arrive; says if that is not open any more."""
+    outputs = arrival.spec.outputs
+    if not outputs:
+        return None
+    try:
+        _check_open(outputs, await _hold(tx, outputs))
+    except Refused as error:
+        return error
+    return None
+
+
+async def forget_versions(tx: Transaction, job_ids: Collection[int]) -> None:
+    """Forget the versions that were opened for jobs which did not become any."""
+    await tx.fetch(_DATASETS["delete_versions_of_submission"], job_ids=sorted(job_ids))
+
+
+async def _lock_datasets_to_open(tx: Transaction, declared: Sequence["Arrival"]) -> None:
+    names = {o.dataset for arrival in declared for o in arrival.spec.outputs if o.version == "new"}
+    if names:
+        await tx.fetch(_DATASETS["lock_datasets"], names=sorted(names))
+
+
+def _choose(outputs: Sequence[Output], newest: dict[str, int | None]) -> list[Output]:
+    """Choose the newest open version where none is named."""
+    chosen = []
+    for place, output in enumerate(outputs):
+        if output.dataset not in newest:
+            problem = f"there is no dataset {output.dataset}; create it first"
+            raise Invalid(f"outputs[{place}].dataset", problem)
+        version = newest[output.dataset] if output.version is None else output.version
+        if version is None:
+            problem = f"dataset {output.dataset} has no open version; open one, or give new"
+            raise Invalid(f"outputs[{place}].version", problem)
+        chosen.append(Output(output.dataset, version, output.mode))
+    return chosen
+
+
+async def _hold(tx: Transaction, outputs: Sequence[Output]) -> dict[Version, str | None]:
+    """Hold versions by number, and give their states; one that will be marked is locked."""
+    wanted: dict[Version, bool] = {}
+    for output in outputs:
+        if isinstance(output.version, int):
+            version = output.dataset, output.version
+            wanted[version] = wanted.get(version, False) or output.mode == "replace"
+    states: dict[Version, str | None] = {}
+    for (dataset, number), is_replaced in sorted(wanted.items()):
+        values = {"dataset": dataset, "version": number}
+        hold = "lock_version" if is_replaced else "hold_version"
+        row = await tx.fetch_one(_DATASETS[hold], **values)
+        states[dataset, number] = None if row is None else row[0]
+    return states
+
+
+def _check_open(outputs: Sequence[Output], states: dict[Version, str | None]) -> None:
+    for place, output in enumerate(outputs):
+        if isinstance(output.version, int):
+            state = states[output.dataset, output.version]
+            if state != "open":
+                problem = say_why_not_open(output.dataset, output.version, state)
+                raise Invalid(f"outputs[{place}].version", problem)
+
+
+async def _open_new(tx: Transaction, arrival: "Arrival", outputs: Sequence[Output]) -> list[Output]:
+    """Open what is to be opened with the job."""
+    opened = []
+    for output in outputs:
+        number = output.version
+        if not isinstance(number, int):
+            row = await tx.fetch_one(
+                _DATASETS["open_version"],
+                dataset=output.dataset,
+                actor=arrival.spec.owner,
+                based_on=None,
+                opened_by_job=arrival.job_id,
+            )
+            assert row is not None, "a version is opened in a dataset that is there"
+            number = int(row[0])
+        opened.append(Output(output.dataset, number, output.mode))
+    return opened
+
+
+def _with_outputs(arrival: "Arrival", outputs: list[Output] | None) -> "Arrival":
+    if outputs is None:
+        return arrival
+    submission = arrival.submission
+    declared = (
+        declare(submission.spec.outputs) if submission.declared is None else submission.declared
+    )
+    spec = msgspec.structs.replace(submission.spec, outputs=outputs)
+    bound = msgspec.structs.replace(submission, spec=spec, declared=declared)
+    return replace(arrival, submission=bound)

@@ -1,0 +1,148 @@
+"""Cancel tasks and jobs, softly or at once.
+
+A job is only flagged here, in one short transaction; `sweep` then goes through its tasks, a
+thousand at a time, in transactions of its own.
+"""
+
+from datetime import timedelta
+
+from holdfast.errors import Invalid, NotFound
+from holdfast.ledger.keys import request_key, write_once
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import Moves, add_follow_ups, apply_moves
+from holdfast.model.ids import TaskId, check_job_id, check_task_id
+from holdfast.model.outcomes import CancelMode, Killed
+from holdfast.model.states import OPEN_STATES, TaskState
+from holdfast.operations.ending.endings import (
+    apply_endings,
+    decide_ending,
+    id_columns,
+    lock_leases,
+    lock_tasks,
+)
+from holdfast.rules.submission import check_text
+from holdfast.store.database import Transaction
+from holdfast.store.rows import LockedTask
+from holdfast.store.statements import load_statements
+
+_JOBS = load_statements("jobs")
+_TASKS = load_statements("tasks")
+_LEASES = load_statements("leases")
+
+
+async def cancel_job(
+    ledger: Ledger,
+    job_id: int,
+    mode: CancelMode,
+    *,
+    actor: str,
+    reason: str = "cancelled",
+    idempotency_key: str | None = None,
+) -> bool:
+    """Flag a job for cancel; False if it had ended, or was cancelled like this before."""
+    check_job_id(job_id)
+    _check_words(mode, actor, reason)
+    keyed = request_key("cancel", actor, idempotency_key, request=["job", job_id, mode, reason])
+    return await write_once(
+        ledger, keyed, flag_job, job_id, returns=bool, mode=mode, actor=actor, reason=reason
+    )
+
+
+async def flag_job(
+    _: Ledger, tx: Transaction, job_id: int, *, mode: CancelMode, actor: str, reason: str
+) -> bool:
+    """Flag a job and leave its tasks to the sweep; False if there was nothing to flag."""
+    row = await tx.fetch_one(_JOBS["lock_job"], job_id=job_id)
+    if row is None:
+        raise NotFound("job", job_id)
+    if row["finished"] or row["cancel_mode"] in ("hard", mode):
+        return False
+    await tx.fetch(_JOBS["flag_cancel"], job_ids=[job_id], mode=mode, reasons=[reason], actor=actor)
+    await add_follow_ups(tx, [("sweep", job_id)])
+    return True
+
+
+async def cancel_task(
+    ledger: Ledger,
+    task_id: TaskId,
+    mode: CancelMode,
+    *,
+    actor: str,
+    reason: str = "cancelled",
+    idempotency_key: str | None = None,
+) -> bool:
+    """Cancel one task; False if it had finished, or was cancelled like this before."""
+    check_task_id(task_id)
+    _check_words(mode, actor, reason)
+    keyed = request_key("cancel", actor, idempotency_key, request=["task", task_id, mode, reason])
+    return await write_once(
+        ledger, keyed, _cancel_task, task_id, returns=bool, mode=mode, actor=actor, reason=reason
+    )
+
+
+async def _cancel_task(
+    ledger: Ledger, tx: Transaction, task_id: TaskId, *, mode: CancelMode, actor: str, reason: str
+) -> bool:
+    tasks = await lock_tasks(tx, [task_id])
+    jobs = await tx.fetch(_JOBS["read_job_flags"], job_ids=[task_id.job_id])
+    if not tasks or not jobs:
+        raise NotFound("task", task_id)
+    moves = Moves()
+    stopped = await stop_tasks(
+        ledger, tx, list(tasks.values()), moves=moves, mode=mode, actor=actor, reason=reason
+    )
+    await apply_moves(tx, moves)
+    return stopped > 0
+
+
+async def stop_tasks(
+    ledger: Ledger,
+    tx: Transaction,
+    tasks: list[LockedTask],
+    *,
+    moves: Moves,
+    mode: CancelMode,
+    actor: str,
+    reason: str,
+) -> int:
+    """Kill what has not begun; ask what runs to stop, or end it at once. Returns how many."""
+    pending = [task.id for task in tasks if task.state == TaskState.PENDING]
+    if pending:
+        await tx.fetch(
+            _TASKS["kill_pending_tasks"], **id_columns(pending), actor=actor, cause=reason
+        )
+        for task_id in pending:
+            moves.add(task_id.job_id, TaskState.PENDING, TaskState.KILLED)
+    running = {task.id: task for task in tasks if task.state in OPEN_STATES}
+    if not running:
+        return len(pending)
+    specs = await ledger.specs.load(tx, {task.job_id for task in running.values()})
+    if mode == "soft":
+        rows = await tx.fetch(
+            _LEASES["request_soft_cancel"],
+            **id_columns(sorted(running)),
+            graces=[timedelta(seconds=specs[t.job_id].policy.grace) for t in sorted(running)],
+            reason=reason,
+        )
+        return len(pending) + len(rows)
+    leases = await lock_leases(tx, running)
+    endings = [
+        decide_ending(
+            task,
+            leases[task_id],
+            Killed(reason),
+            policy=specs[task.job_id].policy,
+            actor=actor,
+            released=False,
+        )
+        for task_id, task in running.items()
+    ]
+    await apply_endings(tx, moves, endings)
+    return len(pending) + len(endings)
+
+
+def _check_words(mode: str, actor: str, reason: str) -> None:
+    if mode not in ("soft", "hard"):
+        raise Invalid("mode", f"{mode!r} is unknown; use soft or hard")
+    check_text("actor", actor, 256)
+    check_text("reason", reason, 1024)

@@ -1,0 +1,346 @@
+"""Take a worker's word that an attempt has ended, once, from whoever holds the lease."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from holdfast.errors import Invalid, LeaseConflict, Refused, TooLarge
+from holdfast.ledger.keys import RequestKey, write_once
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.model.datasets import OutputEntry
+from holdfast.model.ids import TaskId
+from holdfast.model.outcomes import STAGES, Failed, Killed, Outcome, Stage, WorkerFailed
+from holdfast.model.spec import Limits
+from holdfast.model.states import TaskState
+from holdfast.operations.datasets.commit_outputs import Commit, commit_outputs
+from holdfast.operations.ending.endings import apply_endings, lock_leases, lock_tasks
+from holdfast.operations.ending.gangs import Notice, decide_endings, widen
+from holdfast.operations.ending.outages import read_outage
+from holdfast.operations.ending.release import release
+from holdfast.operations.notes import Note, add_notes, check_note
+from holdfast.operations.report import Fence, check_fence, fence_columns, start
+from holdfast.rules.commits import check_entries
+from holdfast.rules.submission import check_json, check_text
+from holdfast.store.database import Transaction
+from holdfast.store.rows import LockedLease
+from holdfast.store.statements import load_statements
+
+_TASKS = load_statements("tasks")
+_LEASES = load_statements("leases")
+
+Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
+STATUSES: tuple[Status, ...] = ("succeeded", "failed", "killed", "worker_failed", "handed_back")
+_BEFORE_USER_CODE = ("fetch", "input")
+_EXIT_CODE_MAX = 2**31 - 1
+OUTPUTS_PER_WRITE_MAX = 20_000
+
+
+class Completion(NamedTuple):
+    """A worker says how its attempt ended, and that its process is gone."""
+
+    fence: Fence
+    status: Status
+    exit_code: int | None = None
+    error: str | None = None
+    error_class: str | None = None
+    stage: Stage | None = None
+    result: str | None = None
+    events: tuple[Note, ...] = ()
+    # What the worker says of an earlier report; it only decides what is tried first.
+    start_reported: bool = True
+    # Committed with the success, or not at all.
+    outputs: tuple[OutputEntry, ...] = ()
+
+
+class Completed(NamedTuple):
+    """Not accepted: the attempt had been ended before; the report only confirms that it is gone."""
+
+    task_id: TaskId
+    accepted: bool
+
+
+Answer = Completed | Refused
+
+
+class _Told(NamedTuple):
+    """What one completion was answered, as it is kept under a request's key."""
+
+    accepted: bool | None
+    conflict: str | None
+    # Of outputs that were refused: the field, and what is wrong with it.
+    unfit: tuple[str, str] | None = None
+
+
+async def complete(
+    ledger: Ledger, completions: Sequence[Completion], keyed: RequestKey | None = None
+) -> list[Answer]:
+    """Record how attempts ended. A repeat with the same token is answered as the first time."""
+    refused = [_check(item, ledger.limits) for item in completions]
+    # One statement cannot move a row twice, so duplicates in a batch are folded into one.
+    good = {
+        item.fence: item
+        for item, refusal in zip(reversed(completions), reversed(refused), strict=True)
+        if refusal is None
+    }
+    ordered = list(good.values())[::-1]
+    if keyed is not None and good:
+        count = sum(len(item.outputs) for item in ordered)
+        if count > OUTPUTS_PER_WRITE_MAX:  # one key, one transaction
+            raise TooLarge("outputs", count, OUTPUTS_PER_WRITE_MAX, unit="entries under one key")
+        told = await write_once(ledger, keyed, _complete_and_tell, ordered, returns=list[_Told])
+        answers = {
+            item.fence: _retell(item, how.accepted, how.conflict, unfit=how.unfit)
+            for item, how in zip(ordered, told, strict=True)
+        }
+    else:
+        answers = {}
+        for part in _part(ordered):
+            answers |= await ledger.write(_complete, part)
+    return [
+        refusal if refusal is not None else answers[item.fence]
+        for item, refusal in zip(completions, refused, strict=True)
+    ]
+
+
+async def _complete_and_tell(
+    ledger: Ledger, tx: Transaction, completions: list[Completion]
+) -> list[_Told]:
+    answers = await _complete(ledger, tx, completions)
+    return [_tell(answers[item.fence]) for item in completions]
+
+
+def _tell(answer: Answer) -> _Told:
+    if isinstance(answer, Completed):
+        return _Told(answer.accepted, None)
+    if isinstance(answer, Invalid):
+        return _Told(None, None, (answer.field, answer.problem))
+    assert isinstance(answer, LeaseConflict), "a checked completion was refused otherwise"
+    return _Told(None, answer.reason)
+
+
+def _retell(
+    item: Completion,
+    accepted: bool | None,
+    conflict: str | None,
+    *,
+    unfit: tuple[str, str] | None = None,
+) -> Answer:
+    if unfit is not None:
+        return Invalid(*unfit)
+    if accepted is None:
+        return LeaseConflict(item.fence.task_id, conflict or "")
+    return Completed(item.fence.task_id, accepted)
+
+
+def _part(items: list[Completion]) -> Iterator[list[Completion]]:
+    """Part completions so that no transaction commits too many outputs; most have none."""
+    part: list[Completion] = []
+    count = 0
+    for item in items:
+        if part and item.outputs and count + len(item.outputs) > OUTPUTS_PER_WRITE_MAX:
+            yield part
+            part, count = [], 0
+        part.append(item)
+        count += len(item.outputs)
+    if part:
+        yield part
+
+
+async def _complete(
+    ledger: Ledger, tx: Transaction, completions: list[Completion]
+) -> dict[Fence, Answer]:
+    moves = Moves()
+    succeeded = [item for item in completions if item.status == "succeeded"]
+    commits = [Commit(item.fence, item.outputs) for item in succeeded if item.outputs]
+    if len(succeeded) < len(completions) or commits:
+        # More than one statement follows; tasks are locked once, all together and in order.
+        await lock_tasks(tx, await _list_touched(ledger, tx, completions))
+    refused = await commit_outputs(tx, commits) if commits else {}
+    if refused:  # nothing happens to these
+        completions = [item for item in completions if item.fence not in refused]
+        succeeded = [item for item in succeeded if item.fence not in refused]
+    if not all(item.start_reported for item in succeeded):
+        # This locks them all, started or not, so that the next statement finds them locked.
+        await start(tx, {item.fence for item in succeeded}, TaskState.RUNNING, moves=moves)
+    answers: dict[Fence, Answer] = {**refused, **await _succeed(tx, succeeded, moves)}
+    await ledger.specs.load(tx, {item.fence.task_id.job_id for item in completions})
+    left = [item for item in completions if item.fence not in answers]
+    if left:
+        answers |= await _end(ledger, tx, left, moves=moves)
+    await add_notes(
+        tx,
+        [
+            (item.fence.task_id, item.fence.attempt, note)
+            for item in completions
+            for note in item.events
+            if answers.get(item.fence) == Completed(item.fence.task_id, accepted=True)
+        ],
+    )
+    await apply_moves(tx, moves)
+    return answers | await _recall(tx, [item for item in completions if item.fence not in answers])
+
+
+async def _succeed(
+    tx: Transaction, items: list[Completion], moves: Moves
+) -> dict[Fence, Completed]:
+    """End attempts whose lease is live and whose code ran and succeeded: nothing to decide."""
+    if not items:
+        return {}
+    items = sorted(items, key=_task_id_of)
+    rows = await tx.fetch(
+        _TASKS["succeed_attempts"],
+        **fence_columns([item.fence for item in items]),
+        exit_codes=[item.exit_code or 0 for item in items],
+        results=[item.result for item in items],
+    )
+    tokens = {}
+    for job_id, task_index, token, ran in rows:
+        moves.add(job_id, TaskState.RUNNING, TaskState.SUCCEEDED)
+        tx.news.runs.append((job_id, ran))
+        tokens[job_id, task_index] = token
+    return {
+        item.fence: Completed(item.fence.task_id, accepted=True)
+        for item in items
+        if tokens.get(item.fence.task_id) == item.fence.lease_token
+    }
+
+
+async def _end(
+    ledger: Ledger,
+    tx: Transaction,
+    items: list[Completion],
+    *,
+    moves: Moves,
+) -> dict[Fence, Answer]:
+    """End live leases otherwise, and release ending ones; strangers are left unanswered."""
+    # A completion without a reported start records the start first.
+    started = await start(
+        tx, {item.fence for item in items if _has_run(item)}, TaskState.RUNNING, moves=moves
+    )
+    late = [item for item in items if item.status == "succeeded" and item.fence in started]
+    answers: dict[Fence, Answer] = dict(await _succeed(tx, late, moves))
+    items = [item for item in items if item.fence not in answers]
+    if not items:
+        return answers
+    touched = await _list_touched(ledger, tx, items)
+    tasks = await lock_tasks(tx, touched)
+    leases = await lock_leases(tx, touched)
+    specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
+    is_free = await _read_outage(tx, items)
+    notices: dict[TaskId, Notice] = {}
+    confirmed: list[TaskId] = []
+    for item in items:
+        lease = leases.get(item.fence.task_id)
+        if lease is None or (lease.attempt, lease.lease_token) != item.fence[1:]:
+            continue
+        answers[item.fence] = Completed(item.fence.task_id, accepted=not lease.ending)
+        if lease.ending:
+            confirmed.append(item.fence.task_id)
+        else:
+            notices[item.fence.task_id] = Notice(
+                _outcome(item, lease, is_free=is_free(lease.expires_at)),
+                actor=lease.worker_id,
+                reported=True,
+            )
+    endings = decide_endings(specs, tasks, leases, notices=notices)
+    await apply_endings(tx, moves, endings)
+    await release(tx, confirmed)
+    return answers
+
+
+async def _list_touched(ledger: Ledger, tx: Transaction, items: list[Completion]) -> list[TaskId]:
+    """List the tasks to lock: success is a member's own, any other end concerns its whole gang."""
+    others = [item.fence.task_id for item in items if item.status != "succeeded"]
+    return [*map(_task_id_of, items), *await widen(ledger, tx, others)]
+
+
+async def _recall(tx: Transaction, items: list[Completion]) -> dict[Fence, Answer]:
+    """Answer a repeated report as the first time; another story, or a stranger's, is a conflict."""
+    if not items:
+        return {}
+    rows = await tx.fetch(
+        _LEASES["find_ended_attempts"], **fence_columns([item.fence for item in items])
+    )
+    told = {
+        Fence(TaskId(row[0], row[1]), row[2], row[3]): row[4] == TaskState.SUCCEEDED for row in rows
+    }
+    return {
+        item.fence: Completed(item.fence.task_id, accepted=True)
+        if told.get(item.fence) == (item.status == "succeeded")
+        else LeaseConflict(item.fence.task_id, "this attempt no longer holds the lease")
+        for item in items
+    }
+
+
+async def _read_outage(tx: Transaction, items: list[Completion]) -> Callable[[datetime], bool]:
+    """Find out about an outage, if one of the reports may be the consequence of it."""
+    if any(item.status == "worker_failed" for item in items):
+        return await read_outage(tx)
+    return lambda _: False
+
+
+def _outcome(item: Completion, lease: LockedLease, *, is_free: bool) -> Outcome:
+    match item.status:
+        case "handed_back":
+            return WorkerFailed("handed back", free=True)
+        case "worker_failed":
+            return WorkerFailed(item.error or "the worker could not run it", free=is_free)
+        case "killed":
+            if lease.cancel is None:
+                return WorkerFailed("killed by its worker without being asked")
+            reason = lease.cancel_reason or lease.job_cancel_reason or "cancelled"
+            return Killed(reason, error=item.error, exit_code=item.exit_code)
+        case "failed" | "succeeded":
+            return Failed(
+                item.error or f"exit code {item.exit_code}",
+                item.error_class or "TransientError",
+                item.stage or "exec",
+                item.exit_code,
+            )
+
+
+def _task_id_of(item: Completion) -> TaskId:
+    return item.fence.task_id
+
+
+def _has_run(item: Completion) -> bool:
+    """Tell whether user code had started, from what the worker says of the end."""
+    if item.status == "failed":
+        return item.stage not in _BEFORE_USER_CODE
+    return item.status == "succeeded"
+
+
+def _check_exit_code(exit_code: int) -> None:
+    if type(exit_code) is not int or abs(exit_code) > _EXIT_CODE_MAX:
+        raise Invalid("exit_code", f"{exit_code!r} is not an exit code; send a whole number")
+
+
+def _check(item: Completion, limits: Limits) -> Refused | None:
+    try:
+        check_fence(item.fence)
+        if item.status not in STATUSES:
+            raise Invalid("status", f"{item.status!r} is unknown; use one of {', '.join(STATUSES)}")
+        if item.stage is not None and item.stage not in STAGES:
+            raise Invalid("stage", f"{item.stage!r} is unknown; use one of {', '.join(STAGES)}")
+        if item.exit_code is not None:
+            _check_exit_code(item.exit_code)
+        if item.status == "succeeded" and item.exit_code:
+            raise Invalid("exit_code", f"is {item.exit_code}, but succeeded means 0; report failed")
+        if item.error is not None:
+            check_text("error", item.error, limits.error_length_max)
+        if item.error_class is not None:
+            check_text("error_class", item.error_class, limits.text_length_max)
+        if item.result is not None:
+            if item.status != "succeeded":
+                raise Invalid("result", "goes with status succeeded only")
+            check_json("result", item.result, limits.result_bytes_max)
+        for note in item.events:
+            check_note(note, limits)
+        if item.outputs:
+            if item.status != "succeeded":
+                raise Invalid("outputs", "go with status succeeded only")
+            check_entries(item.outputs)
+    except Refused as refused:
+        return refused
+    return None
