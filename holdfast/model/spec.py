@@ -45,6 +45,11 @@ class Entrypoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     # Results of other jobs that stand among the arguments.
     results: list[ResultPlace] = []
 
+    @property
+    def is_function(self) -> bool:
+        """Whether this is Python to be called, not a program to be run."""
+        return self.command is None and self.shell is None
+
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the wait before a retry grows, in seconds."""

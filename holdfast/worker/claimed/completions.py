@@ -15,7 +15,12 @@ from holdfast.tracing.current import describe
 from holdfast.wire.answers import CompletionAnswer, TaskCompleteAnswer
 from holdfast.wire.requests import TaskCompleteRequest, TaskCompletion
 from holdfast.worker.claimed.attempt import Attempt
-from holdfast.worker.running.function import ERROR_LENGTH_MAX, Outcome, storable
+from holdfast.worker.running.function import (
+    CLASS_LENGTH_MAX,
+    ERROR_LENGTH_MAX,
+    Outcome,
+    storable,
+)
 from holdfast.worker.running.spans import span_of
 
 log = logging.getLogger("holdfast.outbox")
@@ -25,7 +30,6 @@ SENDERS_MAX = 2
 SEND_SECONDS_MAX = 30.0
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
-CLASS_LENGTH_MAX = 256
 
 Letter = tuple[Attempt, TaskCompletion]
 

@@ -287,8 +287,7 @@ class Worker:
         if boot_clock() >= attempt.stop_at:
             return HANDED_BACK
         entrypoint = attempt.job.entrypoint
-        is_function = entrypoint.command is None and entrypoint.shell is None
-        if not is_function or attempt.is_suspect or self.options.isolation == "process":
+        if not entrypoint.is_function or attempt.is_suspect or self.options.isolation == "process":
             return await self._outside.run(attempt, self.options.imports)
         try:
             callee = self._functions.find(entrypoint)

@@ -13,7 +13,7 @@ from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import TaskCompletion
 from holdfast.worker.placed.shim_handle import Shim, ShimExit
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.child import OUTCOME_FILE
+from holdfast.worker.running import outcome_file
 from holdfast.worker.running.function import (
     ERROR_LENGTH_MAX,
     HANDED_BACK,
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 StopMode = Literal["soft", "timeout", "hard", "handed_back"]
 _SEVERITY: dict[StopMode, int] = {"soft": 1, "timeout": 2, "hard": 3, "handed_back": 3}
 MARGIN_SECONDS_MAX = 5.0
-OUTCOME_BYTES_MAX = 8 << 20
-_decode_outcome = msgspec.json.Decoder(Outcome).decode
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,12 +183,13 @@ class PlacedAttempt:
 
 
 def read_outcome(attempt: PlacedAttempt, ended: ShimExit) -> Outcome:
-    """Say what the end of its processes means; what a function left of its own comes first."""
-    entrypoint = attempt.job.entrypoint
-    is_function = entrypoint.function is not None or entrypoint.pickle is not None
-    told = attempt.folder / OUTCOME_FILE
-    if is_function and told.exists():
-        return _read_told(told)
+    """Say what the end of its processes means; what its function has reported comes first."""
+    is_function = attempt.job.entrypoint.is_function
+    if is_function:
+        was_asked = ended.reason in ("soft", "hard") and attempt.stop != "handed_back"
+        reported = outcome_file.read_outcome(attempt.folder, was_asked_to_stop=was_asked)
+        if reported is not None:
+            return reported
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
     text = f"exit code {code}" if ended.signal is None else f"ended by {name_signal(ended.signal)}"
     match ended.reason:
@@ -209,17 +208,3 @@ def read_outcome(attempt: PlacedAttempt, ended: ShimExit) -> Outcome:
     if code == 0:
         text = "the process ended without an outcome of its function"
     return Outcome("failed", code, text, "TransientError", "exec")
-
-
-def _read_told(path: Path) -> Outcome:
-    """Read what a function has left; it may be anything, since user code can write there."""
-    try:
-        with open(path, "rb") as file:
-            outcome = _decode_outcome(file.read(OUTCOME_BYTES_MAX))
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = f"the outcome that its function left cannot be read: {error}"
-        return Outcome("failed", None, problem, "PermanentError", "output")
-    if outcome.status in ("succeeded", "failed", "killed"):
-        return outcome
-    problem = f"its function left an outcome that is not its to say: {outcome.status}"
-    return Outcome("failed", None, problem, "PermanentError", "output")

@@ -27,7 +27,7 @@ from holdfast.wire.answers import HeartbeatAnswer
 from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import HeartbeatRequest, LeaseReport, Progress
 from holdfast.worker.running.function import (
-    KILLED,
+    STOPPED,
     BadCall,
     Callee,
     Outcome,
@@ -39,10 +39,10 @@ from holdfast.worker.running.function import (
     success,
 )
 from holdfast.worker.running.inside import connect
+from holdfast.worker.running.outcome_file import write_outcome
 from holdfast.worker.running.outputs import with_outputs
 
 CALL_FILE = "call.json"
-OUTCOME_FILE = "outcome.json"
 PROGRESS_EVERY_SECONDS = 0.5
 
 
@@ -61,10 +61,7 @@ def main(folder: Path) -> None:
     """Run the call that lies in the folder, and leave its outcome there."""
     call = msgspec.json.decode((folder / CALL_FILE).read_bytes(), type=ChildCall)
     start_tracing("holdfast-worker")
-    outcome = run(call)
-    partial = folder / f"{OUTCOME_FILE}.partial"
-    partial.write_bytes(msgspec.json.encode(outcome))
-    os.replace(partial, folder / OUTCOME_FILE)  # whole, or not at all
+    write_outcome(folder, run(call))
     stop_tracing()
 
 
@@ -99,10 +96,9 @@ def run(call: ChildCall) -> Outcome:
         work = _run_coroutine if callee.is_async else _run_plainly
         value = work(callee, args, kwargs, ask_to_stop=ask_to_stop)
     except TaskStopped:
-        return KILLED
+        return STOPPED
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
-        outcome = failure(error)
-        return Outcome("killed", error=outcome.error) if is_stopping else outcome
+        return failure(error)
     return with_outputs(success(value, pickled=callee.pickled), list_outputs(context))
 
 

@@ -22,6 +22,7 @@ from holdfast.wire.requests import Progress, Status
 
 RESULT_BYTES_MAX = 1 << 20
 ERROR_LENGTH_MAX = 16_000
+CLASS_LENGTH_MAX = 256
 MESSAGE_LENGTH_MAX = 256
 _CLASSES = (
     errors.ValidationError,
@@ -57,6 +58,7 @@ def name_signal(number: int) -> str:
 
 KILLED = Outcome("killed", error="stopped when asked to")
 HANDED_BACK = Outcome("handed_back")
+STOPPED = Outcome("failed", None, KILLED.error, "TransientError", "exec")
 
 
 class Callee(NamedTuple):

@@ -7,24 +7,21 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.briefing import list_variables, write_call
-from holdfast.worker.running.child import OUTCOME_FILE
 from holdfast.worker.running.command import CannotStart, ProcessEnded, RunningProcess
 from holdfast.worker.running.function import HANDED_BACK, Outcome, name_signal
 from holdfast.worker.running.inside import identify, wait_out
 from holdfast.worker.running.log_shipping import Shipper
+from holdfast.worker.running.outcome_file import read_outcome
 from holdfast.worker.running.outputs import read_success
 from holdfast.worker.running.tail import LogTail
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 
 log = logging.getLogger("holdfast.outside")
 LAST_WORDS_SECONDS_MAX = 2.0
-_decode_outcome = msgspec.json.Decoder(Outcome).decode
 
 
 class OutsideRunner:
@@ -121,9 +118,11 @@ def _outcome(
     attempt: Attempt, ended: ProcessEnded, folder: Path, *, was_cancelled: bool
 ) -> Outcome:
     """Read how a process ended: from what its function left, or from its exit code."""
-    told = folder / OUTCOME_FILE
-    if told.exists():
-        return _decode_outcome(told.read_bytes())
+    is_function = attempt.job.entrypoint.is_function
+    if is_function:
+        reported = read_outcome(folder, was_asked_to_stop=attempt.stop is not None)
+        if reported is not None:
+            return reported
     was_killed = ended.signal == signal.SIGKILL
     if was_killed and was_cancelled and attempt.stop is None:
         return HANDED_BACK
@@ -135,7 +134,7 @@ def _outcome(
     text = f"exit code {code}" if ended.signal is None else f"ended by {name_signal(ended.signal)}"
     if attempt.stop is not None and not (code == 0 and attempt.stop == "soft"):
         return Outcome("killed", code, text)
-    if code == 0 and attempt.job.entrypoint.function is None and not attempt.job.entrypoint.pickle:
+    if code == 0 and not is_function:
         return read_success(folder)
     if code == 0:
         text = "the process ended without an outcome of its function"

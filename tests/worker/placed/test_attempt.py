@@ -12,8 +12,8 @@ from holdfast.model.spec import Entrypoint
 from holdfast.worker.placed.attempt import Brief, PlacedAttempt, StopMode, read_outcome
 from holdfast.worker.placed.shim_handle import ShimExit, ShimUsage
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.child import OUTCOME_FILE
 from holdfast.worker.running.function import Outcome
+from holdfast.worker.running.outcome_file import write_outcome
 from tests.worker.placed_orders import a_job
 
 
@@ -89,10 +89,31 @@ def test_what_a_function_has_left_counts_whatever_became_of_its_process(
 ) -> None:
     attempt = an_attempt(tmp_path, entrypoint=Entrypoint(function="m:f"))
     told = Outcome("succeeded", 0, result="[1]")
-    (tmp_path / OUTCOME_FILE).write_bytes(msgspec.json.encode(told))
+    write_outcome(tmp_path, told)
     assert read_outcome(attempt, an_end(reason=reason, exit_code=None, signal=9)) == told
     command = an_attempt(tmp_path)
     assert read_outcome(command, an_end(exit_code=5)).exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason", "status"),
+    [
+        (None, None, "failed"),
+        ("soft", None, "failed"),  # by itself, before it heard that it should go
+        ("soft", "soft", "killed"),
+        (None, "soft", "killed"),  # asked by a worker that is no more
+        ("handed_back", "hard", "failed"),
+    ],
+)
+def test_a_failure_that_a_function_reports_is_a_stop_only_if_one_was_asked_for(
+    tmp_path: Path, stop: StopMode | None, reason: str | None, status: str
+) -> None:
+    attempt = an_attempt(tmp_path, entrypoint=Entrypoint(function="m:f"))
+    if stop is not None:
+        attempt.ask_to_stop(stop)
+    write_outcome(tmp_path, Outcome("failed", None, "boom", "ValueError", "exec"))
+    outcome = read_outcome(attempt, an_end(reason=reason))
+    assert (outcome.status, outcome.error) == (status, "boom")
 
 
 def test_asked_again_for_no_more_than_before_nothing_changes(tmp_path: Path) -> None:

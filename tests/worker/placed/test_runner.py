@@ -231,14 +231,20 @@ async def test_what_a_function_left_for_an_outcome_is_read_with_suspicion(
 ) -> None:
     placed.employ()
     errors = []
-    for text in ("{", '{"status": "handed_back"}', '{"status": "succeeded", "exit_code": "x"}'):
+    for text in (
+        "{",
+        '{"status": "handed_back"}',
+        '{"status": "killed"}',
+        '{"status": "succeeded", "exit_code": "x"}',
+    ):
         task_id = await placed.place(call("leave_a_file", "../outcome.json", text))
         state, _, error = await placed.outcome(task_id)
         assert state == "FAILED"
         errors.append(error)
     assert [error and error.partition(":")[0] for error in errors] == [
         "the outcome that its function left cannot be read",
-        "its function left an outcome that is not its to say",
+        "its function reported the status 'handed_back', which is not its own",
+        "its function reported the status 'killed', which is not its own",
         "the outcome that its function left cannot be read",
     ]
 

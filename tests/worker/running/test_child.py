@@ -14,8 +14,9 @@ import pytest
 
 from holdfast.client.context import Identity
 from holdfast.model.spec import Entrypoint
-from holdfast.worker.running.child import CALL_FILE, OUTCOME_FILE, ChildCall, run
-from holdfast.worker.running.function import KILLED, Outcome
+from holdfast.worker.running.child import CALL_FILE, ChildCall, run
+from holdfast.worker.running.function import STOPPED, Outcome
+from holdfast.worker.running.outcome_file import read_outcome
 from tests.embedded.users import ROOT
 from tests.waiting import eventually
 from tests.worker.workplace import call
@@ -57,7 +58,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def outcome_in(folder: Path) -> Outcome:
-    return msgspec.json.decode((folder / OUTCOME_FILE).read_bytes(), type=Outcome)
+    outcome = read_outcome(folder, was_asked_to_stop=False)
+    assert outcome is not None
+    return outcome
 
 
 @pytest.mark.parametrize("name", ["add", "add_in_thread"])
@@ -74,7 +77,7 @@ def test_a_failure_is_an_outcome_too(start: Start, tmp_path: Path) -> None:
 
 def test_a_crash_leaves_no_outcome(start: Start, tmp_path: Path) -> None:
     assert start("crash", 6).wait(60) == -6
-    assert not (tmp_path / OUTCOME_FILE).exists()
+    assert read_outcome(tmp_path, was_asked_to_stop=False) is None
 
 
 @pytest.mark.parametrize("name", ["wait_for_file", "await_file"])
@@ -85,7 +88,7 @@ async def test_a_function_that_asks_nobody_is_interrupted(
     await eventually((tmp_path / "began").exists)
     child.terminate()
     assert await asyncio.to_thread(child.wait, 60) == 0
-    assert outcome_in(tmp_path) == KILLED
+    assert outcome_in(tmp_path) == STOPPED
 
 
 @pytest.mark.parametrize("name", ["wait_for_cancel", "await_cancel", "catch_sigterm"])
@@ -106,7 +109,8 @@ async def test_an_error_after_a_request_to_stop_is_how_it_was_stopped(
     await eventually((tmp_path / "began").exists)
     child.terminate()
     assert await asyncio.to_thread(child.wait, 60) == 0
-    outcome = outcome_in(tmp_path)
+    outcome = read_outcome(tmp_path, was_asked_to_stop=True)
+    assert outcome is not None
     assert outcome.status == "killed"
     assert outcome.error is not None
     assert outcome.error.startswith("ConnectionError")

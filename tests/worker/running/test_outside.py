@@ -342,3 +342,18 @@ async def test_what_a_function_has_left_counts_even_if_a_drain_kills_it(
     told.write_text('{"status": "succeeded", "exit_code": 0, "result": "7"}')
     running.cancel()
     assert await running == Outcome("succeeded", 0, result="7")
+
+
+@pytest.mark.parametrize("status", ["handed_back", "worker_failed", "killed"])
+async def test_a_function_cannot_buy_a_retry_by_what_it_leaves(
+    outside: Outside, status: str
+) -> None:
+    text = json.dumps({"status": status})
+    _, outcome = await outside.run(call("leave_a_file", "../outcome.json", text))
+    assert (outcome.status, outcome.stage) == ("failed", "output")
+
+
+async def test_a_command_does_not_say_how_it_ended_but_by_its_status(outside: Outside) -> None:
+    line = """echo '{"status": "handed_back"}' > ../outcome.json; exit 3"""
+    _, outcome = await outside.run(line)
+    assert (outcome.status, outcome.exit_code) == ("failed", 3)

@@ -1,0 +1,65 @@
+"""How the process of a function reports its end to the worker: a file in the attempt's folder.
+
+User code can write there as well, so it is read with suspicion: a process reports success or
+failure. Whether a failure was a stop that somebody had asked for, the worker knows itself.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from holdfast.worker.running.function import CLASS_LENGTH_MAX, ERROR_LENGTH_MAX, Outcome, storable
+
+FILE = "outcome.json"
+# Twice the largest result, and what it may have written to datasets, fit in.
+BYTES_MAX = 8 << 20
+_decode = msgspec.json.Decoder(Outcome).decode
+_check_result = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def write_outcome(folder: Path, outcome: Outcome) -> None:
+    """Leave an outcome in a folder: whole, or not at all."""
+    partial = folder / f"{FILE}.partial"
+    partial.write_bytes(msgspec.json.encode(outcome))
+    os.replace(partial, folder / FILE)
+
+
+def read_outcome(folder: Path, *, was_asked_to_stop: bool) -> Outcome | None:
+    """Read what the process of a function has left; None if it has left nothing."""
+    try:
+        outcome = _decode(_read(folder / FILE))
+        if outcome.result is not None:
+            _check_result(outcome.result.encode())
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return _unfit(f"the outcome that its function left cannot be read: {error}")
+    error_text = None if outcome.error is None else storable(outcome.error, ERROR_LENGTH_MAX)
+    match outcome.status:
+        case "succeeded":
+            return Outcome("succeeded", 0, result=outcome.result, outputs=outcome.outputs)
+        case "failed" if was_asked_to_stop:
+            return Outcome("killed", error=error_text)
+        case "failed":
+            kind = storable(outcome.error_class or "TransientError", CLASS_LENGTH_MAX)
+            return Outcome("failed", None, error_text, kind, outcome.stage)
+        case status:
+            return _unfit(f"its function reported the status {status!r}, which is not its own")
+
+
+def _read(path: Path) -> bytes:
+    # Neither a pipe, which would be waited for, nor a link to something without an end.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError("it is not a file")
+        content = file.read(BYTES_MAX + 1)
+    if len(content) > BYTES_MAX:
+        raise OSError(f"it is over {BYTES_MAX} bytes")
+    return content
+
+
+def _unfit(problem: str) -> Outcome:
+    return Outcome("failed", None, problem, "PermanentError", "output")
