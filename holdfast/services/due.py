@@ -13,10 +13,9 @@ from holdfast.services.chores import Chore
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.stops import Stops
 from holdfast.store.database import LockTimeout
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.jobs import list_finished
+from holdfast.store.tables.ready import list_queues_with_work
 
-_READY = load_statements("ready")
-_JOBS = load_statements("jobs")
 WALK_MAX = 1000
 SUMMARIES_FULL = 1_000_000  # one call adds all there are
 
@@ -71,9 +70,9 @@ def _look(ledger: Ledger, doorbells: Doorbells) -> Callable[[], Awaitable[int]]:
         queues = doorbells.names("queue")
         if queues:
             async with ledger.database.transaction() as tx:
-                rows = await tx.fetch(_READY["list_queues_with_work"], queues=queues)
-            for row in rows:
-                doorbells.ring(Bell("queue", row[0]))
+                found = await list_queues_with_work(tx, queues)
+            for queue in found:
+                doorbells.ring(Bell("queue", queue))
         return 0
 
     return look
@@ -85,9 +84,9 @@ def _watch(ledger: Ledger, doorbells: Doorbells) -> Callable[[], Awaitable[int]]
         job_ids = [int(name) for name in doorbells.names("job")]
         if job_ids:
             async with ledger.database.transaction() as tx:
-                rows = await tx.fetch(_JOBS["list_finished"], job_ids=job_ids)
-            for row in rows:
-                doorbells.ring(Bell("job", str(row[0])), worth=1_000_000)
+                finished = await list_finished(tx, job_ids)
+            for job_id in finished:
+                doorbells.ring(Bell("job", str(job_id)), worth=1_000_000)
         return 0
 
     return watch

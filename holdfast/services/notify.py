@@ -9,10 +9,9 @@ from typing import Any
 from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.store.database import Database
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.ready import notify_ready
 
 log = logging.getLogger("holdfast.notify")
-_READY = load_statements("ready")
 CHANNEL = "holdfast_ready"
 AGAIN_SECONDS = 1.0
 
@@ -28,7 +27,7 @@ class NotifyTransport:
     async def publish(self, queue: str, task_ids: Sequence[TaskId]) -> None:
         """Send a hint; the ids stay here, since whoever hears it looks at the whole queue."""
         async with self._database.transaction() as tx:
-            await tx.fetch(_READY["notify_ready"], queue=queue)
+            await notify_ready(tx, queue)
 
 
 @asynccontextmanager

@@ -11,9 +11,8 @@ from datetime import timedelta
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.ready import list_waited
 
-_READY = load_statements("ready")
 WAITED = timedelta(seconds=5)
 AGAIN_SECONDS = 60.0
 
@@ -30,14 +29,11 @@ class Republisher:
     async def run(self) -> int:
         """Publish what has waited; returns how many tasks that were."""
         async with self._ledger.database.transaction() as tx:
-            rows = await tx.fetch(
-                _READY["list_waited"], waited=self._waited, tasks_max=TASKS_PER_HINT_MAX
-            )
+            waited = await list_waited(tx, waited=self._waited, tasks_max=TASKS_PER_HINT_MAX)
         now = time.monotonic()
         found: dict[str, list[TaskId]] = {}
         recent = {t: at for t, at in self._published.items() if at > now - AGAIN_SECONDS}
-        for queue, job_id, task_index in rows:
-            task_id = TaskId(job_id, task_index)
+        for task_id, queue in waited:
             if task_id not in recent:
                 found.setdefault(queue, []).append(task_id)
         for queue, task_ids in found.items():

@@ -12,10 +12,9 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.services.doorbell import Bell, Doorbells
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.leases import list_asked_to_stop
+from holdfast.store.tables.workers import list_draining, see_workers
 
-_LEASES = load_statements("leases")
-_WORKERS = load_statements("workers")
 WORKER = "worker"
 
 
@@ -72,11 +71,11 @@ class Stops:
         if not seen and not known:
             return 0
         async with self._ledger.database.transaction() as tx:
-            await tx.fetch(_WORKERS["see_workers"], worker_ids=seen)
-            rows = await tx.fetch(_WORKERS["list_draining"], worker_ids=known)
-        for row in rows:
-            self.draining.add(row[0])
-            self._doorbells.ring(Bell(WORKER, row[0]))
+            await see_workers(tx, seen)
+            draining = await list_draining(tx, known)
+        for worker_id in draining:
+            self.draining.add(worker_id)
+            self._doorbells.ring(Bell(WORKER, worker_id))
         return 0
 
     async def _take_news(self, worker_ids: Sequence[str]) -> dict[str, list[Stop]]:
@@ -90,7 +89,7 @@ class Stops:
 
     async def _read(self, worker_ids: Sequence[str]) -> dict[str, list[Stop]]:
         async with self._ledger.database.transaction() as tx:
-            rows = await tx.fetch(_LEASES["list_asked_to_stop"], worker_ids=list(worker_ids))
+            rows = await list_asked_to_stop(tx, worker_ids)
         found: dict[str, list[Stop]] = {}
         for worker_id, job_id, task_index, attempt, ending, deadline, now in rows:
             remaining = None if ending else max(deadline - now, timedelta())

@@ -8,9 +8,8 @@ from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec, Policy
 from holdfast.rules.submission import policy_of
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.jobs import load_specs, read_verbosity
 
-_JOBS = load_statements("jobs")
 VERBOSE_KNOWN_MAX = 100_000
 
 
@@ -46,12 +45,18 @@ class SpecCache:
         missing = sorted(wanted - self._specs.keys())
         found = {job_id: self._use(job_id) for job_id in wanted & self._specs.keys()}
         if missing:
-            rows = await tx.fetch(_JOBS["load_specs"], job_ids=missing)
-            for job_id, text, correlation_id, trace_id, name, num_tasks, undoes, span in rows:
-                spec = read_tolerantly(text, JobSpec)
-                policy = policy_of(spec, is_compensation=undoes is not None)
-                found[job_id] = StoredSpec(
-                    spec, policy, name, num_tasks, correlation_id, trace_id, {}, undoes, span
+            for row in await load_specs(tx, missing):
+                spec = read_tolerantly(row.spec, JobSpec)
+                found[row.job_id] = StoredSpec(
+                    spec,
+                    policy_of(spec, is_compensation=row.compensates_job_id is not None),
+                    row.name,
+                    row.num_tasks,
+                    row.correlation_id,
+                    row.trace_id,
+                    {},
+                    row.compensates_job_id,
+                    row.trace_parent,
                 )
             self._keep({job_id: found[job_id] for job_id in missing if job_id in found})
         return found
@@ -78,8 +83,7 @@ class SpecCache:
         for job_id in unknown & self._specs.keys():
             self._is_verbose[job_id] = bool(self._specs[job_id].spec.verbose_events)
         if missing := sorted(unknown - self._specs.keys()):
-            rows = await tx.fetch(_JOBS["read_verbosity"], job_ids=missing)
-            self._is_verbose.update(rows)
+            self._is_verbose.update(await read_verbosity(tx, missing))
         for job_id in job_ids & self._is_verbose.keys():
             self._is_verbose.move_to_end(job_id)
         verbose = {job_id for job_id in job_ids if self._is_verbose.get(job_id)}
