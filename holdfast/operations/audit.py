@@ -7,26 +7,20 @@ use. Nobody waits for an audit, and an audit waits for nobody.
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.model.states import ENDED_STATES, JobState, TaskState
-from holdfast.rules.job_state import JobCounts, job_state
+from holdfast.rules.job_state import job_state
 from holdfast.rules.lifecycle import EVENT_TYPES, LEGAL_JOB_MOVES, RANK, successors_mask
 from holdfast.rules.placement import UNSTARTED_MAX
 from holdfast.rules.retry import NOT_RETRYABLE
-from holdfast.store.database import Database, Transaction
-from holdfast.store.statements import Statement, load_statements
-
-_AUDIT = load_statements("audit")
-_JOBS = load_statements("audit_jobs")
-_CLUSTER = load_statements("audit_cluster")
-_POLICIES = load_statements("policies")
-_DATASETS = load_statements("audit_datasets")
-_ORDER = load_statements("audit_order")
-_UNDO = load_statements("audit_undo")
-
-ROWS_AHEAD_MAX = 1000
-PASS_SECONDS_MAX = 24 * 3600.0
+from holdfast.store.audit import (
+    AuditedJob,
+    AuditRules,
+    begin_audit,
+    find_damage,
+    read_job_counts,
+)
+from holdfast.store.database import Database
 
 _TASK_KINDS = {kind: int(state) for state, kind in EVENT_TYPES.items()} | {
     "placed": int(TaskState.ASSIGNED)
@@ -62,68 +56,28 @@ class Finding:
 async def audit(database: Database) -> AsyncIterator[Finding]:
     """Report every broken invariant of the ledger as it stands at this moment."""
     async with database.snapshot() as tx:
-        await tx.fetch(_AUDIT["hold_ledger"])
-        await tx.fetch(_AUDIT["prepare_passes"])
-        for statement, values in _passes():
-            async for row in _stream(tx, statement, values):
-                yield Finding(row[0], _subject(*row[1:4]), row[4])
-        async for row in _stream(tx, _JOBS["read_job_counts"], {}):
-            finding = _check_job_state(row)
+        await begin_audit(tx)
+        async for damage in find_damage(tx, list_rules()):
+            yield Finding(damage.invariant, _subject(*damage[1:4]), damage.detail)
+        async for job in read_job_counts(tx):
+            finding = _check_job_state(job)
             if finding is not None:
                 yield finding
 
 
-def _passes() -> list[tuple[Statement, dict[str, Any]]]:
-    """List the statements that find damage, with what the rules have to say in each."""
-    task_kinds = {"types": list(_TASK_KINDS), "states": list(_TASK_KINDS.values())}
-    job_kinds = {"types": list(_JOB_KINDS), "states": list(_JOB_KINDS.values())}
-    task_moves = {
-        "successors": _by_state({state: successors_mask(state) for state in TaskState}),
-        "ranks": _by_state(dict(RANK)),
-    }
-    job_moves = {
-        "successors": _by_state(
+def list_rules() -> AuditRules:
+    """Say what the rules have to say in the passes of an audit."""
+    return AuditRules(
+        task_events=_TASK_KINDS,
+        job_events=_JOB_KINDS,
+        task_successors=_by_state({state: successors_mask(state) for state in TaskState}),
+        task_ranks=_by_state(dict(RANK)),
+        job_successors=_by_state(
             {state: sum(1 << to for to in ends) for state, ends in LEGAL_JOB_MOVES.items()}
-        )
-    }
-    return [
-        (_AUDIT["replay_task_events"], task_kinds | task_moves),
-        (_AUDIT["compare_events_with_tasks"], {}),
-        (_AUDIT["compare_tasks_with_events"], task_kinds),
-        (_AUDIT["compare_attempts_with_events"], task_kinds),
-        (_AUDIT["check_budgets"], {"not_retryable": sorted(NOT_RETRYABLE)}),
-        (_AUDIT["check_leases"], {}),
-        (_AUDIT["check_dead_letters"], {}),
-        (_AUDIT["check_ready"], {}),
-        (_AUDIT["check_waiting"], {}),
-        (_AUDIT["check_lines"], {}),
-        (_AUDIT["check_sweeps"], {}),
-        (_JOBS["replay_job_events"], job_kinds | job_moves),
-        (_JOBS["compare_jobs_with_events"], job_kinds),
-        (_JOBS["compare_counts_with_tasks"], {}),
-        (_JOBS["check_children"], {}),
-        (_JOBS["check_outbox"], {}),
-        (_JOBS["compare_jobs_with_their_lists"], {}),
-        (_CLUSTER["check_capacity"], {"unstarted_max": UNSTARTED_MAX}),
-        (_CLUSTER["check_placed_leases"], {}),
-        (_CLUSTER["check_ports"], {}),
-        (_CLUSTER["check_accounts"], {}),
-        (_CLUSTER["check_gangs"], {}),
-        (_POLICIES["check_policies"], {}),
-        (_DATASETS["check_entries"], {}),
-        (_DATASETS["check_commits"], {}),
-        (_DATASETS["check_versions"], {}),
-        (_DATASETS["check_current_versions"], {}),
-        (_DATASETS["check_cut_overs"], {}),
-        (_DATASETS["check_trigger_runs"], {}),
-        (_ORDER["check_dependencies"], {}),
-        (_ORDER["check_dependents"], {}),
-        (_ORDER["check_order_of_starts"], {}),
-        (_ORDER["check_held_lines"], {}),
-        (_UNDO["check_undos"], {}),
-        (_UNDO["check_compensations"], {}),
-        (_UNDO["check_order_of_undos"], {}),
-    ]
+        ),
+        not_retryable=sorted(NOT_RETRYABLE),
+        unstarted_max=UNSTARTED_MAX,
+    )
 
 
 def _by_state(numbers: dict[TaskState, int]) -> list[int]:
@@ -132,35 +86,31 @@ def _by_state(numbers: dict[TaskState, int]) -> list[int]:
     return [known.get(state, 0) for state in range(max(TaskState) + 1)]
 
 
-def _stream(tx: Transaction, statement: Statement, values: dict[str, Any]) -> AsyncIterator[Any]:
-    return tx.stream(statement, rows_ahead=ROWS_AHEAD_MAX, seconds_max=PASS_SECONDS_MAX, **values)
-
-
 def _subject(*parts: int | str | None) -> str:
     return ".".join(str(part) for part in parts if part is not None)
 
 
-def _check_job_state(row: Any) -> Finding | None:
+def _check_job_state(job: AuditedJob) -> Finding | None:
     """Compare a job's state with what its counts say, as far as they can still say it."""
-    job_id, state, cancel, fan_out, max_task_failures, has_started, sweeping, *counts = row
+    state, cancel = job.state, job.cancel_mode
     derived = job_state(
-        JobCounts(*counts),
-        fan_out=fan_out,
-        max_task_failures=max_task_failures,
+        job.counts,
+        fan_out=job.fan_out,
+        max_task_failures=job.max_task_failures,
         cancel=cancel,
-        has_started=has_started,
+        has_started=job.has_started,
     )
-    waited_for_all = cancel == "soft" or (fan_out and max_task_failures is None)
+    waited_for_all = cancel == "soft" or (job.fan_out and job.max_task_failures is None)
     if derived == state:
         return None
     if state in _EARLY_ENDS and not waited_for_all:
-        if derived in _EARLY_ENDS[: _EARLY_ENDS.index(state)]:
+        if derived in _EARLY_ENDS[: _EARLY_ENDS.index(JobState(state))]:
             return None
-    elif state not in ENDED_STATES and cancel == "hard" and sweeping:
+    elif state not in ENDED_STATES and cancel == "hard" and job.sweeping:
         # A hard cancel ends some jobs by the counts they had before; the sweep is about to do so.
         return None
     return Finding(
         "job_state_differs_from_its_counts",
-        str(job_id),
+        str(job.job_id),
         f"the job is in state {state}; its counts make it {derived.name}",
     )
