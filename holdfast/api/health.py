@@ -19,7 +19,7 @@ async def is_alive(_: Call[None, Nothing]) -> Health:
 async def is_ready(call: Call[None, Nothing]) -> Health:
     """Say whether this server can work now; 503 with the reason if not."""
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS), call.runtime.reads.transaction() as tx:
+        async with asyncio.timeout(PATIENCE_SECONDS), call.runtime.probes.transaction() as tx:
             await tx.now()
     except TimeoutError as error:
         raise Unavailable("Postgres does not answer in time") from error

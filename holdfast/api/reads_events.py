@@ -135,7 +135,7 @@ async def pour(
     yield _write_id("events follow", follower.place)
     while not runtime.is_stopping:
         try:
-            async with runtime.reads.transaction() as tx:
+            async with runtime.follows.transaction() as tx:
                 found, is_all = await follower.read(tx)
         except Unavailable:
             # Whoever follows connects again and goes on where it was.

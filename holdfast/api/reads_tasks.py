@@ -191,14 +191,16 @@ async def show_result(call: Call[None, ResultQuery]) -> TaskResult:
     task_id = parse_task_id(call.path["task_id"])
     clock, doorbells = asyncio.get_running_loop().time, call.runtime.doorbells
     ends_at = clock() + check_wait(call.query.wait_ms) / 1000
+    reads = call.runtime.reads
     with doorbells.listen([Bell("job", str(task_id.job_id))]) as listener:
         while True:
-            async with call.runtime.reads.transaction() as tx:
+            async with reads.transaction() as tx:
                 found = await views.get_result(tx, task_id)
             remaining = ends_at - clock()
             if found.is_finished or remaining <= 0 or doorbells.is_closed:
                 return convert.task_result(str(task_id), found)
             await listener.wait(min(remaining, LOOK_SECONDS))
+            reads = call.runtime.follows
 
 
 async def list_results(call: Call[None, PageQuery]) -> ResultPage:
@@ -235,7 +237,8 @@ async def show_log(call: Call[None, LogQuery]) -> LogChunk:
 
 async def _read_log(call: Call[None, LogQuery], task_id: TaskId) -> Log:
     """Read a log; that of a task without any attempt is empty."""
-    asked, reads = call.query, call.runtime.reads
+    asked = call.query
+    reads = call.runtime.follows if asked.follow else call.runtime.reads
     read = partial(read_log, reads, task_id, attempt=asked.attempt, start_offset=asked.offset)
     try:
         return await read()

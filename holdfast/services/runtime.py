@@ -38,6 +38,7 @@ from holdfast.store.database import Database
 log = logging.getLogger("holdfast.runtime")
 WRITE_CONNECTIONS = 8
 READ_CONNECTIONS = 4
+FOLLOW_CONNECTIONS = 2
 GAUGES_SECONDS_MAX = 5.0
 WORKER_MARK = "!"  # no queue's name begins with it
 
@@ -65,11 +66,16 @@ class Runtime:
         reads: Database,
         wake_ups: WakeUps,
         *,
+        follows: Database | None = None,
+        probes: Database | None = None,
         objects: ObjectStore | None = None,
         tick: float = TICK_SECONDS,
     ) -> None:
         self.ledger = ledger
         self.reads = reads
+        # However many look again and again: whoever asks once, or for readiness, does not wait.
+        self.follows = follows or reads
+        self.probes = probes or reads
         self.wake_ups = wake_ups
         self.doorbells = wake_ups.doorbells
         self.objects = objects
@@ -165,10 +171,10 @@ class Runtime:
 async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
     """Connect, run the chores, and listen for wake-ups, for the time of a block."""
     async with AsyncExitStack() as stack:
-        writes = Database(options.database_url, connections_max=WRITE_CONNECTIONS)
-        reads = Database(options.database_url, connections_max=READ_CONNECTIONS)
-        await stack.enter_async_context(writes)
-        await stack.enter_async_context(reads)
+        writes, reads, follows, probes = [
+            await stack.enter_async_context(Database(options.database_url, connections_max=count))
+            for count in (WRITE_CONNECTIONS, READ_CONNECTIONS, FOLLOW_CONNECTIONS, 1)
+        ]
         notify = [NotifyTransport(writes)] if options.uses_notify else []
         wake_ups = WakeUps(Doorbells(), [*notify, *options.transports])
         store = options.object_store
@@ -176,6 +182,8 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
             Ledger(writes, options.limits),
             reads,
             wake_ups,
+            follows=follows,
+            probes=probes,
             objects=None if store is None else ObjectStore(store),
             tick=options.heartbeat_seconds,
         )

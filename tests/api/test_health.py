@@ -8,7 +8,10 @@ from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
 from holdfast.services.wake_ups import WakeUps
 from holdfast.store.database import Database
+from tests.api.asgi import Exchange
 from tests.api.face import Face
+
+FOLLOWERS_COUNT = 100
 
 
 async def test_a_server_at_work_is_alive_and_ready(face: Face) -> None:
@@ -36,6 +39,24 @@ async def test_a_postgres_that_does_not_answer_is_not_waited_for(
             # The only connection is taken: whoever asks for one waits.
             said = await face.get("/readyz")
     assert (said.status, said.error["message"]) == (503, "Postgres does not answer in time")
+
+
+@pytest.mark.parametrize("target", ["/readyz", "/api/jobs"])
+async def test_followers_hold_up_nobody_else(face: Face, database_url: str, target: str) -> None:
+    async with Database(database_url) as others, others.transaction() as tx:
+        # Who reads events waits until it gives up: one after the other, for seconds altogether.
+        await tx.connection.execute("lock table holdfast.events in access exclusive mode")
+        followers = [
+            Exchange(face.app, "GET", "/api/events/stream?after=0-0")
+            for _ in range(FOLLOWERS_COUNT)
+        ]
+        for follower in followers:
+            await follower.until(lambda text: b"\n\n" in text)
+        said = await face.get(target)
+        assert said.status == 200
+        assert sum(not follower.is_over for follower in followers) > FOLLOWERS_COUNT / 2
+    for follower in followers:
+        await follower.leave()
 
 
 async def test_every_metric_of_the_specification_is_scraped(quiet_face: Face) -> None:
