@@ -15,7 +15,7 @@ from holdfast.operations.placed.leadership import Deposed, Term, lead
 from holdfast.operations.placed.place import Scheduler
 from holdfast.operations.register import Placing, Registration, register
 from holdfast.operations.report import Fence
-from holdfast.services.beats import Beats
+from holdfast.services.heartbeat_loop import HeartbeatLoop
 from holdfast.services.writers import Writers
 from holdfast.wire.cluster import HEARTBEAT_PATH, SECRET_HEADER, WorkerHeartbeatRequest
 from tests.stand_in import StandIn
@@ -174,13 +174,13 @@ class Fleet:
     @asynccontextmanager
     async def beating(
         self, tick: float = HOUR, call_seconds_max: float = 60.0
-    ) -> AsyncIterator[Beats]:
+    ) -> AsyncIterator[HeartbeatLoop]:
         """Call the workers for the time of a block; with the first answers it begins."""
 
         def count_change() -> None:
             self.changes += 1
 
-        beats = Beats(
+        beats = HeartbeatLoop(
             self.ledger,
             self.writers,
             await self.term(),

@@ -12,9 +12,14 @@ from holdfast.model.ids import TaskId
 from holdfast.operations.placed.leadership import Deposed, Term, lead, resign
 from holdfast.operations.placed.place import PLACEMENTS_MAX, Scheduler
 from holdfast.operations.placed.worker_heartbeats import list_stops
-from holdfast.services.beats import TICK_SECONDS, Beats, OnBeat, ignore_beat
 from holdfast.services.chores import Chore, take_turn
 from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.services.heartbeat_loop import (
+    TICK_SECONDS,
+    HeartbeatLoop,
+    OnHeartbeat,
+    ignore_heartbeat,
+)
 from holdfast.services.traces import now_ns, trace_placed
 from holdfast.services.writers import Writers
 
@@ -36,27 +41,27 @@ class Leader:
         doorbells: Doorbells,
         *,
         tick: float = TICK_SECONDS,
-        on_beat: OnBeat = ignore_beat,
+        on_heartbeat: OnHeartbeat = ignore_heartbeat,
     ) -> None:
         self.leader_id = uuid4().hex
         self._ledger = ledger
         self._writers = writers
         self._doorbells = doorbells
         self._tick = tick
-        self._on_beat = on_beat
+        self._on_heartbeat = on_heartbeat
         self._numbers = count(1)
-        self._beats: Beats | None = None
+        self._heartbeats: HeartbeatLoop | None = None
         self._serving: asyncio.Task[None] | None = None
 
     @property
     def is_leading(self) -> bool:
         """Tell whether this server leads, as far as it knows."""
-        return self._beats is not None
+        return self._heartbeats is not None
 
     def hint(self, worker_ids: Sequence[str]) -> None:
         """Pass on that workers have something to tell; heard by the leader alone."""
-        if self._beats is not None:
-            self._beats.ring(worker_ids)
+        if self._heartbeats is not None:
+            self._heartbeats.ring(worker_ids)
 
     async def stand(self) -> int:
         """Renew the term, or begin one if nobody leads; one step of a chore."""
@@ -89,26 +94,26 @@ class Leader:
 
     async def _serve(self, term: Term) -> None:
         """Call and place for one term."""
-        self._beats = Beats(
+        self._heartbeats = HeartbeatLoop(
             self._ledger,
             self._writers,
             term,
             on_change=self._look_again,
-            on_beat=self._on_beat,
+            on_heartbeat=self._on_heartbeat,
             numbers=self._numbers,
             tick=self._tick,
         )
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._beats.run())
-                group.create_task(self._place(term, self._beats))
-                group.create_task(self._watch_stops(self._beats))
+                group.create_task(self._heartbeats.run())
+                group.create_task(self._place(term, self._heartbeats))
+                group.create_task(self._watch_stops(self._heartbeats))
         except* Deposed as error:
             log.warning("no longer leading: %s", error.exceptions[0])
         finally:
-            self._beats = None
+            self._heartbeats = None
 
-    async def _place(self, term: Term, beats: Beats) -> None:
+    async def _place(self, term: Term, heartbeats: HeartbeatLoop) -> None:
         """Make a pass whenever something can have changed, and each second."""
         scheduler = Scheduler(self._ledger)
 
@@ -116,7 +121,7 @@ class Leader:
             began_ns = now_ns()
             placed = await scheduler.run(term)
             trace_placed(placed, began_ns)
-            beats.ring({item.worker_id for item in placed})
+            heartbeats.ring({item.worker_id for item in placed})
             return len(placed)
 
         # What goes wrong here ends this pass: workers are called on, and their leases live.
@@ -126,14 +131,14 @@ class Leader:
                     await listener.wait(PASS_SECONDS)
                     await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _watch_stops(self, beats: Beats) -> None:
+    async def _watch_stops(self, heartbeats: HeartbeatLoop) -> None:
         """Have workers called at once that have something to stop, whichever server was asked."""
         known: set[tuple[str, TaskId, int, bool]] = set()
 
         async def look() -> int:
             nonlocal known
             stops = await list_stops(self._ledger)
-            beats.ring({worker_id for worker_id, *_ in stops - known})
+            heartbeats.ring({worker_id for worker_id, *_ in stops - known})
             known = stops
             return len(stops)
 

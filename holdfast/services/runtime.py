@@ -16,12 +16,12 @@ from holdfast.operations.datasets.triggers import start_triggered
 from holdfast.operations.ending.follow_up import follow_up
 from holdfast.operations.prune import Retention
 from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX, Submitted
-from holdfast.services.beats import TICK_SECONDS
 from holdfast.services.changes import Changes
 from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.due import list_chores
 from holdfast.services.gauges import Gauges
+from holdfast.services.heartbeat_loop import TICK_SECONDS
 from holdfast.services.leader import CANDIDATE_SECONDS, Leader
 from holdfast.services.metrics import Metrics
 from holdfast.services.notify import NotifyTransport, listening
@@ -89,7 +89,7 @@ class Runtime:
         self.reasons = Reasons(ledger, reads)
         self.changes = Changes(reads)
         self.leader = Leader(
-            ledger, self.writers, self.doorbells, tick=tick, on_beat=self.metrics.count_beat
+            ledger, self.writers, self.doorbells, tick=tick, on_heartbeat=self.metrics.count_beat
         )
         self.is_stopping = False
         self._follow_up_wanted = asyncio.Event()

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from cProfile import Profile
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -10,7 +12,7 @@ from aiohttp import web
 
 from holdfast.model.states import TaskState
 from holdfast.operations.placed.leadership import Deposed, resign
-from holdfast.services.beats import LAG_SECONDS, LATE_SECONDS
+from holdfast.services.heartbeat_loop import LAG_SECONDS, LATE_SECONDS
 from holdfast.store.database import Database
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 from tests.audits import assert_audit_is_silent
@@ -34,6 +36,7 @@ from tests.world import World
 TICK = 0.05
 PENDING, RUNNING, SUCCEEDED = TaskState.PENDING, TaskState.RUNNING, TaskState.SUCCEEDED
 FAILED = TaskState.FAILED
+SERVICES = str(Path("holdfast", "services"))
 
 
 def be_late() -> None:
@@ -60,6 +63,26 @@ async def test_whoever_is_rung_for_is_called_at_once(fleet: Fleet) -> None:
             beats.ring(["w1"])
             await worker.be_called()
         assert other.received == 1, "the next tick is an hour away"
+
+
+async def test_an_answer_costs_the_same_however_many_workers_there_are(fleet: Fleet) -> None:
+    first = await fleet.add("w0")
+    async with fleet.beating() as beats:
+
+        async def count_calls() -> int:
+            """Count what the services call while one worker is called a few times."""
+            with Profile(builtins=False) as profile:
+                for _ in range(20):
+                    beats.ring(["w0"])
+                    await first.be_called()
+            return sum(each.callcount for each in profile.getstats() if SERVICES in str(each.code))
+
+        alone = await count_calls()
+        for number in range(1, 40):
+            worker = await fleet.add(f"w{number}")
+            beats.ring([worker.worker_id])
+            await worker.be_called()
+        assert await count_calls() < 2 * alone
 
 
 async def test_a_new_worker_is_found_and_a_ring_for_it_speeds_that_up(fleet: Fleet) -> None:

@@ -37,6 +37,7 @@ from holdfast.operations.placed.worker_heartbeats import (
     prepare,
     store_answers,
 )
+from holdfast.services.call_queue import CalledWorker, CallQueue
 from holdfast.services.chores import Chore, take_turn
 from holdfast.services.traces import (
     begin_deliveries,
@@ -56,52 +57,28 @@ from holdfast.services.worker_calls import (
 from holdfast.services.writers import Writers
 from holdfast.wire.answers import AttemptName
 
-log = logging.getLogger("holdfast.beats")
+log = logging.getLogger("holdfast.heartbeats")
 TICK_SECONDS = 5.0
 REFRESH_SECONDS = 1.0
 PREPARE_MAX = 200
 CALLS_MAX = 4096
-PAUSE_SECONDS = 0.02
 LAG_SECONDS = 0.5
 LATE_SECONDS = 1.0
 LOSSES_SECONDS = 2.0
 
 
-class OnBeat(Protocol):
+class OnHeartbeat(Protocol):
     """Hears of every call that has ended."""
 
     def __call__(self, seconds: float, *, failed: bool) -> None:
         """Take note of how long it took, and whether it failed."""
 
 
-def ignore_beat(seconds: float, *, failed: bool) -> None:
+def ignore_heartbeat(seconds: float, *, failed: bool) -> None:
     """Take no note."""
 
 
-class _Worker:
-    """What the leader keeps in mind of one worker; nothing of it is missed after a crash."""
-
-    __slots__ = (
-        "acknowledged", "called_at", "count_at", "has_answered", "is_rung", "next_at", "worker_id",
-    )  # fmt: skip
-
-    def __init__(self, worker_id: str) -> None:
-        self.worker_id = worker_id
-        self.called_at = 0.0
-        self.next_at = 0.0
-        # A call that began before this belongs to a tick whose failure has been counted.
-        self.count_at = 0.0
-        self.is_rung = False
-        self.has_answered = False
-        self.acknowledged: list[AttemptName] = []
-
-    @property
-    def due_at(self) -> float:
-        """When it is to be called: soon if it was rung for, but not without any pause."""
-        return min(self.next_at, self.called_at + PAUSE_SECONDS) if self.is_rung else self.next_at
-
-
-class Beats:
+class HeartbeatLoop:
     """The heartbeats of one term."""
 
     def __init__(
@@ -111,7 +88,7 @@ class Beats:
         term: Term,
         *,
         on_change: Callable[[], None],
-        on_beat: OnBeat = ignore_beat,
+        on_heartbeat: OnHeartbeat = ignore_heartbeat,
         numbers: Iterator[int] | None = None,
         tick: float = TICK_SECONDS,
         call_seconds_max: float = CALL_SECONDS_MAX,
@@ -122,11 +99,12 @@ class Beats:
         # A term that broke off goes on with higher numbers: workers refuse those they have seen.
         self._numbers = numbers or count(1)
         self._on_change = on_change
-        self._on_beat = on_beat
+        self._on_heartbeat = on_heartbeat
         self._tick = tick
         self._call_seconds_max = call_seconds_max
         self._loop = asyncio.get_running_loop()
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, CalledWorker] = {}
+        self._queue = CallQueue()
         self._calling: dict[str, asyncio.Task[None]] = {}
         self._woken = asyncio.Event()
         self._refresh_at = 0.0
@@ -148,6 +126,7 @@ class Beats:
                 self._refresh_at = 0.0
             else:
                 worker.is_rung = True
+                self._put(worker)
         self._woken.set()
 
     async def run(self) -> None:
@@ -174,7 +153,7 @@ class Beats:
         try:
             if self._loop.time() >= self._refresh_at:
                 await self._refresh()
-            due = self._due()
+            due = self._queue.take(self._loop.time(), PREPARE_MAX)
             if due:
                 await self._begin(session, due)
         except Deposed:
@@ -191,30 +170,25 @@ class Beats:
     async def _refresh(self) -> None:
         """Learn of new workers, and forget those that are lost."""
         listed = await list_called(self._ledger)
+        before = self._workers
         self._workers = {
-            worker_id: self._workers.get(worker_id) or _Worker(worker_id) for worker_id in listed
+            worker_id: before.get(worker_id) or CalledWorker(worker_id) for worker_id in listed
         }
+        self._queue.drop(before[worker_id] for worker_id in before.keys() - self._workers.keys())
+        for worker_id in self._workers.keys() - before.keys():
+            self._put(self._workers[worker_id])
         self._refresh_at = self._loop.time() + REFRESH_SECONDS
 
-    def _due(self) -> list[_Worker]:
-        now = self._loop.time()
-        due = [
-            worker
-            for worker in self._workers.values()
-            if worker.due_at <= now and worker.worker_id not in self._calling
-        ]
-        return sorted(due, key=lambda worker: worker.next_at)[:PREPARE_MAX]
+    def _put(self, worker: CalledWorker) -> None:
+        """Have a worker called when it is due, unless a call is under way: then after that."""
+        if worker.worker_id not in self._calling:
+            self._queue.put(worker)
 
     def _patience(self) -> float:
         """Say how long nothing will be due."""
-        ahead = [
-            worker.due_at
-            for worker in self._workers.values()
-            if worker.worker_id not in self._calling
-        ]
-        return max(min([self._refresh_at, *ahead]) - self._loop.time(), 0.0)
+        return max(min(self._refresh_at, self._queue.next_at()) - self._loop.time(), 0.0)
 
-    async def _begin(self, session: aiohttp.ClientSession, due: list[_Worker]) -> None:
+    async def _begin(self, session: aiohttp.ClientSession, due: list[CalledWorker]) -> None:
         now = self._loop.time()
         for worker in due:
             worker.is_rung = False
@@ -224,21 +198,26 @@ class Beats:
         except Unavailable:
             for worker in due:
                 worker.is_rung = True
+                self._put(worker)
             raise
         known = {worker.worker_id: worker for worker in due}
         for call in prepared:
             task = asyncio.create_task(self._call(session, known[call.worker_id], call))
             self._calling[call.worker_id] = task
             task.add_done_callback(partial(self._end_call, call.worker_id))
+        for worker in due:
+            self._put(worker)
 
     def _end_call(self, worker_id: str, task: asyncio.Task[None]) -> None:
         self._calling.pop(worker_id, None)
+        if worker_id in self._workers:
+            self._put(self._workers[worker_id])
         self._woken.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the heartbeat of %s broke off", worker_id, exc_info=error)
 
     async def _call(
-        self, session: aiohttp.ClientSession, worker: _Worker, prepared: Prepared
+        self, session: aiohttp.ClientSession, worker: CalledWorker, prepared: Prepared
     ) -> None:
         """Call one worker, and store what its answer means."""
         began_at, number = self._loop.time(), next(self._numbers)
@@ -257,7 +236,7 @@ class Beats:
             meaning = interpret(prepared, answer)
         except CallFailed as failure:
             end_deliveries(spans, failure)
-            self._on_beat(self._loop.time() - began_at, failed=True)
+            self._on_heartbeat(self._loop.time() - began_at, failed=True)
             await self._fail(worker, failure)
             return
         end_deliveries(spans)
@@ -266,11 +245,11 @@ class Beats:
         except Unavailable as error:
             log.warning("the answer of %s will be asked for again: %s", worker.worker_id, error)
             return
-        self._on_beat(self._loop.time() - began_at, failed=False)
+        self._on_heartbeat(self._loop.time() - began_at, failed=False)
         if set(worker.acknowledged) - set(acknowledged):
             worker.is_rung = True  # or it would keep what is stored until the next tick
 
-    async def _store(self, worker: _Worker, number: int, meaning: Meaning) -> None:
+    async def _store(self, worker: CalledWorker, number: int, meaning: Meaning) -> None:
         """Record what an answer means, and after that, that it was heard."""
         await keep_usage(self._ledger, meaning.usage)
         _log_errors(worker, await self._writers.report(meaning.starts))
@@ -282,7 +261,7 @@ class Beats:
             worker.has_answered = is_known is True
             self._on_change()
 
-    async def _complete(self, worker: _Worker, meaning: Meaning) -> list[AttemptName]:
+    async def _complete(self, worker: CalledWorker, meaning: Meaning) -> list[AttemptName]:
         """Record the ends that an answer tells of; returns those that need not be told again."""
         began_ns = now_ns()
         ends = await self._writers.complete(meaning.completions)
@@ -310,7 +289,7 @@ class Beats:
             if isinstance(instead.get(told.fence, end), Completed | Refused)
         ]
 
-    async def _fail(self, worker: _Worker, failure: CallFailed) -> None:
+    async def _fail(self, worker: CalledWorker, failure: CallFailed) -> None:
         """Count a failed heartbeat, once a tick, unless it was this server's own fault."""
         reason = str(failure)
         if failure.is_ours:
@@ -372,7 +351,7 @@ class Beats:
                 self._late_at = self._loop.time()
 
 
-def _log_errors(worker: _Worker, answers: Sequence[object]) -> None:
+def _log_errors(worker: CalledWorker, answers: Sequence[object]) -> None:
     """Tell of what could not be written; it is tried again with the next answer."""
     errors = [answer for answer in answers if isinstance(answer, Exception)]
     for error in {str(error): error for error in errors}.values():

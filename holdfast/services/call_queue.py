@@ -1,0 +1,75 @@
+"""Workers in the order in which they are to be called, found without looking at all of them.
+
+A heap of times. A worker whose time changes is put in again, and its earlier entry is passed over
+when it comes to the top.
+"""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import count
+
+from holdfast.wire.answers import AttemptName
+
+PAUSE_SECONDS = 0.02
+Entry = tuple[float, int, "CalledWorker"]
+
+
+class CalledWorker:
+    """What the leader keeps in mind of one worker; nothing of it is missed after a crash."""
+
+    __slots__ = (
+        "acknowledged", "called_at", "count_at", "entry", "has_answered", "is_rung", "next_at",
+        "worker_id",
+    )  # fmt: skip
+
+    def __init__(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+        self.called_at = 0.0
+        self.next_at = 0.0
+        # A call that began before this belongs to a tick whose failure has been counted.
+        self.count_at = 0.0
+        self.is_rung = False
+        self.has_answered = False
+        self.acknowledged: list[AttemptName] = []
+        # Its entry in a queue that counts, if it has one.
+        self.entry: Entry | None = None
+
+    @property
+    def due_at(self) -> float:
+        """When it is to be called: soon if it was rung for, but not without any pause."""
+        return min(self.next_at, self.called_at + PAUSE_SECONDS) if self.is_rung else self.next_at
+
+
+class CallQueue:
+    """The workers that wait to be called; those that are being called are not among them."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._numbers = count()
+
+    def put(self, worker: CalledWorker) -> None:
+        """Have a worker called when it is due; put it in again whenever that has changed."""
+        due_at = worker.due_at
+        if worker.entry is None or worker.entry[0] != due_at:
+            worker.entry = (due_at, next(self._numbers), worker)
+            heappush(self._entries, worker.entry)
+
+    def drop(self, workers: Iterable[CalledWorker]) -> None:
+        """Have workers not called any more."""
+        for worker in workers:
+            worker.entry = None
+
+    def take(self, now: float, count_max: int) -> list[CalledWorker]:
+        """Take out those that are due, the one that is so for the longest time first."""
+        taken: list[CalledWorker] = []
+        while len(taken) < count_max and self.next_at() <= now:
+            worker = heappop(self._entries)[2]
+            worker.entry = None
+            taken.append(worker)
+        return taken
+
+    def next_at(self) -> float:
+        """Say when the next one is due."""
+        while self._entries and self._entries[0][2].entry is not self._entries[0]:
+            heappop(self._entries)
+        return self._entries[0][0] if self._entries else float("inf")

@@ -1,0 +1,87 @@
+"""The order of calls: by time, whoever was rung for soon, nobody twice and nobody forgotten."""
+
+import random
+
+import pytest
+
+from holdfast.services.call_queue import PAUSE_SECONDS, CalledWorker, CallQueue
+
+
+def a_worker(worker_id: str, *, next_at: float, called_at: float = 0.0) -> CalledWorker:
+    worker = CalledWorker(worker_id)
+    worker.next_at, worker.called_at = next_at, called_at
+    return worker
+
+
+def queue_of(*workers: CalledWorker) -> CallQueue:
+    queue = CallQueue()
+    for worker in workers:
+        queue.put(worker)
+    return queue
+
+
+def test_who_is_due_is_taken_once_in_the_order_of_time() -> None:
+    late, later, early = (a_worker(str(at), next_at=at) for at in (2, 3, 1))
+    queue = queue_of(late, later, early)
+    assert queue.next_at() == 1
+    assert queue.take(2, 10) == [early, late]
+    assert queue.take(2, 10) == []
+    assert queue.next_at() == 3
+
+
+def test_no_more_are_taken_than_asked_for() -> None:
+    workers = [a_worker(str(at), next_at=at) for at in range(5)]
+    queue = queue_of(*workers)
+    assert [queue.take(9, 2) for _ in range(4)] == [workers[:2], workers[2:4], workers[4:], []]
+    assert queue.next_at() == float("inf")
+
+
+def test_who_is_rung_for_is_due_after_a_pause() -> None:
+    rung, other = a_worker("rung", next_at=100, called_at=10), a_worker("other", next_at=50)
+    queue = queue_of(rung, other)
+    rung.is_rung = True
+    for _ in range(3):
+        queue.put(rung)
+    assert queue.take(10, 10) == []
+    assert queue.take(10 + PAUSE_SECONDS, 10) == [rung]
+    assert queue.take(200, 10) == [other]
+
+
+def test_who_is_dropped_is_not_called() -> None:
+    gone, other = a_worker("gone", next_at=1), a_worker("other", next_at=2)
+    queue = queue_of(gone, other)
+    queue.drop([gone])
+    assert queue.next_at() == 2
+    assert queue.take(9, 10) == [other]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_finds_what_a_look_at_all_workers_finds(seed: int) -> None:
+    chance = random.Random(seed)
+    workers = [a_worker(str(number), next_at=chance.random()) for number in range(20)]
+    queue, waiting, now = queue_of(*workers), set(workers), 0.0
+    for _ in range(200):
+        now += chance.random() / 10
+        worker = chance.choice(workers)
+        match chance.choice(("ring", "put", "drop", "take")):
+            case "ring":
+                worker.is_rung = True
+                queue.put(worker)
+                waiting.add(worker)
+            case "put":
+                worker.is_rung, worker.called_at = False, now
+                worker.next_at = now + chance.random()
+                queue.put(worker)
+                waiting.add(worker)
+            case "drop":
+                queue.drop([worker])
+                waiting.discard(worker)
+            case "take":
+                due = {each for each in waiting if each.due_at <= now}
+                taken = queue.take(now, 100)
+                assert set(taken) == due
+                assert len(taken) == len(due)
+                assert sorted(taken, key=lambda each: each.due_at) == taken
+                waiting -= due
+        expected = min((each.due_at for each in waiting), default=float("inf"))
+        assert queue.next_at() == expected
