@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.model.resources import Capacity, Constraint
-from holdfast.rules.placement import Line, Plan, Shape, WorkerView, plan
+from holdfast.rules.placement.scheduler import Demand, Plan, Shape, WorkerView, plan
 from tests.rules.naive_placement import naive_plan
 
 GB = 10**9
@@ -76,10 +76,10 @@ def make_shape(number: int) -> Shape:
     )
 
 
-def make_lines(jobs: int, tasks: int) -> list[Line]:
-    """Make one line per job, each of a shape of its own, all of them waiting for long."""
+def make_demands(jobs: int, tasks: int) -> list[Demand]:
+    """Make one demand per job, each of a shape of its own, all of them waiting for long."""
     return [
-        Line(
+        Demand(
             job_id=number,
             priority=number % 3,
             since=NOW - 3600 + number,
@@ -112,7 +112,7 @@ def count_tasks(found: Plan) -> int:
 def measure(rounds: int) -> dict[str, Any]:
     """Run everything; returns the figures."""
     workers, half_used = make_workers(10_000), make_workers(10_000, used=1.0)
-    many, distinct = make_lines(1_000, 1_000), make_lines(10_000, 1)
+    many, distinct = make_demands(1_000, 1_000), make_demands(10_000, 1)
     figures: dict[str, Any] = {}
     for name, run in {
         "": lambda: plan(workers, many, NOW),
@@ -121,9 +121,9 @@ def measure(rounds: int) -> dict[str, Any]:
     }.items():
         wall, cpu, placed = time_passes(rounds, run)
         figures |= {f"pass{name}_ms": wall, f"pass{name}_cpu_ms": cpu, f"placed{name}": placed}
-    few, lines = make_workers(60, used=1.0), make_lines(40, 40)
-    naive, _ = naive_plan(few, lines, NOW)
-    figures["naive_placed_ratio"] = count_tasks(plan(few, lines, NOW)) / count_tasks(naive)
+    few, demands = make_workers(60, used=1.0), make_demands(40, 40)
+    naive, _ = naive_plan(few, demands, NOW)
+    figures["naive_placed_ratio"] = count_tasks(plan(few, demands, NOW)) / count_tasks(naive)
     return figures
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.api.convert import is_orphaned, say_time, task_error, to_ms
 from holdfast.model.states import TaskState
-from holdfast.rules.placement import Reason
+from holdfast.rules.placement.scheduler import Reason
 from holdfast.store.fleet import DeadLetterRow
 from holdfast.store.views import AHEAD_MAX, AttemptRow, JobRow, Line, TaskRow
 

@@ -16,7 +16,7 @@ from holdfast.errors import NotFound
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.model.states import TaskState, parse_state
 from holdfast.operations.logs import Log, read_log
-from holdfast.rules.placement import Reason
+from holdfast.rules.placement.scheduler import Reason
 from holdfast.services.doorbell import Bell
 from holdfast.services.reasons import Reasons
 from holdfast.store import fleet, order_views, placed_views, views

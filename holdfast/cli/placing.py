@@ -82,7 +82,7 @@ class PlacedFlags:
     def fields(self) -> dict[str, Any]:
         """Write them as fields of a job's spec; the workspace is uploaded first."""
         from holdfast.model.resources import Coscheduling
-        from holdfast.rules.constraints import parse_constraint
+        from holdfast.rules.placement.constraints import parse_constraint
 
         listed = [] if self.requirements is None else read_requirements(self.requirements)
         found = {

@@ -31,7 +31,7 @@ class Target(NamedTuple):
     mode: OutputMode
 
 
-class Place(NamedTuple):
+class EntryKey(NamedTuple):
     """Where an entry stands: one key of one version."""
 
     dataset: str
@@ -48,13 +48,13 @@ class Standing(NamedTuple):
 
 
 class NewEntry(NamedTuple):
-    """An entry on its way to its place; `metadata` is a JSON text.
+    """An entry that is to be written; `metadata` is a JSON text.
 
     `number` is where it stands among the outputs of its completion.
     """
 
     number: int
-    place: Place
+    entry_key: EntryKey
     partition_key: str
     uri: str
     size_bytes: int | None
@@ -65,7 +65,7 @@ class NewEntry(NamedTuple):
     @property
     def partition(self) -> Partition:
         """Name the partition of the version that it belongs to."""
-        return self.place.dataset, self.place.version, self.partition_key
+        return self.entry_key.dataset, self.entry_key.version, self.partition_key
 
 
 def check_entries(entries: Sequence[OutputEntry]) -> None:
@@ -73,8 +73,8 @@ def check_entries(entries: Sequence[OutputEntry]) -> None:
     if len(entries) > ENTRIES_MAX:
         raise TooLarge("outputs", len(entries), ENTRIES_MAX, unit="entries")
     total = 0
-    for place, entry in enumerate(entries):
-        field = f"outputs[{place}]"
+    for index, entry in enumerate(entries):
+        field = f"outputs[{index}]"
         _check_required(f"{field}.partition_key", entry.partition_key, KEY_LENGTH_MAX)
         _check_required(f"{field}.uri", entry.uri, URI_LENGTH_MAX)
         if entry.key is not None:
@@ -95,16 +95,16 @@ def check_entries(entries: Sequence[OutputEntry]) -> None:
 
 def plan_entries(
     entries: Sequence[OutputEntry], targets: Mapping[str, Target]
-) -> dict[Place, NewEntry]:
+) -> dict[EntryKey, NewEntry]:
     """Say where the entries of one completion go; an entry that is given twice goes there once."""
-    planned: dict[Place, NewEntry] = {}
+    planned: dict[EntryKey, NewEntry] = {}
     for number, entry in enumerate(entries):
         dataset = _dataset_of(entry, targets, f"outputs[{number}].dataset")
         target = targets[dataset]
-        place = Place(dataset, target.version, entry.key or entry.partition_key)
+        entry_key = EntryKey(dataset, target.version, entry.key or entry.partition_key)
         new = NewEntry(
             number,
-            place,
+            entry_key,
             entry.partition_key,
             entry.uri,
             entry.size_bytes,
@@ -112,15 +112,15 @@ def plan_entries(
             _write(entry.metadata),
             target.mode,
         )
-        first = planned.setdefault(place, new)
+        first = planned.setdefault(entry_key, new)
         if first._replace(number=number) != new:
-            problem = f"{place.key!r} is given twice with different values; give each a key"
+            problem = f"{entry_key.key!r} is given twice with different values; give each a key"
             raise Invalid(f"outputs[{number}].key", problem)
     return planned
 
 
 def keep_new(
-    planned: Mapping[Place, NewEntry], standing: Mapping[Place, Standing]
+    planned: Mapping[EntryKey, NewEntry], standing: Mapping[EntryKey, Standing]
 ) -> list[NewEntry]:
     """Leave out what stands there already; raises Invalid where something else does.
 
@@ -128,22 +128,22 @@ def keep_new(
     """
     kept: list[NewEntry] = []
     replaced = {new.partition for new in planned.values() if new.mode == "replace"}
-    for place, new in planned.items():
-        found = standing.get(place)
-        if found is None or (place.dataset, place.version, found.partition_key) in replaced:
+    for entry_key, new in planned.items():
+        found = standing.get(entry_key)
+        if found is None or (entry_key.dataset, entry_key.version, found.partition_key) in replaced:
             kept.append(new)
         elif (found.uri, found.checksum) != (new.uri, new.checksum) or new.mode == "replace":
             problem = (
-                f"version {place.version} of {place.dataset} has another entry under "
-                f"{place.key!r}, {found.uri}; give this one a key of its own"
+                f"version {entry_key.version} of {entry_key.dataset} has another entry under "
+                f"{entry_key.key!r}, {found.uri}; give this one a key of its own"
             )
             raise Invalid(f"outputs[{new.number}].key", problem)
     return kept
 
 
 def split_rounds(
-    planned: Mapping[Who, dict[Place, NewEntry]],
-) -> list[dict[Who, dict[Place, NewEntry]]]:
+    planned: Mapping[Who, dict[EntryKey, NewEntry]],
+) -> list[dict[Who, dict[EntryKey, NewEntry]]]:
     """Part completions that write the same key or partition: each round is written at once."""
     rounds: list[_Round[Who]] = []
     for who, plan in planned.items():
@@ -159,28 +159,28 @@ class _Round(Generic[Who]):
     """Completions that have no key in common, nor a partition that one of them replaces."""
 
     def __init__(self) -> None:
-        self.plans: dict[Who, dict[Place, NewEntry]] = {}
-        self._places: set[Place] = set()
+        self.plans: dict[Who, dict[EntryKey, NewEntry]] = {}
+        self._keys: set[EntryKey] = set()
         self._replaced: set[Partition] = set()
         self._touched: set[Partition] = set()
 
-    def has_room_for(self, plan: Mapping[Place, NewEntry]) -> bool:
+    def has_room_for(self, plan: Mapping[EntryKey, NewEntry]) -> bool:
         replaced, touched = _partitions_of(plan)
         return (
-            self._places.isdisjoint(plan)
+            self._keys.isdisjoint(plan)
             and self._touched.isdisjoint(replaced)
             and self._replaced.isdisjoint(touched)
         )
 
-    def add(self, who: Who, plan: dict[Place, NewEntry]) -> None:
+    def add(self, who: Who, plan: dict[EntryKey, NewEntry]) -> None:
         replaced, touched = _partitions_of(plan)
         self.plans[who] = plan
-        self._places.update(plan)
+        self._keys.update(plan)
         self._replaced |= replaced
         self._touched |= touched
 
 
-def _partitions_of(plan: Mapping[Place, NewEntry]) -> tuple[set[Partition], set[Partition]]:
+def _partitions_of(plan: Mapping[EntryKey, NewEntry]) -> tuple[set[Partition], set[Partition]]:
     """List the partitions that a completion replaces, and all that it touches."""
     replaced = {new.partition for new in plan.values() if new.mode == "replace"}
     return replaced, {new.partition for new in plan.values()}

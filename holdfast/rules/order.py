@@ -12,7 +12,7 @@ from holdfast.model.order import Condition, Dependency, ResultPlace
 from holdfast.model.spec import Entrypoint, JobSpec, Limits, Submission
 
 _LOCAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_NAMES_TOLD_MAX = 10
+_NAMES_SHOWN_MAX = 10
 PATH_LENGTH_MAX = 100
 
 
@@ -22,24 +22,24 @@ def dependencies_of(spec: JobSpec) -> list[Dependency]:
 
 
 def check_order(submission: Submission, limits: Limits) -> None:
-    """Refuse dependencies, and places for results, that cannot be meant."""
+    """Refuse dependencies, and positions for results, that cannot be meant."""
     spec = submission.spec
     if len(spec.depends_on) > limits.dependencies_max:
         raise TooLarge("depends_on", len(spec.depends_on), limits.dependencies_max, unit="jobs")
     if submission.local_name is not None and not _LOCAL_NAME.fullmatch(submission.local_name):
         raise Invalid("local_name", "is not a name; use letters, digits and _.-, a letter first")
     seen: set[str] = set()
-    for place, dependency in enumerate(dependencies_of(spec)):
-        field = f"depends_on[{place}]"
+    for index, dependency in enumerate(dependencies_of(spec)):
+        field = f"depends_on[{index}]"
         if not _LOCAL_NAME.fullmatch(dependency.job):
             parse_job_id(dependency.job, field)
         if dependency.job in seen:
             raise Invalid(field, f"names {dependency.job} again; name each job once")
         seen.add(dependency.job)
     waited_for = {d.job for d in dependencies_of(spec) if d.condition == "succeeded"}
-    for place, result in enumerate(spec.entrypoint.results):
-        _check_result(f"entrypoint.results[{place}]", result, spec, waited_for=waited_for)
-    _check_places([result.path for result in spec.entrypoint.results])
+    for index, result in enumerate(spec.entrypoint.results):
+        _check_result(f"entrypoint.results[{index}]", result, spec, waited_for=waited_for)
+    _check_positions([result.path for result in spec.entrypoint.results])
 
 
 def _check_result(field: str, result: ResultPlace, spec: JobSpec, *, waited_for: set[str]) -> None:
@@ -61,59 +61,61 @@ def _check_result(field: str, result: ResultPlace, spec: JobSpec, *, waited_for:
         inner = inner[step]
 
 
-def _check_places(paths: Sequence[Sequence[str | int]]) -> None:
-    """Refuse places of which one is within another: the result there would be lost."""
-    taken = {tuple(path): place for place, path in reversed(list(enumerate(paths)))}
-    for place, path in enumerate(paths):
+def _check_positions(paths: Sequence[Sequence[str | int]]) -> None:
+    """Refuse positions of which one is within another: the result there would be lost."""
+    taken = {tuple(path): index for index, path in reversed(list(enumerate(paths)))}
+    for index, path in enumerate(paths):
         for length in range(2, len(path) + 1):
-            other = taken.get(tuple(path[:length]), place)
-            if other != place:
-                problem = f"is within entrypoint.results[{other}]; give each result its own place"
-                raise Invalid(f"entrypoint.results[{place}]", problem)
+            other = taken.get(tuple(path[:length]), index)
+            if other != index:
+                problem = (
+                    f"is within entrypoint.results[{other}]; give each result its own position"
+                )
+                raise Invalid(f"entrypoint.results[{index}]", problem)
 
 
 def sort_graph(submissions: Sequence[Submission]) -> list[int]:
-    """Give the places of jobs in an order in which each comes after those it waits for.
+    """Give the indexes of jobs in an order in which each comes after those it waits for.
 
     Raises Invalid for a name that two jobs have or that none has, and for a cycle.
     """
-    places: dict[str, int] = {}
-    for place, submission in enumerate(submissions):
+    indexes: dict[str, int] = {}
+    for index, submission in enumerate(submissions):
         name = submission.local_name
-        if name is not None and places.setdefault(name, place) != place:
-            raise Invalid(f"specs[{place}].local_name", f"{name!r} is taken; choose another")
-    before: dict[int, set[int]] = {place: set() for place in range(len(submissions))}
-    for place, submission in enumerate(submissions):
+        if name is not None and indexes.setdefault(name, index) != index:
+            raise Invalid(f"specs[{index}].local_name", f"{name!r} is taken; choose another")
+    before: dict[int, set[int]] = {index: set() for index in range(len(submissions))}
+    for index, submission in enumerate(submissions):
         for number, dependency in enumerate(dependencies_of(submission.spec)):
             if not is_local(dependency.job):
                 continue
-            if dependency.job not in places:
-                field = f"specs[{place}].depends_on[{number}]"
-                known = ", ".join(sorted(places)[:_NAMES_TOLD_MAX]) or "none"
+            if dependency.job not in indexes:
+                field = f"specs[{index}].depends_on[{number}]"
+                known = ", ".join(sorted(indexes)[:_NAMES_SHOWN_MAX]) or "none"
                 raise Invalid(field, f"no job here is called {dependency.job!r}; there are {known}")
-            before[place].add(places[dependency.job])
+            before[index].add(indexes[dependency.job])
     return _sort(before, submissions)
 
 
 def _sort(before: dict[int, set[int]], submissions: Sequence[Submission]) -> list[int]:
     """Sort by what comes before, and otherwise as given; raises Invalid for a cycle."""
-    after: dict[int, list[int]] = {place: [] for place in before}
-    for place, earlier in before.items():
+    after: dict[int, list[int]] = {index: [] for index in before}
+    for index, earlier in before.items():
         for other in earlier:
-            after[other].append(place)
-    missing = {place: len(earlier) for place, earlier in before.items()}
-    ordered = [place for place, count in missing.items() if not count]
-    for place in ordered:  # grows while it is read
-        for follower in after[place]:
+            after[other].append(index)
+    missing = {index: len(earlier) for index, earlier in before.items()}
+    ordered = [index for index, count in missing.items() if not count]
+    for index in ordered:  # grows while it is read
+        for follower in after[index]:
             missing[follower] -= 1
             if not missing[follower]:
                 ordered.append(follower)
     if len(ordered) < len(before):
-        place = next(place for place, count in missing.items() if count)
-        cycle = _find_cycle(place, before, missing)
-        shown = [str(submissions[place].local_name) for place in cycle]
-        if len(shown) > _NAMES_TOLD_MAX:
-            shown[_NAMES_TOLD_MAX - 2 : -1] = ["..."]
+        index = next(index for index, count in missing.items() if count)
+        cycle = _find_cycle(index, before, missing)
+        shown = [str(submissions[index].local_name) for index in cycle]
+        if len(shown) > _NAMES_SHOWN_MAX:
+            shown[_NAMES_SHOWN_MAX - 2 : -1] = ["..."]
         names = " -> ".join(shown)
         raise Invalid(f"specs[{cycle[0]}].depends_on", f"is part of a cycle: {names}; break it")
     return ordered
@@ -125,7 +127,7 @@ def _find_cycle(start: int, before: dict[int, set[int]], missing: dict[int, int]
     here = start
     while here not in walked:
         walked[here] = len(walked)
-        here = next(place for place in before[here] if missing[place])
+        here = next(index for index in before[here] if missing[index])
     return [*list(walked)[walked[here] :], here]
 
 
@@ -136,14 +138,14 @@ def is_local(job: str) -> bool:
 
 def refuse_local_names(spec: JobSpec) -> None:
     """Refuse names that mean something only in a graph that is submitted in one call."""
-    for place, dependency in enumerate(dependencies_of(spec)):
+    for index, dependency in enumerate(dependencies_of(spec)):
         if is_local(dependency.job):
             problem = f"{dependency.job!r} is not a job id; names go with graphs, see jobs:batch"
-            raise Invalid(f"depends_on[{place}]", problem)
+            raise Invalid(f"depends_on[{index}]", problem)
 
 
 def resolve(submission: Submission, job_ids: Mapping[str, int]) -> Submission:
-    """Put ids in the place of local names.
+    """Replace local names by ids.
 
     Two names may turn out to be one job, under one idempotency key; it is waited for once. Raises
     Invalid if it would have to end in two ways.
@@ -154,11 +156,11 @@ def resolve(submission: Submission, job_ids: Mapping[str, int]) -> Submission:
         return str(job_ids[job]) if is_local(job) else job
 
     conditions: dict[str, Condition] = {}
-    for place, dependency in enumerate(dependencies_of(spec)):
+    for index, dependency in enumerate(dependencies_of(spec)):
         job, condition = find(dependency.job), dependency.condition
         if conditions.setdefault(job, condition) != condition:
             problem = f"{dependency.job} is job {job}, named before otherwise; name it once"
-            raise Invalid(f"depends_on[{place}]", problem)
+            raise Invalid(f"depends_on[{index}]", problem)
     depends_on = [Dependency(job, condition) for job, condition in conditions.items()]
     results = [ResultPlace(r.path, find(r.job)) for r in spec.entrypoint.results]
     entrypoint: Entrypoint = msgspec.structs.replace(spec.entrypoint, results=results)

@@ -25,14 +25,14 @@ def check_declared(outputs: Sequence[Output]) -> None:
     if len(outputs) > OUTPUTS_MAX:
         raise TooLarge("outputs", len(outputs), OUTPUTS_MAX, unit="datasets")
     seen: set[str] = set()
-    for place, output in enumerate(outputs):
-        check_name(f"outputs[{place}].dataset", output.dataset)
+    for index, output in enumerate(outputs):
+        check_name(f"outputs[{index}].dataset", output.dataset)
         if output.dataset in seen:
             problem = f"names {output.dataset} again; a job writes one version of a dataset"
-            raise Invalid(f"outputs[{place}].dataset", problem)
+            raise Invalid(f"outputs[{index}].dataset", problem)
         seen.add(output.dataset)
         if isinstance(output.version, int) and not 1 <= output.version <= VERSION_MAX:
-            raise Invalid(f"outputs[{place}].version", f"is out of range; use 1 to {VERSION_MAX}")
+            raise Invalid(f"outputs[{index}].version", f"is out of range; use 1 to {VERSION_MAX}")
 
 
 def declare(outputs: Sequence[Output]) -> dict[str, Declared]:

@@ -13,7 +13,7 @@ from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Policy, Submission
 from holdfast.rules.order import check_order
 from holdfast.rules.outputs import check_declared
-from holdfast.rules.placing import check_placing, complete_resources
+from holdfast.rules.placement.request import check_placing, complete_resources
 from holdfast.rules.policy_fill import follow_policy, is_held_to_policies
 from holdfast.rules.undo import KEY_PREFIX
 

@@ -1,8 +1,8 @@
 """Why placed tasks wait: told by the code that places them, on any server, without a write.
 
-One look at workers and lines serves everybody who asks within a second, and each line is explained
-once per look. Where too many jobs wait for all to be looked at, a job is explained by what is free
-now, without those ahead of it: that much can be read however long the line is.
+One look at workers and demands serves everybody who asks within a second, and each demand is
+explained once per look. Where too many jobs wait for all to be looked at, a job is explained by
+what is free now, without those ahead of it: that much can be read however many wait.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.placed.place import Scheduler, Snapshot
-from holdfast.rules.placement import Line, Reason, explain
+from holdfast.rules.placement.scheduler import Demand, Reason, explain
 from holdfast.store.database import Database
 from holdfast.store.placed_views import count_jobs_in_line
 
 FRESH_SECONDS = 1.0
 JOBS_MAX = 2000
-# A job has as many lines as there are workers to keep away from; they hardly differ.
+# A job has as many demands as there are workers to keep away from; they hardly differ.
 LINES_EXPLAINED_MAX = 8
 LOOKS_MAX = 100
 
@@ -31,12 +31,12 @@ class _Look:
     snapshot: Snapshot
     begun_at: float
     is_whole: bool
-    lines: dict[int, list[Line]] = field(default_factory=lambda: defaultdict(list))
+    demands: dict[int, list[Demand]] = field(default_factory=lambda: defaultdict(list))
     reasons: dict[tuple[int, str | None], Reason] = field(default_factory=dict)
 
     def knows(self, job_id: int, asked_at: float) -> bool:
         """Tell whether a job is in it, or cannot have come since the look began."""
-        return job_id in self.lines or self.begun_at >= asked_at
+        return job_id in self.demands or self.begun_at >= asked_at
 
 
 class Reasons:
@@ -63,12 +63,13 @@ class Reasons:
         asked_at = time.monotonic()
         async with self._turn:
             look = await self._see(job_id, asked_at)
-            lines = look.lines.get(job_id, [])[:LINES_EXPLAINED_MAX]
-            if not lines:
+            demands = look.demands.get(job_id, [])[:LINES_EXPLAINED_MAX]
+            if not demands:
                 return {}
-            by_avoid = {line.avoid: line for line in lines}
+            by_avoid = {demand.avoid: demand for demand in demands}
             return {
-                avoid: await self._explain(look, by_avoid.get(avoid, lines[0])) for avoid in avoids
+                avoid: await self._explain(look, by_avoid.get(avoid, demands[0]))
+                for avoid in avoids
             }
 
     async def _see(self, job_id: int, asked_at: float) -> _Look:
@@ -83,8 +84,8 @@ class Reasons:
             snapshot = await self._onlooker.read(tx, None if is_whole else job_id)
         look = _Look(snapshot, begun_at, is_whole)
         # First those that keep away from nobody: they speak for what is not explained on its own.
-        for line in sorted(snapshot.lines, key=lambda line: line.avoid is not None):
-            look.lines[line.job_id].append(line)
+        for demand in sorted(snapshot.demands, key=lambda demand: demand.avoid is not None):
+            look.demands[demand.job_id].append(demand)
         self._keep(job_id, look)
         return look
 
@@ -98,12 +99,14 @@ class Reasons:
         while len(self._parts) > LOOKS_MAX:
             del self._parts[next(iter(self._parts))]
 
-    async def _explain(self, look: _Look, line: Line) -> Reason:
-        key = (line.job_id, line.avoid)
+    async def _explain(self, look: _Look, demand: Demand) -> Reason:
+        key = (demand.job_id, demand.avoid)
         if key not in look.reasons:
             seen = look.snapshot
             # In a thread: for thousands of workers this takes a while.
-            reason = await asyncio.to_thread(explain, seen.workers, seen.lines, line, now=seen.now)
+            reason = await asyncio.to_thread(
+                explain, seen.workers, seen.demands, demand, now=seen.now
+            )
             look.reasons[key] = reason if look.is_whole else self._in_a_crowd(reason)
         return look.reasons[key]
 
@@ -113,7 +116,7 @@ class Reasons:
         if reason.code != "fits":
             return Reason(reason.code, reason.message, details)
         message = (
-            f"there is room for it now, but more than {self._jobs_max} jobs stand in line; "
+            f"there is room for it now, but more than {self._jobs_max} jobs stand in demand; "
             "higher priority goes first, then age"
         )
         return Reason("in_line", message, details)

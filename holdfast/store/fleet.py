@@ -10,7 +10,7 @@ from holdfast.errors import NotFound
 from holdfast.model.ids import JOB_ID_MAX, TaskId
 from holdfast.model.resources import Capacity
 from holdfast.rules.health import DEAD_AFTER_FAILURES, judge
-from holdfast.rules.placement import shape_of
+from holdfast.rules.placement.scheduler import shape_of
 from holdfast.store.database import Transaction
 from holdfast.store.pages import Page, fill_page
 from holdfast.store.specs import SpecCache

@@ -12,7 +12,7 @@ from holdfast.model.states import TaskState
 from holdfast.operations.dead_letters import discard, replay
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
-from holdfast.rules.placement import Reason
+from holdfast.rules.placement.scheduler import Reason
 from holdfast.store.views import Line
 from tests.api.face import Face
 from tests.api.rows import LATER, NOW, a_job, a_task

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.model.resources import Constraint
-from holdfast.rules.constraints import matches
-from holdfast.rules.placement import (
+from holdfast.rules.placement.constraints import matches
+from holdfast.rules.placement.scheduler import (
     RESERVATIONS_MAX,
     RESERVE_AFTER_SECONDS,
-    Line,
+    Demand,
     Placement,
     Plan,
     Shape,
@@ -93,12 +93,12 @@ def needs(shape: Shape) -> Amounts:
     }
 
 
-def order(lines: Iterable[Line]) -> list[Line]:
-    """Sort lines as they are served."""
+def order(demands: Iterable[Demand]) -> list[Demand]:
+    """Sort demands as they are served."""
     return sorted(
-        lines,
-        key=lambda line: (
-            -line.priority, line.since, line.job_id, line.avoid is None, line.avoid or "",
+        demands,
+        key=lambda demand: (
+            -demand.priority, demand.since, demand.job_id, demand.avoid is None, demand.avoid or "",
         ),
     )  # fmt: skip
 
@@ -123,61 +123,61 @@ def places_of(workers: Iterable[WorkerView], unstarted_max: int) -> list[Place]:
 
 
 def naive_plan(
-    workers: Sequence[WorkerView], lines: Sequence[Line], now: float, *, unstarted_max: int = 8
+    workers: Sequence[WorkerView], demands: Sequence[Demand], now: float, *, unstarted_max: int = 8
 ) -> tuple[Plan, list[Place]]:
     """Plan by trying every worker for every task; returns also what is left of the workers."""
     places = places_of(workers, unstarted_max)
     placements: list[Placement] = []
     waiting: dict[tuple[int, str | None], int] = {}
     reservations = 0
-    for line in order(lines):
-        placed = serve(places, line)
+    for demand in order(demands):
+        placed = serve(places, demand)
         for place in places:
             if count := placed[id(place)]:
-                job_id, worker_id = line.job_id, place.view.worker_id
-                placements.append(Placement(job_id, worker_id, count, line.avoid))
-        if placed.total() < line.count:
-            waiting[line.job_id, line.avoid] = line.count - placed.total()
-        old = now - line.since > RESERVE_AFTER_SECONDS
-        barred = line.gang is not None and (line.gang_missing > 0 or line.count < line.gang)
-        if line.count and not placed and old and not barred and reservations < RESERVATIONS_MAX:
-            kept = choose(places, line, unstarted_max)
+                job_id, worker_id = demand.job_id, place.view.worker_id
+                placements.append(Placement(job_id, worker_id, count, demand.avoid))
+        if placed.total() < demand.count:
+            waiting[demand.job_id, demand.avoid] = demand.count - placed.total()
+        old = now - demand.since > RESERVE_AFTER_SECONDS
+        barred = demand.gang is not None and (demand.gang_missing > 0 or demand.count < demand.gang)
+        if demand.count and not placed and old and not barred and reservations < RESERVATIONS_MAX:
+            kept = choose(places, demand, unstarted_max)
             reservations += bool(kept)
             for place in kept:
-                place.kept_for = line.job_id
+                place.kept_for = demand.job_id
     return Plan(placements, waiting), places
 
 
-def serve(places: list[Place], line: Line) -> Counter[int]:
-    """Place what can be placed of a line; counts tasks by the identity of the place."""
-    if line.gang is None:
-        return serve_each(places, line, line.count)
-    if line.gang_missing > 0 or line.count < line.gang:
+def serve(places: list[Place], demand: Demand) -> Counter[int]:
+    """Place what can be placed of a demand; counts tasks by the identity of the place."""
+    if demand.gang is None:
+        return serve_each(places, demand, demand.count)
+    if demand.gang_missing > 0 or demand.count < demand.gang:
         return Counter()
-    others = [place for place in places if place.view.name != line.avoid]
+    others = [place for place in places if place.view.name != demand.avoid]
     for allowed in (others, places):
         fitting = []
-        for group in groups_of(allowed, line.shape.group_by):
-            most = serve_each(group, line, 10**6)
-            give_back(group, line.shape, most)
-            if most.total() >= line.count:
+        for group in groups_of(allowed, demand.shape.group_by):
+            most = serve_each(group, demand, 10**6)
+            give_back(group, demand.shape, most)
+            if most.total() >= demand.count:
                 fitting.append((most.total(), group))
         if fitting:
             least = min(total for total, _ in fitting)
             group = next(group for total, group in fitting if total == least)
-            return serve_each(group, line, line.count)
+            return serve_each(group, demand, demand.count)
     return Counter()
 
 
-def serve_each(places: list[Place], line: Line, count: int) -> Counter[int]:
+def serve_each(places: list[Place], demand: Demand, count: int) -> Counter[int]:
     """Place task by task on the first worker that fits, the avoided one last."""
     placed: Counter[int] = Counter()
-    preferred = sorted(places, key=lambda place: place.view.name == line.avoid)
+    preferred = sorted(places, key=lambda place: place.view.name == demand.avoid)
     for _ in range(count):
-        found = next((place for place in preferred if place.fits(line.shape)), None)
+        found = next((place for place in preferred if place.fits(demand.shape)), None)
         if found is None:
             break
-        found.book(line.shape)
+        found.book(demand.shape)
         placed[id(found)] += 1
     return placed
 
@@ -200,16 +200,16 @@ def groups_of(places: list[Place], group_by: str | None) -> list[list[Place]]:
     return list(groups.values())
 
 
-def choose(places: list[Place], line: Line, unstarted_max: int) -> list[Place]:
-    """Choose the workers to keep for a line that does not fit."""
-    shape, members = line.shape, 1 if line.gang is None else line.count
+def choose(places: list[Place], demand: Demand, unstarted_max: int) -> list[Place]:
+    """Choose the workers to keep for a demand that does not fit."""
+    shape, members = demand.shape, 1 if demand.gang is None else demand.count
     idle = {id(place): place.fits_idle(shape, unstarted_max) for place in places}
     able = [p for p in places if p.view.accepts and p.kept_for is None and p.meets(shape)]
     best: tuple[int, list[Place]] | None = None
     for group in groups_of([place for place in able if idle[id(place)]], shape.group_by):
         if sum(idle[id(place)] for place in group) < members:
             continue
-        now = serve_each(group, line._replace(avoid=None), 10**6)
+        now = serve_each(group, demand._replace(avoid=None), 10**6)
         give_back(group, shape, now)
         if best is None or now.total() > best[0]:
             nearest = sorted(group, key=lambda p: (not now[id(p)], -p.nearness(shape)))

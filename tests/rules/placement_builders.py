@@ -1,4 +1,4 @@
-"""Workers and lines for tests of the scheduler: builders that name only what matters."""
+"""Workers and demands for tests of the scheduler: builders that name only what matters."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as some
 
 from holdfast.model.resources import AttributeValue, Capacity, Constraint
-from holdfast.rules.placement import Line, Shape, WorkerView
+from holdfast.rules.placement.scheduler import Demand, Shape, WorkerView
 
 NOW = 1_000_000.0
 GB = 10**9
@@ -46,8 +46,8 @@ def a_shape(*constraints: Constraint, **changes: Any) -> Shape:
     return Shape(**fields | changes)
 
 
-def a_line(job_id: int = 1, shape: Shape | None = None, **changes: Any) -> Line:
-    """Make a line: one task that has just become ready."""
+def a_demand(job_id: int = 1, shape: Shape | None = None, **changes: Any) -> Demand:
+    """Make a demand: one task that has just become ready."""
     fields: dict[str, Any] = {
         "job_id": job_id,
         "priority": 0,
@@ -58,12 +58,12 @@ def a_line(job_id: int = 1, shape: Shape | None = None, **changes: Any) -> Line:
         "gang_missing": 0,
         "avoid": None,
     }
-    return Line(**fields | changes)
+    return Demand(**fields | changes)
 
 
-def a_gang(job_id: int = 1, members: int = 4, **changes: Any) -> Line:
+def a_gang(job_id: int = 1, members: int = 4, **changes: Any) -> Demand:
     """Make a gang of which all members are ready."""
-    return a_line(job_id, **{"count": members, "gang": members} | changes)
+    return a_demand(job_id, **{"count": members, "gang": members} | changes)
 
 
 ATTRIBUTES: dict[str, some.SearchStrategy[AttributeValue]] = {
@@ -133,8 +133,8 @@ SHAPES = some.builds(
 
 
 @some.composite
-def lines(draw: some.DrawFn, most: int = 6, waits: bool = True) -> list[Line]:
-    """Draw the lines of a few jobs, some of them gangs, some with a worker to avoid."""
+def demands(draw: some.DrawFn, most: int = 6, waits: bool = True) -> list[Demand]:
+    """Draw the demands of a few jobs, some of them gangs, some with a worker to avoid."""
     found = []
     for job_id in range(1, draw(some.integers(0, most)) + 1):
         shape = draw(SHAPES)
@@ -143,12 +143,12 @@ def lines(draw: some.DrawFn, most: int = 6, waits: bool = True) -> list[Line]:
         if draw(some.booleans()):
             for avoid in draw(some.sets(some.sampled_from([None, "n1", "n3"]), min_size=1)):
                 count = draw(some.sampled_from([0, 1, 2, 5, 20]))
-                found.append(Line(job_id, priority, since, count, shape, None, 0, avoid))
+                found.append(Demand(job_id, priority, since, count, shape, None, 0, avoid))
         else:
             members = draw(some.integers(1, 8))
             missing = draw(some.sampled_from([0, 0, 0, 2]))
             shape = shape._replace(group_by=draw(some.sampled_from([None, "rack"])))
             avoid = draw(some.sampled_from([None, None, "n1"]))
             count = max(0, members - missing)
-            found.append(Line(job_id, priority, since, count, shape, members, missing, avoid))
+            found.append(Demand(job_id, priority, since, count, shape, members, missing, avoid))
     return found

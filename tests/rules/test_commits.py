@@ -6,8 +6,8 @@ from holdfast.errors import Invalid
 from holdfast.model.datasets import ENTRIES_BYTES_MAX, ENTRIES_MAX, OutputEntry
 from holdfast.model.order import OutputMode
 from holdfast.rules.commits import (
+    EntryKey,
     NewEntry,
-    Place,
     Standing,
     Target,
     check_entries,
@@ -24,19 +24,19 @@ def entry(partition_key: str, uri: str = "u", key: str | None = None) -> OutputE
     return OutputEntry(partition_key, uri, key=key)
 
 
-def plan(mode: OutputMode, *entries: OutputEntry) -> dict[Place, NewEntry]:
+def plan(mode: OutputMode, *entries: OutputEntry) -> dict[EntryKey, NewEntry]:
     return plan_entries(entries, {"events": Target(3, mode)})
 
 
 def test_an_entry_goes_to_the_only_dataset_under_its_partition_key() -> None:
     [(place, new)] = plan_entries([OutputEntry("p", "u", 7, "c", {"k": 1})], ONE).items()
-    assert place == Place("events", 3, "p")
+    assert place == EntryKey("events", 3, "p")
     assert new == NewEntry(0, place, "p", "u", 7, "c", '{"k":1}', "append")
 
 
 def test_a_dataset_is_named_where_there_are_several() -> None:
     planned = plan_entries([OutputEntry("p", "u", dataset="users", key="k")], TWO)
-    assert [*planned] == [Place("users", 1, "k")]
+    assert [*planned] == [EntryKey("users", 1, "k")]
     with pytest.raises(Invalid, match=r"outputs\[0\]\.dataset: is missing.*events, users"):
         plan_entries([entry("p")], TWO)
     with pytest.raises(Invalid, match="others is not among this job's outputs: events"):
@@ -53,24 +53,24 @@ def test_the_same_entry_twice_is_one_and_two_under_one_key_are_refused() -> None
 
 def test_what_stands_there_already_is_left_out() -> None:
     planned = plan("append", entry("p"), entry("q"))
-    standing = {Place("events", 3, "p"): Standing("p", "u", None)}
-    assert [new.place.key for new in keep_new(planned, standing)] == ["q"]
-    other = {Place("events", 3, "q"): Standing("q", "u", "sum")}
+    standing = {EntryKey("events", 3, "p"): Standing("p", "u", None)}
+    assert [new.entry_key.key for new in keep_new(planned, standing)] == ["q"]
+    other = {EntryKey("events", 3, "q"): Standing("q", "u", "sum")}
     with pytest.raises(Invalid, match=r"outputs\[1\]\.key: .* another entry under 'q', u"):
         keep_new(planned, other)
 
 
 def test_a_replaced_partition_is_written_anew() -> None:
     planned = plan("replace", entry("p", "new", "1"), entry("p", "new", "2"))
-    same = {Place("events", 3, "1"): Standing("p", "old", None)}
+    same = {EntryKey("events", 3, "1"): Standing("p", "old", None)}
     assert len(keep_new(planned, same)) == 2
-    others = {Place("events", 3, "1"): Standing("q", "new", None)}
+    others = {EntryKey("events", 3, "1"): Standing("q", "new", None)}
     with pytest.raises(Invalid, match="another entry"):
         keep_new(planned, others)
 
 
 def test_completions_that_touch_the_same_are_written_in_turn() -> None:
-    def rounds(*plans: dict[Place, NewEntry]) -> list[list[int]]:
+    def rounds(*plans: dict[EntryKey, NewEntry]) -> list[list[int]]:
         return [list(turn) for turn in split_rounds(dict(enumerate(plans)))]
 
     a, b = plan("append", entry("p", key="1")), plan("append", entry("p", key="2"))

@@ -118,7 +118,7 @@ def test_a_path_that_leads_nowhere_is_refused(path: list[Any]) -> None:
         ([["args", 1, "of", 0], ["args", 1, "of", 1], ["args", 0]], None),
     ],
 )
-def test_a_place_within_another_is_refused(
+def test_a_position_within_another_is_refused(
     paths: list[list[Any]], culprit: int | None, is_pickled: bool
 ) -> None:
     given = {"pickle": "gAR9"} if is_pickled else FUNCTION
@@ -129,7 +129,7 @@ def test_a_place_within_another_is_refused(
         return
     problem = problem_with(job)
     assert problem.field == f"entrypoint.results[{culprit}]"
-    assert "its own place" in problem.problem
+    assert "its own position" in problem.problem
 
 
 def test_a_pickle_can_only_be_looked_into_by_who_unpickles_it() -> None:

@@ -42,7 +42,7 @@ def test_within_a_range_waits_are_taken_to_lie_evenly(
 @given(st.lists(st.floats(0, 7200), min_size=1, max_size=40), st.sampled_from([0.5, 0.95]))
 def test_an_estimate_lies_in_the_range_of_the_true_value(waits: list[float], share: float) -> None:
     ordered = sorted(waits)
-    true = next(wait for place, wait in enumerate(ordered, 1) if place >= len(waits) * share)
+    true = next(wait for index, wait in enumerate(ordered, 1) if index >= len(waits) * share)
     found = quantile(counts_of(waits), share)
     assert found is not None
     place = bisect_left(BOUNDS_SECONDS, true)

@@ -9,7 +9,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.operations.submitting.arrivals import Submitted
 from holdfast.operations.submitting.submit import submit
-from holdfast.rules.placement import Reason
+from holdfast.rules.placement.scheduler import Reason
 from holdfast.rules.submission import parse_spec
 from holdfast.services.reasons import LINES_EXPLAINED_MAX, LOOKS_MAX, Reasons
 from holdfast.store.database import Database

@@ -166,7 +166,7 @@ def _placed(held: ExitStack, url: str, offer: Offer, **options: Any) -> "Work":
 
 def read_attributes(texts: Iterable[str]) -> "dict[str, AttributeValue]":
     """Read attributes, name=value; numbers, true and false are what they seem."""
-    from holdfast.rules.constraints import parse_value
+    from holdfast.rules.placement.constraints import parse_value
 
     attributes: dict[str, AttributeValue] = {}
     for text in texts:

@@ -13,8 +13,8 @@ from holdfast.model.datasets import OutputEntry
 from holdfast.operations.ending.endings import lock_leases
 from holdfast.operations.report import Fence, fence_columns
 from holdfast.rules.commits import (
+    EntryKey,
     NewEntry,
-    Place,
     Standing,
     Target,
     keep_new,
@@ -26,7 +26,7 @@ from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
 _DATASETS = load_statements("datasets")
-Planned = dict[Fence, dict[Place, NewEntry]]
+Planned = dict[Fence, dict[EntryKey, NewEntry]]
 
 
 class OutputsChanged(JobChanged):
@@ -89,7 +89,7 @@ async def _hold_versions(tx: Transaction, planned: Planned) -> dict[Fence, Refus
     wanted: dict[tuple[str, int], bool] = {}
     for plan in planned.values():
         for new in plan.values():
-            version = new.place[:2]
+            version = new.entry_key[:2]
             wanted[version] = wanted.get(version, False) or new.mode == "replace"
     closed: dict[tuple[str, int], str | None] = {}
     for (dataset, number), is_replaced in sorted(wanted.items()):
@@ -100,15 +100,15 @@ async def _hold_versions(tx: Transaction, planned: Planned) -> dict[Fence, Refus
     refused: dict[Fence, Refused] = {}
     for fence, plan in planned.items():
         for new in plan.values():
-            if new.place[:2] in closed:
-                problem = say_why_not_open(*new.place[:2], closed[new.place[:2]])
+            if new.entry_key[:2] in closed:
+                problem = say_why_not_open(*new.entry_key[:2], closed[new.entry_key[:2]])
                 refused[fence] = Invalid(f"outputs[{new.number}].dataset", problem)
                 break
     return refused
 
 
 async def _write(
-    tx: Transaction, turn: Mapping[Fence, Mapping[Place, NewEntry]]
+    tx: Transaction, turn: Mapping[Fence, Mapping[EntryKey, NewEntry]]
 ) -> dict[Fence, Refused]:
     """Write what completions bring that have nothing to do with each other."""
     standing = await _find_standing(tx, [place for plan in turn.values() for place in plan])
@@ -130,14 +130,14 @@ async def _write(
     return refused
 
 
-async def _find_standing(tx: Transaction, places: Sequence[Place]) -> dict[Place, Standing]:
+async def _find_standing(tx: Transaction, places: Sequence[EntryKey]) -> dict[EntryKey, Standing]:
     rows = await tx.fetch(
         _DATASETS["find_entries"],
         datasets=[place.dataset for place in places],
         versions=[place.version for place in places],
         keys=[place.key for place in places],
     )
-    return {Place(*row[:3]): Standing(*row[3:]) for row in rows}
+    return {EntryKey(*row[:3]): Standing(*row[3:]) for row in rows}
 
 
 async def _replace(tx: Transaction, kept: Mapping[Fence, Sequence[NewEntry]]) -> None:
@@ -160,9 +160,9 @@ async def _insert(tx: Transaction, kept: Mapping[Fence, Sequence[NewEntry]]) -> 
     written = await tx.fetch(
         _DATASETS["insert_entries"],
         **_without_tokens([fence for fence, _ in rows]),
-        datasets=[new.place.dataset for _, new in rows],
-        versions=[new.place.version for _, new in rows],
-        keys=[new.place.key for _, new in rows],
+        datasets=[new.entry_key.dataset for _, new in rows],
+        versions=[new.entry_key.version for _, new in rows],
+        keys=[new.entry_key.key for _, new in rows],
         partition_keys=[new.partition_key for _, new in rows],
         uris=[new.uri for _, new in rows],
         sizes=[new.size_bytes for _, new in rows],

@@ -20,8 +20,8 @@ from holdfast.model.states import TaskState
 from holdfast.operations.ending.endings import id_columns
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.rules.health import judge
-from holdfast.rules.placement import Line, Placement, Shape, WorkerView, plan, shape_of
-from holdfast.rules.ports import PORT_MIN, PORTS_PER_HOST, choose_ports
+from holdfast.rules.placement.ports import PORT_MIN, PORTS_PER_HOST, choose_ports
+from holdfast.rules.placement.scheduler import Demand, Placement, Shape, WorkerView, plan, shape_of
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.specs import StoredSpec
 from holdfast.store.statements import load_statements
@@ -48,7 +48,7 @@ class Snapshot(NamedTuple):
     """Everything a plan follows from."""
 
     workers: list[WorkerView]
-    lines: list[Line]
+    demands: list[Demand]
     now: float
     ended_jobs: list[int]
     ports_used: dict[str, set[int]]
@@ -113,9 +113,9 @@ class Scheduler:
             await self._ledger.write(_drop_ended, snapshot.ended_jobs)
         # In a thread: with very many shapes this takes a while, and workers wait to be called.
         planned = await asyncio.to_thread(
-            plan, snapshot.workers, snapshot.lines, snapshot.now, placements_max=PLACEMENTS_MAX
+            plan, snapshot.workers, snapshot.demands, snapshot.now, placements_max=PLACEMENTS_MAX
         )
-        gangs = {line.job_id for line in snapshot.lines if line.gang is not None}
+        gangs = {demand.job_id for demand in snapshot.demands if demand.gang is not None}
         placed: list[Placed] = []
         # A gang is committed alone: if a member is missing, it is undone alone.
         single = [p for p in planned.placements if p.job_id not in gangs]
@@ -166,7 +166,7 @@ class Scheduler:
             ports[host].add(port)
         workers = self._see_workers(fleet, booked, ports)
         ended = sorted({row["job_id"] for row in rows if not row["is_live"]})
-        return Snapshot(workers, [self._line(row) for row in live], now, ended, ports)
+        return Snapshot(workers, [self._demand(row) for row in live], now, ended, ports)
 
     async def _learn(self, tx: Transaction, job_ids: set[int]) -> None:
         """Read the wants of jobs not met before, and forget those that are not met any more."""
@@ -180,9 +180,9 @@ class Scheduler:
                     shape_of(spec), spec.coscheduling is not None, ports
                 )
 
-    def _line(self, row: Any) -> Line:
+    def _demand(self, row: Any) -> Demand:
         wants = self._wants[row["job_id"]]
-        return Line(
+        return Demand(
             row["job_id"],
             row["priority"],
             row["since"],
@@ -333,8 +333,8 @@ def _share_out(
     """Give ready tasks to the workers that the plan has chosen."""
     chosen: list[_Chosen] = []
     for placement in placements:
-        line = fresh[placement.job_id, placement.avoid]
-        share, line[:] = line[: placement.count], line[placement.count :]
+        demand = fresh[placement.job_id, placement.avoid]
+        share, demand[:] = demand[: placement.count], demand[placement.count :]
         chosen += [
             _Chosen(
                 TaskId(row["job_id"], row["task_index"]),
@@ -361,12 +361,12 @@ async def _note_ports(tx: Transaction, chosen: list[_Chosen], given: list[dict[s
 
 
 async def _drop_ended(_: Ledger, tx: Transaction, job_ids: list[int]) -> None:
-    """Clear the line of tasks whose jobs have ended or were cancelled."""
+    """Clear the demand of tasks whose jobs have ended or were cancelled."""
     await tx.fetch(_CLUSTER["drop_ready_of_ended_jobs"], job_ids=job_ids, batch_max=STALE_MAX)
 
 
 async def _drop_stale(_: Ledger, tx: Transaction, job_ids: list[int]) -> None:
-    """Clear the line of tasks that were cancelled one by one."""
+    """Clear the demand of tasks that were cancelled one by one."""
     await tx.fetch(_CLUSTER["drop_stale_ready"], job_ids=job_ids, batch_max=STALE_MAX)
 
 
@@ -380,4 +380,4 @@ def _why_not(row: Any) -> str | None:
 
 
 def _gang_size(snapshot: Snapshot, job_id: int) -> int | None:
-    return next((line.gang for line in snapshot.lines if line.job_id == job_id), None)
+    return next((demand.gang for demand in snapshot.demands if demand.job_id == job_id), None)

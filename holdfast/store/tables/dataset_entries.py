@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.model.ids import TaskId
-from holdfast.rules.commits import NewEntry, Place, Standing
+from holdfast.rules.commits import EntryKey, NewEntry, Standing
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 from holdfast.store.tables.columns import attempt_columns
@@ -42,7 +42,7 @@ async def copy_entries(tx: Transaction, version: Version, *, based_on: int) -> N
     )
 
 
-async def find_entries(tx: Transaction, places: Sequence[Place]) -> dict[Place, Standing]:
+async def find_entries(tx: Transaction, places: Sequence[EntryKey]) -> dict[EntryKey, Standing]:
     """Find what stands under keys."""
     rows = await tx.fetch(
         _DATASETS["find_entries"],
@@ -50,7 +50,7 @@ async def find_entries(tx: Transaction, places: Sequence[Place]) -> dict[Place, 
         versions=[place.version for place in places],
         keys=[place.key for place in places],
     )
-    return {Place._make(row[:3]): Standing._make(row[3:]) for row in rows}
+    return {EntryKey._make(row[:3]): Standing._make(row[3:]) for row in rows}
 
 
 async def delete_partitions(tx: Transaction, partitions: Sequence[tuple[str, int, str]]) -> None:
@@ -85,9 +85,9 @@ async def insert_entries(tx: Transaction, entries: Sequence[tuple[Writer, NewEnt
     rows = await tx.fetch(
         _DATASETS["insert_entries"],
         **attempt_columns([writer for writer, _ in entries]),
-        datasets=[entry.place.dataset for entry in new],
-        versions=[entry.place.version for entry in new],
-        keys=[entry.place.key for entry in new],
+        datasets=[entry.entry_key.dataset for entry in new],
+        versions=[entry.entry_key.version for entry in new],
+        keys=[entry.entry_key.key for entry in new],
         partition_keys=[entry.partition_key for entry in new],
         uris=[entry.uri for entry in new],
         sizes=[entry.size_bytes for entry in new],

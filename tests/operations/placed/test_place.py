@@ -10,7 +10,7 @@ from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.placed.leadership import Deposed, resign
 from holdfast.operations.placed.place import LINE_TASKS_MAX, Scheduler, Snapshot
 from holdfast.operations.register import drain
-from holdfast.rules.ports import PORT_END, PORT_MIN
+from holdfast.rules.placement.ports import PORT_END, PORT_MIN
 from holdfast.store.database import Database, Transaction
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import GB, PlacedWorld
@@ -283,8 +283,8 @@ async def test_of_a_large_job_no_more_is_read_than_a_pass_could_place(
     await cluster.submit(inputs=list(range(LINE_TASKS_MAX + 50)))
     async with cluster.ledger.database.transaction() as tx:
         snapshot = await Scheduler(cluster.ledger).read(tx)
-    [line] = snapshot.lines
-    assert line.count == LINE_TASKS_MAX
+    [demand] = snapshot.demands
+    assert demand.count == LINE_TASKS_MAX
 
 
 async def test_a_deposed_leader_places_nothing(cluster: PlacedWorld) -> None:

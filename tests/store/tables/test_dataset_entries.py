@@ -1,6 +1,6 @@
 """The tables of entries and commits through their functions."""
 
-from holdfast.rules.commits import NewEntry, Place, Standing
+from holdfast.rules.commits import EntryKey, NewEntry, Standing
 from holdfast.store.database import Transaction
 from holdfast.store.tables.attempts import Success, succeed_attempts
 from holdfast.store.tables.dataset_entries import (
@@ -24,7 +24,7 @@ from tests.world import World, fence_of
 
 
 def an_entry(key: str, partition: str = "p") -> NewEntry:
-    return NewEntry(0, Place("d", 1, key), partition, f"s3://{key}", 5, "sum", None, "append")
+    return NewEntry(0, EntryKey("d", 1, key), partition, f"s3://{key}", 5, "sum", None, "append")
 
 
 async def test_entries_are_committed_copied_and_deleted(world: World, tx: Transaction) -> None:
@@ -39,8 +39,8 @@ async def test_entries_are_committed_copied_and_deleted(world: World, tx: Transa
     assert await insert_entries(tx, [(writer, an_entry("a")), (writer, an_entry("b"))]) == 2
     assert await insert_entries(tx, [(writer, an_entry("b"))]) == 0
     assert await count_entries(tx, version, count_max=9) == (2, 10)
-    found = await find_entries(tx, [Place("d", 1, "a"), Place("d", 1, "z")])
-    assert found == {Place("d", 1, "a"): Standing("p", "s3://a", "sum")}
+    found = await find_entries(tx, [EntryKey("d", 1, "a"), EntryKey("d", 1, "z")])
+    assert found == {EntryKey("d", 1, "a"): Standing("p", "s3://a", "sum")}
     copy = Version("d", await open_version(tx, "d", actor="me", based_on=1))
     await copy_entries(tx, copy, based_on=1)
     assert await count_entries(tx, copy, count_max=1) == (1, 5)

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.model.resources import Capacity, Constraint
-from holdfast.rules.placement_reserve import choose_workers
-from holdfast.rules.placement_room import Room
-from holdfast.rules.placement_snapshot import Shape, WorkerView
+from holdfast.rules.placement.reserve import choose_workers
+from holdfast.rules.placement.room import Room
+from holdfast.rules.placement.snapshot import Shape, WorkerView
 from tests.rules.placement_builders import a_shape, a_worker
 
 ALL = a_shape(cpu=8)

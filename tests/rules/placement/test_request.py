@@ -106,11 +106,11 @@ def test_a_bundle_is_named_by_its_hash(bundle: str) -> None:
     assert caught.value.field == "bundle"
 
 
-@pytest.mark.parametrize("line", ["", " ", "-r other.txt", "--index-url x", "a\nb", "x" * 1001])
-def test_a_requirement_is_one_line_and_no_option(line: str) -> None:
+@pytest.mark.parametrize("demand", ["", " ", "-r other.txt", "--index-url x", "a\nb", "x" * 1001])
+def test_a_requirement_is_one_line_and_no_option(demand: str) -> None:
     complete(requirements=["numpy==2.1"])
     with pytest.raises(Invalid) as caught:
-        complete(requirements=["numpy", line])
+        complete(requirements=["numpy", demand])
     assert caught.value.field == "requirements[1]"
 
 

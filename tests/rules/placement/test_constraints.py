@@ -8,7 +8,12 @@ from hypothesis import strategies as some
 
 from holdfast.errors import Invalid
 from holdfast.model.resources import OPERATORS, AttributeValue, Constraint
-from holdfast.rules.constraints import check_constraint, matches, parse_constraint, parse_value
+from holdfast.rules.placement.constraints import (
+    check_constraint,
+    matches,
+    parse_constraint,
+    parse_value,
+)
 
 EU: dict[str, AttributeValue] = {
     "region": "eu",

@@ -1,6 +1,6 @@
 """Why tasks wait: for each worker the first thing that stands in the way, counted and put in words.
 
-Asked in the state that the scheduler's pass has reached when it is the line's turn. A worker is
+Asked in the state that the scheduler's pass has reached when it is the demand's turn. A worker is
 asked, in this order: does it accept work, does it fulfil the constraints, has it the resources, is
 it kept for others, has it slots for tasks that have not started.
 """
@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from holdfast.model.resources import Constraint
-from holdfast.rules.placement_room import (
+from holdfast.rules.placement.room import (
     CPU,
     DISK,
     GPU,
@@ -26,7 +26,7 @@ from holdfast.rules.placement_room import (
     count_fits,
     sum_by_group,
 )
-from holdfast.rules.placement_snapshot import Line, Shape, missing_members
+from holdfast.rules.placement.snapshot import Demand, Shape, missing_members
 
 # The scarce first: a full machine without gpus lacks gpus, whatever else is used up.
 _RESOURCES = ((GPU, "gpu"), (CPU, "cpu"), (MEMORY, "memory"), (DISK, "disk"), (PORTS, "ports"))
@@ -69,29 +69,29 @@ class _Obstacles(NamedTuple):
         return f"{_some(len(self.left), 'worker')}: {', '.join(text for _, text in ordered)}"
 
 
-def give_reason(room: Room, line: Line, *, fitting: int, ahead: int, kept: int) -> Reason:
-    """Say why those tasks of a line wait that do not fit; `kept` workers will be kept for them."""
-    details: dict[str, Any] = {"workers": len(room.workers), "waiting": line.count - fitting}
+def give_reason(room: Room, demand: Demand, *, fitting: int, ahead: int, kept: int) -> Reason:
+    """Say why the tasks of a demand that do not fit wait; `kept` workers will be kept for them."""
+    details: dict[str, Any] = {"workers": len(room.workers), "waiting": demand.count - fitting}
     if not room.workers:
         return Reason("no_workers", "no worker has registered for placed work", details)
-    if fitting >= line.count > 0:
+    if fitting >= demand.count > 0:
         return Reason("fits", "fits now, next pass", details | {"fitting": fitting})
-    need = room.need(line.shape)
-    obstacles = _find_obstacles(room, need, line.shape)
+    need = room.need(demand.shape)
+    obstacles = _find_obstacles(room, need, demand.shape)
     details |= obstacles.kinds | {"fitting": fitting, "ahead": ahead, "kept_for_it": kept}
-    never = _never_fits(room, need, line)
-    missing = missing_members(line)
+    never = _never_fits(room, need, demand)
+    missing = missing_members(demand)
     if never is not None:
         code, message = "never_fits", f"{obstacles.summary()}; could never fit: {never}"
     elif missing:
         details["missing"] = missing
         code, message = "gang_missing", f"waits for {_some(missing, 'member')} of its gang"
-    elif line.gang is not None and need.mask.any():
-        code, message = _gang_reason(room, need, line, obstacles=obstacles, details=details)
+    elif demand.gang is not None and need.mask.any():
+        code, message = _gang_reason(room, need, demand, obstacles=obstacles, details=details)
     else:
         code, message = _task_reason(obstacles)
     if fitting:
-        message = f"{fitting} of {line.count} fit now, next pass; for the others, {message}"
+        message = f"{fitting} of {demand.count} fit now, next pass; for the others, {message}"
     if ahead and code in ("lacks_resources", "gang_waits", "build_slots"):
         message += f" (after {_some(ahead, 'task')} ahead of it)"
     if kept:
@@ -114,23 +114,23 @@ def _task_reason(obstacles: _Obstacles) -> tuple[str, str]:
 
 
 def _gang_reason(
-    room: Room, need: Need, line: Line, *, obstacles: _Obstacles, details: dict[str, Any]
+    room: Room, need: Need, demand: Demand, *, obstacles: _Obstacles, details: dict[str, Any]
 ) -> tuple[str, str]:
     """Say how many members fit in the best place, and whether slots or others stand in the way."""
-    group_by = line.shape.group_by
+    group_by = demand.shape.group_by
     columns = np.flatnonzero(need.mask & room.open)
     most = _most_in_group(room, need, columns, group_by=group_by)
-    details |= {"members": line.count, "members_fitting": most}
+    details |= {"members": demand.count, "members_fitting": most}
     if group_by is None:
-        message = f"{most} of {line.count} members of the gang fit"
+        message = f"{most} of {demand.count} members of the gang fit"
     else:
-        message = f"largest {group_by} has {most} of {line.count}"
+        message = f"largest {group_by} has {most} of {demand.count}"
     message += f"; {obstacles.summary()}"
-    if _most_in_group(room, need, columns, group_by=group_by, slots=False) >= line.count:
+    if _most_in_group(room, need, columns, group_by=group_by, slots=False) >= demand.count:
         return "build_slots", f"waits for build slots: {message}"
     accepts = np.array([each.accepts for each in room.workers], dtype=np.bool_)
     columns = np.flatnonzero(need.mask & accepts)
-    if _most_in_group(room, need, columns, group_by=group_by) >= line.count:
+    if _most_in_group(room, need, columns, group_by=group_by) >= demand.count:
         return "reserved", f"behind others: {_kept_text(*obstacles.kinds['kept'])}; {message}"
     return "gang_waits", message
 
@@ -144,17 +144,17 @@ def _most_in_group(
     return int(sum_by_group(fits, groups).max(initial=0))
 
 
-def _never_fits(room: Room, need: Need, line: Line) -> str | None:
+def _never_fits(room: Room, need: Need, demand: Demand) -> str | None:
     """Compare with all that workers have, were they idle; None if that is enough."""
     columns = np.flatnonzero(need.mask)
     if not columns.size:
         return None
-    groups = room.group(line.shape.group_by)[columns]
+    groups = room.group(demand.shape.group_by)[columns]
     most = int(sum_by_group(count_fits(room.total, need, columns), groups).max())
-    members = max(line.count, line.gang or 0)
-    if line.gang is not None and 0 < most < members:
-        group = "all workers have" if line.shape.group_by is None else (
-            f"the largest {line.shape.group_by} has"
+    members = max(demand.count, demand.gang or 0)
+    if demand.gang is not None and 0 < most < members:
+        group = "all workers have" if demand.shape.group_by is None else (
+            f"the largest {demand.shape.group_by} has"
         )  # fmt: skip
         return f"{group} room for {most} of {members}"
     if most > 0:

@@ -1,4 +1,4 @@
-"""Which workers are kept for a line that has waited long and does not fit.
+"""Which workers are kept for a demand that has waited long and does not fit.
 
 The choice carries no memory from pass to pass, yet it is sticky: all workers with room for a member
 of the gang are kept, and then those that are nearest to it. Nobody lower in order takes from them,
@@ -8,7 +8,7 @@ so what is free there only grows; another worker is chosen only if it has come n
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.rules.placement_room import (
+from holdfast.rules.placement.room import (
     SLOTS,
     Integers,
     Need,

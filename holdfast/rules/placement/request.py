@@ -7,7 +7,7 @@ import msgspec
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.resources import Resources, parse_size
 from holdfast.model.spec import JobSpec, Limits, Submission
-from holdfast.rules.constraints import check_constraint
+from holdfast.rules.placement.constraints import check_constraint
 
 CPU_MAX = 4096.0
 SIZE_MAX = 1 << 60
@@ -32,8 +32,8 @@ def check_placing(submission: Submission, limits: Limits) -> None:
         _check_resources(spec.resources)
     if len(spec.constraints) > CONSTRAINTS_MAX:
         raise TooLarge("constraints", len(spec.constraints), CONSTRAINTS_MAX, unit="constraints")
-    for place, constraint in enumerate(spec.constraints):
-        check_constraint(constraint, f"constraints[{place}]")
+    for index, constraint in enumerate(spec.constraints):
+        check_constraint(constraint, f"constraints[{index}]")
     _check_gang(submission, limits)
     _check_workspace(spec)
 
@@ -91,8 +91,8 @@ def _check_workspace(spec: JobSpec) -> None:
         raise Invalid("bundle", "is not a content hash; upload the workspace and give what it says")
     if len(spec.requirements) > REQUIREMENTS_MAX:
         raise TooLarge("requirements", len(spec.requirements), REQUIREMENTS_MAX, unit="lines")
-    for place, line in enumerate(spec.requirements):
-        field = f"requirements[{place}]"
+    for index, line in enumerate(spec.requirements):
+        field = f"requirements[{index}]"
         if not line.strip() or len(line) > 1000 or "\n" in line or "\x00" in line:
             raise Invalid(field, "is not one requirement, such as numpy==2.1")
         if line.lstrip().startswith("-"):

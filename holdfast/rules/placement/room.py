@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.model.resources import AttributeValue, Capacity, Constraint
-from holdfast.rules.constraints import matches
-from holdfast.rules.placement_snapshot import Shape, WorkerView
+from holdfast.rules.placement.constraints import matches
+from holdfast.rules.placement.snapshot import Shape, WorkerView
 
 CPU, MEMORY, DISK, GPU, PORTS, SLOTS = range(6)
 ROWS = 6

@@ -1,12 +1,12 @@
-"""What the scheduler reads of a spec, and in which order lines are served."""
+"""What the scheduler reads of a spec, and in which order demands are served."""
 
 import pytest
 
 from holdfast.errors import Invalid
 from holdfast.model.resources import Constraint, Coscheduling, Resources
 from holdfast.model.spec import Entrypoint, JobSpec
-from holdfast.rules.placement_snapshot import Shape, missing_members, rank, shape_of
-from tests.rules.placement_builders import a_gang, a_line
+from holdfast.rules.placement.snapshot import Shape, missing_members, rank, shape_of
+from tests.rules.placement_builders import a_demand, a_gang
 
 RUN = Entrypoint(command=["true"])
 
@@ -36,12 +36,12 @@ def test_a_size_that_is_none_is_refused() -> None:
 
 def test_lines_are_served_by_priority_then_age_then_job() -> None:
     served = [
-        a_line(9, priority=2, since=50.0),
-        a_line(8, priority=1, since=10.0),
-        a_line(3, priority=1, since=20.0),
-        a_line(4, priority=1, since=20.0, avoid="w1"),
-        a_line(4, priority=1, since=20.0),
-        a_line(1, priority=-1, since=0.0),
+        a_demand(9, priority=2, since=50.0),
+        a_demand(8, priority=1, since=10.0),
+        a_demand(3, priority=1, since=20.0),
+        a_demand(4, priority=1, since=20.0, avoid="w1"),
+        a_demand(4, priority=1, since=20.0),
+        a_demand(1, priority=-1, since=0.0),
     ]
     mixed = served[3:] + served[:3]
     assert sorted(mixed, key=rank) == served
@@ -51,4 +51,4 @@ def test_a_gang_waits_for_members_that_are_away() -> None:
     assert missing_members(a_gang(members=4)) == 0
     assert missing_members(a_gang(members=4, gang_missing=1)) == 1
     assert missing_members(a_gang(members=4, count=1)) == 3
-    assert missing_members(a_line(count=0)) == 0
+    assert missing_members(a_demand(count=0)) == 0

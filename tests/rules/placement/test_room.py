@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from holdfast.model.resources import Capacity, Constraint
-from holdfast.rules.placement_room import SLOTS, Room, Taken, count_fits, sum_by_group
-from holdfast.rules.placement_snapshot import Shape, WorkerView
+from holdfast.rules.placement.room import SLOTS, Room, Taken, count_fits, sum_by_group
+from holdfast.rules.placement.snapshot import Shape, WorkerView
 from tests.rules.placement_builders import GB, a_shape, a_worker
 
 

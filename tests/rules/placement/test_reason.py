@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from holdfast.model.resources import Capacity, Constraint
-from holdfast.rules.constraints import matches
-from holdfast.rules.placement import Line, Reason, Shape, WorkerView, explain, plan
+from holdfast.rules.placement.constraints import matches
+from holdfast.rules.placement.scheduler import Demand, Reason, Shape, WorkerView, explain, plan
 from tests.rules import naive_placement as naive
 from tests.rules.placement_builders import (
     GB,
     NOW,
+    a_demand,
     a_gang,
-    a_line,
     a_shape,
     a_worker,
-    lines,
+    demands,
     workers,
 )
 
@@ -25,26 +25,26 @@ EU = Constraint("region", "=", "eu")
 FULL = Capacity(cpu=8.0)
 
 
-def why(workers: list[WorkerView], line: Line, *others: Line) -> Reason:
-    return explain(workers, [*others, line], line, now=NOW)
+def why(workers: list[WorkerView], demand: Demand, *others: Demand) -> Reason:
+    return explain(workers, [*others, demand], demand, now=NOW)
 
 
 def test_without_workers_that_is_said() -> None:
-    reason = why([], a_line())
+    reason = why([], a_demand())
     assert reason.code == "no_workers"
     assert reason.message == "no worker has registered for placed work"
 
 
 def test_what_fits_goes_with_the_next_pass() -> None:
-    assert why([a_worker()], a_line()).message == "fits now, next pass"
-    assert why([a_worker()], a_line()).code == "fits"
+    assert why([a_worker()], a_demand()).message == "fits now, next pass"
+    assert why([a_worker()], a_demand()).code == "fits"
 
 
 def test_each_worker_is_counted_once_with_the_numbers() -> None:
     fleet = [a_worker(f"w{n}", gpu=4, used=Capacity(gpu=2), attributes={"region": "eu"})
              for n in range(9)]  # fmt: skip
     fleet += [a_worker(f"x{n}", gpu=4, attributes={"region": "us"}) for n in range(3)]
-    reason = why(fleet, a_line(shape=a_shape(EU, gpu=4)))
+    reason = why(fleet, a_demand(shape=a_shape(EU, gpu=4)))
     assert reason.code == "lacks_resources"
     assert reason.message == "12 workers: 9 lack gpu (need 4, most free 2), 3 fail region=eu"
     assert reason.details["lacks"] == [{"workers": 9, "resource": "gpu", "need": 4, "most_free": 2}]
@@ -54,14 +54,14 @@ def test_each_worker_is_counted_once_with_the_numbers() -> None:
 def test_amounts_are_written_for_people() -> None:
     shape = a_shape(cpu=1.5, memory=4 * GB)
     fleet = [a_worker("w1", used=Capacity(cpu=7.25)), a_worker("w2", used=Capacity(memory=30 * GB))]
-    assert why(fleet, a_line(shape=shape)).message == (
+    assert why(fleet, a_demand(shape=shape)).message == (
         "2 workers: 1 lacks cpu (need 1.5, most free 0.75), "
         "1 lacks memory (need 4GB, most free 2GB)"
     )
 
 
 def test_what_no_worker_has_could_never_fit() -> None:
-    reason = why([a_worker("w1", gpu=2), a_worker("w2", gpu=1)], a_line(shape=a_shape(gpu=4)))
+    reason = why([a_worker("w1", gpu=2), a_worker("w2", gpu=1)], a_demand(shape=a_shape(gpu=4)))
     assert reason.code == "never_fits"
     assert reason.message == (
         "2 workers: 2 lack gpu (need 4, most free 2); could never fit: the largest has 2 gpu"
@@ -70,7 +70,7 @@ def test_what_no_worker_has_could_never_fit() -> None:
 
 def test_what_no_worker_has_together_could_never_fit() -> None:
     fleet = [a_worker("w1", gpu=2, cpu=2), a_worker("w2")]
-    reason = why(fleet, a_line(shape=a_shape(gpu=1, cpu=4)))
+    reason = why(fleet, a_demand(shape=a_shape(gpu=1, cpu=4)))
     assert reason.code == "never_fits"
     assert reason.message.endswith("could never fit: none has 1 gpu, 4 cpu together")
 
@@ -78,7 +78,7 @@ def test_what_no_worker_has_together_could_never_fit() -> None:
 def test_constraints_that_nobody_fulfils_are_named() -> None:
     shape = a_shape(EU, gpu=1, gpu_model="H100")
     fleet = [a_worker("w1", gpu=1, gpu_model="H100"), a_worker("w2", attributes={"region": "eu"})]
-    reason = why(fleet, a_line(shape=shape))
+    reason = why(fleet, a_demand(shape=shape))
     assert reason.code == "fails_constraints"
     assert reason.message == "2 workers: 1 fails gpu_model=H100, 1 fails region=eu"
 
@@ -86,7 +86,7 @@ def test_constraints_that_nobody_fulfils_are_named() -> None:
 def test_workers_that_take_no_work_say_why() -> None:
     fleet = [a_worker("w1", accepts=False, why_not="draining"),
              a_worker("w2", accepts=False, why_not="its last heartbeat failed")]  # fmt: skip
-    reason = why(fleet, a_line())
+    reason = why(fleet, a_demand())
     assert reason.code == "not_accepting"
     assert reason.message == (
         "2 workers: 1 takes no work (draining), 1 takes no work (its last heartbeat failed)"
@@ -94,7 +94,7 @@ def test_workers_that_take_no_work_say_why() -> None:
 
 
 def test_build_slots_are_waited_for() -> None:
-    reason = why([a_worker("w1", unstarted=8), a_worker("w2", used=FULL)], a_line())
+    reason = why([a_worker("w1", unstarted=8), a_worker("w2", used=FULL)], a_demand())
     assert reason.code == "build_slots"
     assert reason.message == (
         "waits for build slots; 2 workers: 1 lacks cpu (need 1, most free 0), "
@@ -103,9 +103,9 @@ def test_build_slots_are_waited_for() -> None:
 
 
 def test_a_worker_kept_for_another_job_is_named_with_it() -> None:
-    large = a_line(4180, a_shape(cpu=8), since=NOW - 60)
+    large = a_demand(4180, a_shape(cpu=8), since=NOW - 60)
     fleet = [a_worker("w1", used=Capacity(cpu=4)), a_worker("w2", used=FULL)]
-    reason = why(fleet, a_line(4181), large)
+    reason = why(fleet, a_demand(4181), large)
     assert reason.code == "reserved"
     assert reason.message.startswith("behind others: 1 worker is kept for job 4180; 2 workers: ")
     assert reason.details["kept"] == [{"workers": 1, "jobs": [4180]}]
@@ -144,21 +144,21 @@ def test_a_gang_waits_for_members_that_are_away() -> None:
 
 def test_a_gang_waits_for_build_slots_or_behind_others() -> None:
     assert why([a_worker("w1", unstarted=6)], a_gang(members=4)).code == "build_slots"
-    large = a_line(7, a_shape(cpu=8), since=NOW - 60)
+    large = a_demand(7, a_shape(cpu=8), since=NOW - 60)
     reason = why([a_worker("w1", used=Capacity(cpu=4))], a_gang(8, members=4), large)
     assert reason.code == "reserved"
     assert "kept for job 7" in reason.message
 
 
 def test_a_part_that_fits_is_told_apart_from_the_rest() -> None:
-    reason = why([a_worker()], a_line(count=20))
+    reason = why([a_worker()], a_demand(count=20))
     assert reason.message.startswith("8 of 20 fit now, next pass; for the others, ")
     assert reason.details["fitting"] == 8
     assert reason.details["waiting"] == 12
 
 
 def test_tasks_ahead_are_counted() -> None:
-    reason = why([a_worker()], a_line(2, a_shape(cpu=2)), a_line(1, count=7))
+    reason = why([a_worker()], a_demand(2, a_shape(cpu=2)), a_demand(1, count=7))
     assert (
         reason.message == "1 worker: 1 lacks cpu (need 2, most free 1) (after 7 tasks ahead of it)"
     )
@@ -197,31 +197,36 @@ def numbers_of(details: dict[str, Any]) -> Counter[tuple[str, str]]:
 
 
 @settings(max_examples=60)
-@given(workers(), lines(), some.integers(2, 8))
+@given(workers(), demands(), some.integers(2, 8))
 def test_every_task_that_waits_has_a_true_reason(
-    fleet: list[WorkerView], waiting: list[Line], unstarted_max: int
+    fleet: list[WorkerView], waiting: list[Demand], unstarted_max: int
 ) -> None:
     left = plan(fleet, waiting, NOW, unstarted_max=unstarted_max).waiting
-    for line in waiting:
-        reason = explain(fleet, waiting, line, now=NOW, unstarted_max=unstarted_max)
-        if (line.job_id, line.avoid) not in left:
-            assert reason.code == "fits" or not fleet or not line.count
+    for demand in waiting:
+        reason = explain(fleet, waiting, demand, now=NOW, unstarted_max=unstarted_max)
+        if (demand.job_id, demand.avoid) not in left:
+            assert reason.code == "fits" or not fleet or not demand.count
             continue
-        assert reason.details["waiting"] == left[line.job_id, line.avoid]
+        assert reason.details["waiting"] == left[demand.job_id, demand.avoid]
         assert reason.code != "fits"
         if fleet:
-            check_reason(reason, fleet, waiting, line=line, unstarted_max=unstarted_max)
+            check_reason(reason, fleet, waiting, demand=demand, unstarted_max=unstarted_max)
 
 
 def check_reason(
-    reason: Reason, fleet: list[WorkerView], waiting: list[Line], *, line: Line, unstarted_max: int
+    reason: Reason,
+    fleet: list[WorkerView],
+    waiting: list[Demand],
+    *,
+    demand: Demand,
+    unstarted_max: int,
 ) -> None:
-    """Compare a reason with a plain search up to the line's turn, and with each worker then."""
+    """Compare a reason with a plain search up to the demand's turn, and with each worker then."""
     ranked = naive.order(waiting)
-    before = [*ranked[: ranked.index(line)], line._replace(since=NOW)]
+    before = [*ranked[: ranked.index(demand)], demand._replace(since=NOW)]
     before = [each._replace(priority=-number) for number, each in enumerate(before)]
     _, places = naive.naive_plan(fleet, before, NOW, unstarted_max=unstarted_max)
-    shape, found = line.shape, Counter[tuple[str, str]]()
+    shape, found = demand.shape, Counter[tuple[str, str]]()
     for place in places:
         found[count_obstacles(place, shape)] += 1
     fitting = found.pop(("", ""), 0)
@@ -236,11 +241,13 @@ def check_reason(
     able = [place for place in places if place.meets(shape)]
     idle = [sum(place.fits_idle(shape, unstarted_max) for place in group)
             for group in naive.groups_of(able, shape.group_by)]  # fmt: skip
-    members = 1 if line.gang is None else max(line.count, line.gang)
+    members = 1 if demand.gang is None else max(demand.count, demand.gang)
     assert (reason.code == "never_fits") is (bool(able) and max(idle, default=0) < members)
-    if line.gang is None:
+    if demand.gang is None:
         assert fitting == 0
     elif "members_fitting" in reason.details:
         groups = naive.groups_of(places, shape.group_by)
-        most = [naive.serve_each(group, line._replace(avoid=None), 999).total() for group in groups]
-        assert reason.details["members_fitting"] == max(most) < line.count
+        most = [
+            naive.serve_each(group, demand._replace(avoid=None), 999).total() for group in groups
+        ]
+        assert reason.details["members_fitting"] == max(most) < demand.count

@@ -1,4 +1,4 @@
-"""What the scheduler reads: workers with what they have left, and lines of tasks that wait."""
+"""What the scheduler reads: workers with what they have left, and demands of tasks that wait."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class WorkerView(NamedTuple):
     why_not: str | None
 
 
-class Line(NamedTuple):
+class Demand(NamedTuple):
     """The ready tasks of one job, or those of them that are to be kept off one worker.
 
     `avoid` is that worker's name: it is used only where nothing else fits. A gang is placed when
@@ -70,13 +70,13 @@ def shape_of(spec: JobSpec) -> Shape:
     )
 
 
-def rank(line: Line) -> tuple[int, float, int, bool, str]:
-    """Rank a line: by priority, then age, then job; those with a worker to avoid choose first."""
-    return (-line.priority, line.since, line.job_id, line.avoid is None, line.avoid or "")
+def rank(demand: Demand) -> tuple[int, float, int, bool, str]:
+    """Rank a demand: by priority, then age, then job; those with a worker to avoid choose first."""
+    return (-demand.priority, demand.since, demand.job_id, demand.avoid is None, demand.avoid or "")
 
 
-def missing_members(line: Line) -> int:
+def missing_members(demand: Demand) -> int:
     """Count the members that a gang still waits for."""
-    if line.gang is None:
+    if demand.gang is None:
         return 0
-    return max(line.gang_missing, line.gang - line.count, 0)
+    return max(demand.gang_missing, demand.gang - demand.count, 0)

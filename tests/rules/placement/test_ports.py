@@ -1,6 +1,6 @@
 """Ports are given once, below the range of the system, and rest after use."""
 
-from holdfast.rules.ports import PORT_END, PORT_MIN, PORTS_PER_HOST, choose_ports
+from holdfast.rules.placement.ports import PORT_END, PORT_MIN, PORTS_PER_HOST, choose_ports
 
 
 def test_every_name_gets_a_port_of_its_own() -> None:
