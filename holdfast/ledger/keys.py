@@ -16,9 +16,8 @@ from holdfast.errors import Invalid, KeyReused, Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.rules.submission import check_text
 from holdfast.store.database import LockTimeout, Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables import keys
 
-_KEYS = load_statements("keys")
 Answer = TypeVar("Answer")
 KEY_LENGTH_MAX = 256
 # Each wait is as long as a transaction waits for a lock.
@@ -97,27 +96,21 @@ async def recall(ledger: Ledger, keyed: RequestKey | None, returns: type[Answer]
 
 async def take_key(tx: Transaction, keyed: RequestKey) -> bool:
     """Take a key for the rest of the transaction; False if it was used before."""
-    taken = await tx.fetch_one(
-        _KEYS["take_key"], scope=keyed.scope, key=keyed.key, request_digest=keyed.digest
-    )
-    return taken is not None
+    return await keys.take_key(tx, keyed.scope, keyed.key, request_digest=keyed.digest)
 
 
 async def find_answer(tx: Transaction, keyed: RequestKey, returns: type[Answer]) -> Answer | None:
     """Find what the key's first request was answered; KeyReused if that was a different one."""
-    used = await tx.fetch_one(_KEYS["find_key"], scope=keyed.scope, key=keyed.key)
+    used = await keys.find_key(tx, keyed.scope, keyed.key)
     if used is None:
         return None
-    if used["request_digest"] != keyed.digest:
+    if used.request_digest != keyed.digest:
         raise KeyReused(keyed.key, request=keyed.action)
-    return msgspec.json.decode(used["answer"], type=returns)
+    assert used.answer is not None, "a key was taken and no answer kept"
+    return msgspec.json.decode(used.answer, type=returns)
 
 
 async def keep_answer(tx: Transaction, keyed: RequestKey, answer: Any) -> None:
     """Store what was answered under a key that this transaction has taken."""
-    await tx.fetch(
-        _KEYS["keep_answer"],
-        scope=keyed.scope,
-        key=keyed.key,
-        answer=msgspec.json.encode(answer).decode(),
-    )
+    text = msgspec.json.encode(answer).decode()
+    await keys.keep_answer(tx, keyed.scope, keyed.key, answer=text)

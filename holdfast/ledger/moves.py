@@ -5,16 +5,14 @@ locks the job rows, last and in order, and lets each job's state follow from its
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
 from holdfast.model.states import ENDED_STATES, JobState, TaskState
-from holdfast.rules.job_state import JobCounts, job_state
+from holdfast.rules.job_state import job_state
 from holdfast.rules.lifecycle import EVENT_TYPES
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.jobs import EndedJob, JobMoves, count_moves, finish_jobs, start_jobs
+from holdfast.store.tables.outbox import FollowUp, insert_outbox
 
-_JOBS = load_statements("jobs")
-_OUTBOX = load_statements("outbox")
 _COLUMN = {
     TaskState.PENDING: 0,
     TaskState.ASSIGNED: 1,
@@ -95,27 +93,21 @@ async def apply_moves(tx: Transaction, moves: Moves) -> list[tuple[int, JobState
     if not moves:
         return []
     jobs = moves.jobs()
-    columns: Iterable[tuple[int, ...]] = zip(*(job.counts for _, job in jobs), strict=True)
-    rows = await tx.fetch(
-        _JOBS["count_moves"],
-        job_ids=[job_id for job_id, _ in jobs],
-        **dict(zip(JobCounts._fields, map(list, columns), strict=True)),
-        errors=[job.error for _, job in jobs],
-        exit_codes=[job.exit_code for _, job in jobs],
+    counted = await count_moves(
+        tx, [JobMoves(job_id, job.counts, job.error, job.exit_code) for job_id, job in jobs]
     )
-    assert len(rows) == len(jobs), "a task without its job"
+    assert len(counted) == len(jobs), "a task without its job"
     must_be_live = {job_id for job_id, job in jobs if job.must_be_live}
     started: list[int] = []
     ended: list[tuple[int, JobState, int]] = []
-    for job_id, state, cancel, fan_out, tolerated, has_started, *counts in rows:
+    for job_id, state, cancel, fan_out, tolerated, has_started, counts in counted:
         finished = state in ENDED_STATES
         if job_id in must_be_live and (finished or cancel is not None):
             raise JobChanged(job_id)
         if finished:
             continue
-        tally = JobCounts(*counts)
         following = job_state(
-            tally,
+            counts,
             fan_out=fan_out,
             max_task_failures=tolerated,
             cancel=cancel,
@@ -126,9 +118,9 @@ async def apply_moves(tx: Transaction, moves: Moves) -> list[tuple[int, JobState
         if following == JobState.RUNNING:
             started.append(job_id)
         else:
-            ended.append((job_id, following, tally.live))
+            ended.append((job_id, following, counts.live))
     if started:
-        await tx.fetch(_JOBS["start_jobs"], job_ids=sorted(started))
+        await start_jobs(tx, sorted(started))
     if ended:
         await _finish(tx, sorted(ended))
     tx.news.moves.update(moves.made)
@@ -137,18 +129,15 @@ async def apply_moves(tx: Transaction, moves: Moves) -> list[tuple[int, JobState
 
 
 async def _finish(tx: Transaction, ended: list[tuple[int, JobState, int]]) -> None:
-    rows = await tx.fetch(
-        _JOBS["finish_jobs"],
-        job_ids=[job_id for job_id, _, _ in ended],
-        states=[int(state) for _, state, _ in ended],
-        event_types=[EVENT_TYPES[state] for _, state, _ in ended],
+    finished = await finish_jobs(
+        tx, [EndedJob(job_id, state, EVENT_TYPES[state]) for job_id, state, _ in ended]
     )
     # What follows downward happens in transactions of its own.
     follow_ups = [("sweep", job_id) for job_id, _, live in ended if live]
     follow_ups += [
         ("job_ended", job_id) for job_id, state, _ in ended if state != JobState.SUCCEEDED
     ]
-    for job_id, is_to_be_undone, is_compensation, is_awaited in rows:
+    for job_id, is_to_be_undone, is_compensation, is_awaited in finished:
         if is_to_be_undone:
             follow_ups.append(("undo", job_id))
         if is_compensation:
@@ -165,9 +154,4 @@ async def add_follow_ups(
     if follow_ups:
         if tx.news is not None:
             tx.news.has_follow_ups = True
-        await tx.fetch(
-            _OUTBOX["insert_outbox"],
-            kinds=[kind for kind, _ in follow_ups],
-            job_ids=[job_id for _, job_id in follow_ups],
-            next_indexes=[next_index] * len(follow_ups),
-        )
+        await insert_outbox(tx, [FollowUp(kind, job_id, next_index) for kind, job_id in follow_ups])

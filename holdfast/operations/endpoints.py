@@ -5,36 +5,22 @@ whoever comes next may have it; the attempt that had it cannot take it back.
 """
 
 import re
-from datetime import datetime
-from typing import Any, NamedTuple
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import AttemptId, TaskId
-from holdfast.operations.report import Fence, check_fence
+from holdfast.model.fence import Fence, check_fence
+from holdfast.model.ids import AttemptId
 from holdfast.rules.submission import NAME_LENGTH_MAX, check_json, check_text
 from holdfast.store.database import Transaction
 from holdfast.store.pages import Page, fill_page
-from holdfast.store.statements import load_statements
+from holdfast.store.tables import endpoints
+from holdfast.store.tables.endpoints import Published
+from holdfast.store.tables.leases import has_live_lease
 
-_ENDPOINTS = load_statements("endpoints")
-_LEASES = load_statements("leases")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 ADDRESS_LENGTH_MAX = 1024
 METADATA_BYTES_MAX = 4096
 ENDPOINTS_MAX = 100
-
-
-class Published(NamedTuple):
-    """An address, the attempt behind it, and what that says of it, a JSON text."""
-
-    name: str
-    address: str
-    job_id: int
-    task_index: int
-    attempt: int
-    registered_at: datetime
-    metadata: str | None
 
 
 async def register_endpoint(
@@ -48,16 +34,12 @@ async def register_endpoint(
     check_text("address", address, ADDRESS_LENGTH_MAX)
     if metadata is not None:
         check_json("metadata", metadata, METADATA_BYTES_MAX)
-    mine = _columns(fence)
     async with ledger.database.transaction() as tx:
-        if await tx.fetch_one(_ENDPOINTS["hold_publisher"], **mine) is None:
+        if not await endpoints.hold_publisher(tx, fence):
             raise LeaseConflict(fence.task_id, "the lease is lost; it can publish nothing any more")
         await _check_count(tx, fence, name)
         await _take_name(tx, fence, name)
-        row = await tx.fetch_one(
-            _ENDPOINTS["put_endpoint"], **mine, name=name, address=address, metadata=metadata
-        )
-    return Published(*row)  # type: ignore[misc]
+        return await endpoints.put_endpoint(tx, fence, name, address=address, metadata=metadata)
 
 
 async def remove_endpoint(ledger: Ledger, fence: Fence, name: str) -> bool:
@@ -65,19 +47,18 @@ async def remove_endpoint(ledger: Ledger, fence: Fence, name: str) -> bool:
     check_fence(fence)
     check_name(name)
     async with ledger.database.transaction() as tx:
-        if not await _is_live(tx, fence):
+        if not await has_live_lease(tx, fence):
             raise LeaseConflict(fence.task_id, "the lease is lost; its endpoints are gone with it")
-        removed = await tx.fetch_one(_ENDPOINTS["remove_endpoint"], **_columns(fence), name=name)
-    return removed is not None
+        return await endpoints.remove_endpoint(tx, fence, name)
 
 
 async def get_endpoint(tx: Transaction, name: str) -> Published:
     """Look up a name; NotFound unless the attempt that has published it runs."""
     check_name(name)
-    rows = await _read(tx, [name], count_max=1)
-    if not rows:
+    found = await endpoints.read_endpoints(tx, [name], count_max=1)
+    if not found:
         raise NotFound("endpoint", name)
-    return rows[0]
+    return found[0]
 
 
 async def list_endpoints(
@@ -87,13 +68,10 @@ async def list_endpoints(
     check_text("name", prefix, NAME_LENGTH_MAX)
 
     async def walk(after: str, count_max: int) -> list[str]:
-        rows = await tx.fetch(
-            _ENDPOINTS["walk_endpoints"], after=after, prefix=prefix, count_max=count_max
-        )
-        return [row[0] for row in rows]
+        return await endpoints.walk_endpoints(tx, after=after, prefix=prefix, count_max=count_max)
 
     async def read(names: list[str], count_max: int) -> list[Published]:
-        return await _read(tx, names, count_max=count_max)
+        return await endpoints.read_endpoints(tx, names, count_max=count_max)
 
     return await fill_page(walk, read, lambda row: row.name, after=after, page_size=page_size)
 
@@ -107,34 +85,13 @@ def check_name(name: str) -> None:
 
 async def _take_name(tx: Transaction, fence: Fence, name: str) -> None:
     """Lock the name; of one task, the attempt whose lease lives is the latest."""
-    row = await tx.fetch_one(_ENDPOINTS["lock_endpoint"], **_columns(fence), name=name)
-    assert row is not None, "a name is either new or there"
-    holder = Fence(TaskId(row[0], row[1]), row[2], row[3])
-    if holder.task_id != fence.task_id and await _is_live(tx, holder):
+    holder = await endpoints.lock_endpoint(tx, fence, name)
+    if holder.task_id != fence.task_id and await has_live_lease(tx, holder):
         attempt = AttemptId(*holder.task_id, holder.attempt)
         raise IllegalMove(f"endpoint {name}", f"held by attempt {attempt}, which runs", "publish")
 
 
 async def _check_count(tx: Transaction, fence: Fence, name: str) -> None:
-    row = await tx.fetch_one(_ENDPOINTS["count_endpoints"], **_columns(fence), name=name)
-    assert row is not None, "a count has a row"
-    if row[0] >= ENDPOINTS_MAX:
-        raise TooLarge("name", row[0] + 1, ENDPOINTS_MAX, unit="endpoints")
-
-
-async def _is_live(tx: Transaction, fence: Fence) -> bool:
-    return await tx.fetch_one(_LEASES["find_live_lease"], **_columns(fence)) is not None
-
-
-async def _read(tx: Transaction, names: list[str], *, count_max: int) -> list[Published]:
-    rows = await tx.fetch(_ENDPOINTS["read_endpoints"], names=names, count_max=count_max)
-    return [Published(*row) for row in rows]
-
-
-def _columns(fence: Fence) -> dict[str, Any]:
-    return {
-        "job_id": fence.task_id.job_id,
-        "task_index": fence.task_id.task_index,
-        "attempt": fence.attempt,
-        "token": fence.lease_token,
-    }
+    count = await endpoints.count_endpoints(tx, fence, besides=name)
+    if count >= ENDPOINTS_MAX:
+        raise TooLarge("name", count + 1, ENDPOINTS_MAX, unit="endpoints")

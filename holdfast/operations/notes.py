@@ -8,16 +8,14 @@ import msgspec
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
-from holdfast.operations.ending.endings import id_columns
-from holdfast.operations.report import Fence, fence_columns
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.leases import find_leases
+from holdfast.store.tables.notes import NewNote, insert_notes
 
-_EVENTS = load_statements("events")
-_LEASES = load_statements("leases")
 TIME_TO_LIVE = timedelta(days=7)
 
 
@@ -32,14 +30,10 @@ class Note:
 async def add_notes(tx: Transaction, notes: Sequence[tuple[TaskId, int, Note]]) -> None:
     """Store notes of attempts."""
     if notes:
-        await tx.fetch(
-            _EVENTS["insert_notes"],
-            **id_columns([task_id for task_id, _, _ in notes]),
-            attempts=[attempt for _, attempt, _ in notes],
-            kinds=[note.kind for _, _, note in notes],
-            payloads=[note.payload for _, _, note in notes],
-            time_to_live=TIME_TO_LIVE,
-        )
+        new = [
+            NewNote(task_id, attempt, note.kind, note.payload) for task_id, attempt, note in notes
+        ]
+        await insert_notes(tx, new, time_to_live=TIME_TO_LIVE)
 
 
 async def note_progress(
@@ -51,10 +45,7 @@ async def note_progress(
     if not progress:
         return
     async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(
-            _LEASES["find_leases"], **fence_columns([fence for fence, _, _ in progress])
-        )
-        held = {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows}
+        held = await find_leases(tx, [fence for fence, _, _ in progress])
         await add_notes(
             tx,
             [

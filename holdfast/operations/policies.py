@@ -1,19 +1,14 @@
 """Policies per type of job: set, taken back and read by operators; every change is kept."""
 
-from typing import Any
-
-import msgspec
-
 from holdfast.errors import Invalid, Refused, TooLarge
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
-from holdfast.model.shapes import read_tolerantly
 from holdfast.rules.policy_check import check_policy, check_type
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables import policies
+from holdfast.store.tables.policies import NewPolicyChange
 
-_POLICIES = load_statements("policies")
 # Every server keeps them all in memory.
 POLICIES_MAX = 10_000
 PAGE_MAX = 1000
@@ -48,8 +43,8 @@ async def _set_policy(
     actor: str,
     if_version: int | None,
 ) -> StoredPolicy:
-    await tx.fetch(_POLICIES["lock_policies"])
-    before = await _find(tx, type_name)
+    await policies.lock_policies(tx)
+    before = await policies.find_policy(tx, type_name)
     if before is not None and before.policy == policy:
         return before
     version = 0 if before is None else before.version
@@ -59,18 +54,12 @@ async def _set_policy(
             "read it and decide again"
         )
     if before is None:
-        counted = await tx.fetch_one(_POLICIES["count_policies"])
-        if counted is not None and counted[0] >= POLICIES_MAX:
-            raise TooLarge("type", counted[0] + 1, POLICIES_MAX, unit="policies")
-    version = await _record(tx, type_name, before=before, after=policy, actor=actor)
-    stored = await tx.fetch_one(
-        _POLICIES["store_policy"],
-        type=type_name,
-        policy=_write(policy),
-        version=version,
-        actor=actor,
-    )
-    return _read(stored)
+        count = await policies.count_policies(tx)
+        if count >= POLICIES_MAX:
+            raise TooLarge("type", count + 1, POLICIES_MAX, unit="policies")
+    change = NewPolicyChange(type_name, None if before is None else before.policy, policy, actor)
+    version = await policies.record_policy_change(tx, change)
+    return await policies.store_policy(tx, type_name, policy, version=version, actor=actor)
 
 
 async def unset_policy(ledger: Ledger, type_name: str, *, actor: str) -> bool:
@@ -81,12 +70,13 @@ async def unset_policy(ledger: Ledger, type_name: str, *, actor: str) -> bool:
 
 
 async def _unset_policy(_: Ledger, tx: Transaction, type_name: str, *, actor: str) -> bool:
-    await tx.fetch(_POLICIES["lock_policies"])
-    before = await _find(tx, type_name)
+    await policies.lock_policies(tx)
+    before = await policies.find_policy(tx, type_name)
     if before is None:
         return False
-    await _record(tx, type_name, before=before, after=None, actor=actor)
-    await tx.fetch(_POLICIES["delete_policy"], type=type_name)
+    change = NewPolicyChange(type_name, before.policy, None, actor)
+    await policies.record_policy_change(tx, change)
+    await policies.delete_policy(tx, type_name)
     return True
 
 
@@ -94,7 +84,7 @@ async def find_policy(ledger: Ledger, type_name: str) -> StoredPolicy | None:
     """Find the policy of a type."""
     check_type(type_name, ledger.limits)
     async with ledger.database.transaction() as tx:
-        return await _find(tx, type_name)
+        return await policies.find_policy(tx, type_name)
 
 
 async def list_types(
@@ -104,10 +94,10 @@ async def list_types(
     check_text("after", after, ledger.limits.text_length_max)
     _check_count(count_max)
     async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(_POLICIES["list_policies"], after=after, batch_max=count_max)
-        used = await tx.fetch(_POLICIES["list_job_types"], after=after, batch_max=count_max)
-    known: dict[str, StoredPolicy | None] = {row[0]: None for row in used}
-    known |= {row[0]: _read(row) for row in rows}
+        stored = await policies.list_policies(tx, after=after, batch_max=count_max)
+        used = await policies.list_job_types(tx, after=after, batch_max=count_max)
+    known: dict[str, StoredPolicy | None] = dict.fromkeys(used)
+    known |= {policy.type: policy for policy in stored}
     # By bytes, as the database orders them.
     return sorted(known.items(), key=lambda pair: pair[0].encode())[:count_max]
 
@@ -119,56 +109,7 @@ async def list_changes(
     check_type(type_name, ledger.limits)
     _check_count(count_max)
     async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(
-            _POLICIES["list_policy_changes"], type=type_name, below=below, batch_max=count_max
-        )
-    return [
-        PolicyChange(version, kind, _parse(before), _parse(after), actor, changed_at)
-        for version, kind, before, after, actor, changed_at in rows
-    ]
-
-
-async def _find(tx: Transaction, type_name: str) -> StoredPolicy | None:
-    row = await tx.fetch_one(_POLICIES["find_policy"], type=type_name)
-    return None if row is None else _read(row)
-
-
-async def _record(
-    tx: Transaction,
-    type_name: str,
-    *,
-    before: StoredPolicy | None,
-    after: TypePolicy | None,
-    actor: str,
-) -> int:
-    """Number a change and keep it; every submission from here on notices."""
-    row = await tx.fetch_one(_POLICIES["advance_policies"])
-    assert row is not None, "the clock of policies is gone"
-    version: int = row[0]
-    await tx.fetch(
-        _POLICIES["record_policy_change"],
-        version=version,
-        type=type_name,
-        before=None if before is None else _write(before.policy),
-        after=None if after is None else _write(after),
-        actor=actor,
-    )
-    return version
-
-
-def _read(row: Any) -> StoredPolicy:
-    type_name, text, version, updated_at, updated_by = row
-    return StoredPolicy(
-        type_name, read_tolerantly(text, TypePolicy), version, updated_at, updated_by
-    )
-
-
-def _parse(text: str | None) -> TypePolicy | None:
-    return None if text is None else read_tolerantly(text, TypePolicy)
-
-
-def _write(policy: TypePolicy) -> str:
-    return msgspec.json.encode(policy).decode()
+        return await policies.list_policy_changes(tx, type_name, below=below, batch_max=count_max)
 
 
 def _check_count(count_max: int) -> None:

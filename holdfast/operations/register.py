@@ -4,22 +4,29 @@ import hmac
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from holdfast.errors import IllegalMove, Invalid, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import check_worker_id
 from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.operations.ending.lost_workers import end_gone_worker
-from holdfast.operations.report import Fence, check_fence, fence_columns
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.placed_leases import adopt_leases, find_leases_of_worker
+from holdfast.store.tables.workers import (
+    KnownWorker,
+    NewWorker,
+    drain_worker,
+    find_secret,
+    find_worker,
+    mark_lost,
+    mark_replaced,
+    register_worker,
+)
 
-_WORKERS = load_statements("workers")
-_CLUSTER = load_statements("cluster")
 ATTRIBUTES_MAX = 100
 ADOPTS_MAX = 10_000
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
@@ -72,37 +79,40 @@ async def register(ledger: Ledger, registration: Registration) -> Registered:
 
 
 async def _register(_: Ledger, tx: Transaction, registration: Registration) -> tuple[Fence, ...]:
-    known = await tx.fetch_one(_WORKERS["find_worker"], worker_id=registration.worker_id)
+    known = await find_worker(tx, registration.worker_id)
     if known is not None:
-        if known["lost_at"] is not None:
+        if known.lost_at is not None:
             raise IllegalMove(f"worker {registration.worker_id}", "replaced", "register")
         if not await _is_same(tx, registration, known):
             raise Invalid("worker_id", "belongs to another worker; use a new one per start")
     if registration.replaces is not None:
-        await _replace(tx, registration)
-    placing = registration.placing
-    await tx.fetch(
-        _WORKERS["register_worker"],
-        worker_id=registration.worker_id,
-        name=registration.name,
-        host=registration.host,
-        queues=list(registration.queues),
-        address=placing and placing.address,
-        secret=placing and placing.secret,
-        capacity=placing and msgspec.json.encode(placing.capacity).decode(),
-        attributes=msgspec.json.encode(placing.attributes if placing else {}).decode(),
-    )
+        await _replace(tx, registration, registration.replaces)
+    await register_worker(tx, _new_worker(registration))
     # In the same transaction: a call in between would not name them, and so end them.
     return await _adopt(tx, registration)
 
 
-async def _is_same(tx: Transaction, registration: Registration, known: Any) -> bool:
+def _new_worker(registration: Registration) -> NewWorker:
+    worker = NewWorker(
+        registration.worker_id, registration.name, registration.host, registration.queues
+    )
+    placing = registration.placing
+    if placing is None:
+        return worker
+    return worker._replace(
+        address=placing.address,
+        secret=placing.secret,
+        capacity=msgspec.json.encode(placing.capacity).decode(),
+        attributes=msgspec.json.encode(placing.attributes).decode(),
+    )
+
+
+async def _is_same(tx: Transaction, registration: Registration, known: KnownWorker) -> bool:
     """Tell whether a worker that is known repeats itself; a called one proves it by its secret."""
-    row = await tx.fetch_one(_WORKERS["find_secret"], worker_id=registration.worker_id)
-    secret = "" if row is None else row[0]
+    secret = await find_secret(tx, registration.worker_id) or ""
     given = "" if registration.placing is None else registration.placing.secret
-    is_same_place = (known["name"], known["host"]) == (registration.name, registration.host)
-    return is_same_place and hmac.compare_digest(secret.encode(), given.encode())
+    is_same_host = (known.name, known.host) == (registration.name, registration.host)
+    return is_same_host and hmac.compare_digest(secret.encode(), given.encode())
 
 
 async def _adopt(tx: Transaction, registration: Registration) -> tuple[Fence, ...]:
@@ -110,38 +120,23 @@ async def _adopt(tx: Transaction, registration: Registration) -> tuple[Fence, ..
     if not registration.adopts:
         return ()
     fences = sorted(set(registration.adopts))
-    rows = await tx.fetch(
-        _CLUSTER["adopt_leases"],
-        **fence_columns(fences),
-        worker_id=registration.worker_id,
-        replaces=registration.replaces,
+    live = await adopt_leases(
+        tx, fences, worker_id=registration.worker_id, replaces=registration.replaces
     )
-    live = {(row[0], row[1], row[2], row[3]) for row in rows if not row[4]}
     # Asked again after a lost answer, the leases are bound to us already.
-    held = await tx.fetch(
-        _CLUSTER["find_leases_of_worker"],
-        **fence_columns(fences),
-        worker_id=registration.worker_id,
-    )
-    live |= {(row[0], row[1], row[2], row[3]) for row in held}
-    return tuple(
-        fence for fence in fences if (*fence.task_id, fence.attempt, fence.lease_token) in live
-    )
+    live |= await find_leases_of_worker(tx, fences, worker_id=registration.worker_id)
+    return tuple(fence for fence in fences if fence in live)
 
 
-async def _replace(tx: Transaction, registration: Registration) -> None:
-    replaced = await tx.fetch_one(_WORKERS["find_worker"], worker_id=registration.replaces)
+async def _replace(tx: Transaction, registration: Registration, worker_id: str) -> None:
+    replaced = await find_worker(tx, worker_id)
     if replaced is None:
-        raise NotFound("worker", registration.replaces)
-    if replaced["host"] != registration.host:
+        raise NotFound("worker", worker_id)
+    if replaced.host != registration.host:
         raise Invalid(
-            "replaces", f"runs on host {replaced['host']}; only the same host can know it is gone"
+            "replaces", f"runs on host {replaced.host}; only the same host can know it is gone"
         )
-    await tx.fetch(
-        _WORKERS["mark_replaced"],
-        worker_id=registration.replaces,
-        replaced_by=registration.worker_id,
-    )
+    await mark_replaced(tx, worker_id, replaced_by=registration.worker_id)
 
 
 def _check(registration: Registration) -> None:
@@ -201,12 +196,12 @@ async def leave(ledger: Ledger, worker_id: str, secret: str) -> int:
     """Take a called worker's word that it is gone; returns how many attempts that has ended."""
     check_worker_id(worker_id)
     async with ledger.database.transaction() as tx:
-        known = await tx.fetch_one(_WORKERS["find_secret"], worker_id=worker_id)
+        known = await find_secret(tx, worker_id)
         if known is None:
             raise NotFound("worker", worker_id)
-        if not hmac.compare_digest((known[0] or "").encode(), secret.encode()):
+        if not hmac.compare_digest(known.encode(), secret.encode()):
             raise Invalid("secret", "is not that of this worker")
-        await tx.fetch(_CLUSTER["mark_lost"], worker_ids=[worker_id], causes=["left"])
+        await mark_lost(tx, [(worker_id, "left")])
     return await end_gone_worker(ledger, worker_id)
 
 
@@ -215,5 +210,4 @@ async def drain(ledger: Ledger, worker_id: str, *, actor: str) -> bool:
     check_worker_id(worker_id)
     check_text("actor", actor, 256)
     async with ledger.database.transaction() as tx:
-        row = await tx.fetch_one(_WORKERS["drain_worker"], worker_id=worker_id, actor=actor)
-    return row is not None
+        return await drain_worker(tx, worker_id, actor=actor)

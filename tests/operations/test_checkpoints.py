@@ -7,9 +7,10 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.claim import Claim
 from holdfast.operations.report import Fence
+from holdfast.store.tables.checkpoints import Checkpoint
 from tests.world import World, fence_of
 
 
@@ -36,14 +37,14 @@ async def test_the_next_attempt_finds_what_the_last_one_saved(
     await save_checkpoint(ledger, fence_of(mine), '{"row": 1}')
     await save_checkpoint(ledger, fence_of(mine), '{"row":  2}')
     again = await retry(world, mine)
-    assert await load_checkpoint(ledger, fence_of(again)) == Checkpoint('{"row":  2}', 0)
+    assert await load_checkpoint(ledger, fence_of(again)) == Checkpoint(0, '{"row":  2}')
     await save_checkpoint(ledger, fence_of(again), "3")
-    assert await load_checkpoint(ledger, fence_of(again)) == Checkpoint("3", 1)
+    assert await load_checkpoint(ledger, fence_of(again)) == Checkpoint(1, "3")
 
 
 async def test_null_is_a_checkpoint_too(ledger: Ledger, mine: Claim) -> None:
     await save_checkpoint(ledger, fence_of(mine), "null")
-    assert await load_checkpoint(ledger, fence_of(mine)) == Checkpoint("null", 0)
+    assert await load_checkpoint(ledger, fence_of(mine)) == Checkpoint(0, "null")
 
 
 async def test_each_task_has_its_own(ledger: Ledger, world: World) -> None:
@@ -64,7 +65,7 @@ async def test_a_stranger_neither_saves_nor_loads(ledger: Ledger, mine: Claim) -
             await save_checkpoint(ledger, stranger, "2")
         with pytest.raises(LeaseConflict):
             await load_checkpoint(ledger, stranger)
-    assert await load_checkpoint(ledger, fence_of(mine)) == Checkpoint("1", 0)
+    assert await load_checkpoint(ledger, fence_of(mine)) == Checkpoint(0, "1")
 
 
 async def test_a_stale_attempt_does_not_overwrite_what_a_later_one_has_saved(
@@ -74,7 +75,7 @@ async def test_a_stale_attempt_does_not_overwrite_what_a_later_one_has_saved(
     await save_checkpoint(ledger, fence_of(again), "2")
     with pytest.raises(LeaseConflict):
         await save_checkpoint(ledger, fence_of(mine), "1")
-    assert await load_checkpoint(ledger, fence_of(again)) == Checkpoint("2", 1)
+    assert await load_checkpoint(ledger, fence_of(again)) == Checkpoint(1, "2")
 
 
 async def test_not_even_one_whose_lease_ended_while_it_was_saving(
@@ -96,7 +97,7 @@ async def test_an_attempt_that_is_ending_may_still_save(
 ) -> None:
     await world.cancel_task(mine.task_id, "hard")
     await save_checkpoint(ledger, fence_of(mine), "1")
-    assert await load_checkpoint(ledger, fence_of(mine)) == Checkpoint("1", 0)
+    assert await load_checkpoint(ledger, fence_of(mine)) == Checkpoint(0, "1")
     await world.complete(mine, "killed")
     with pytest.raises(LeaseConflict):
         await save_checkpoint(ledger, fence_of(mine), "2")

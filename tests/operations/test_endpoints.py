@@ -13,7 +13,6 @@ from holdfast.operations.endpoints import (
     ADDRESS_LENGTH_MAX,
     ENDPOINTS_MAX,
     METADATA_BYTES_MAX,
-    Published,
     get_endpoint,
     list_endpoints,
     register_endpoint,
@@ -21,6 +20,7 @@ from holdfast.operations.endpoints import (
 )
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.report import Fence
+from holdfast.store.tables.endpoints import Published
 from tests.gangs import a_gang
 from tests.world import World, fence_of
 

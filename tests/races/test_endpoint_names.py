@@ -13,7 +13,6 @@ from holdfast.model.ids import TaskId
 from holdfast.operations.claim import Claim
 from holdfast.operations.endpoints import (
     ENDPOINTS_MAX,
-    Published,
     get_endpoint,
     list_endpoints,
     register_endpoint,
@@ -21,6 +20,7 @@ from holdfast.operations.endpoints import (
 )
 from holdfast.operations.prune import Retention, prune
 from holdfast.store.database import Database, LockTimeout
+from holdfast.store.tables.endpoints import Published
 from tests.waiting import eventually, insist
 from tests.world import World, fence_of
 

@@ -6,9 +6,8 @@ from typing import NamedTuple
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables import leadership
 
-_CLUSTER = load_statements("cluster")
 TERM = timedelta(seconds=10)
 
 
@@ -26,20 +25,19 @@ class Deposed(Unavailable):
 async def lead(ledger: Ledger, leader: str, term: timedelta = TERM) -> Term | None:
     """Renew a term, or begin one if nobody leads; None while somebody else does."""
     async with ledger.database.transaction() as tx:
-        row = await tx.fetch_one(_CLUSTER["renew_term"], leader=leader, term=term)
-        if row is None:
-            row = await tx.fetch_one(_CLUSTER["begin_term"], leader=leader, term=term)
-    return None if row is None else Term(leader, row[0])
+        epoch = await leadership.renew_term(tx, leader, term)
+        if epoch is None:
+            epoch = await leadership.begin_term(tx, leader, term)
+    return None if epoch is None else Term(leader, epoch)
 
 
 async def resign(ledger: Ledger, leader: str) -> None:
     """Let the next one begin at once."""
     async with ledger.database.transaction() as tx:
-        await tx.fetch(_CLUSTER["resign"], leader=leader)
+        await leadership.resign(tx, leader)
 
 
 async def hold_term(tx: Transaction, term: Term) -> None:
     """Make sure that this transaction belongs to the term. Raises Deposed."""
-    row = await tx.fetch_one(_CLUSTER["hold_epoch"], leader=term.leader, epoch=term.epoch)
-    if row is None:
+    if not await leadership.hold_epoch(tx, term.leader, term.epoch):
         raise Deposed(f"the term {term.epoch} of {term.leader} is over")

@@ -10,7 +10,7 @@ from holdfast.store.tables.columns import fence_values
 _ATTEMPTS = load_statements("attempts")
 
 
-class StoredCheckpoint(NamedTuple):
+class Checkpoint(NamedTuple):
     """The attempt that has saved a checkpoint, a JSON text; both None if nothing was saved."""
 
     attempt: int | None
@@ -23,7 +23,7 @@ async def save_checkpoint(tx: Transaction, fence: Fence, text: str) -> bool:
     return row is not None
 
 
-async def load_checkpoint(tx: Transaction, fence: Fence) -> StoredCheckpoint | None:
+async def load_checkpoint(tx: Transaction, fence: Fence) -> Checkpoint | None:
     """Read a task's checkpoint; None if the fence holds no lease."""
     row = await tx.fetch_one(_ATTEMPTS["load_checkpoint"], **fence_values(fence))
-    return None if row is None else StoredCheckpoint._make(row)
+    return None if row is None else Checkpoint._make(row)

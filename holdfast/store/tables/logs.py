@@ -12,14 +12,6 @@ from holdfast.store.tables.columns import fence_columns
 _ATTEMPTS = load_statements("attempts")
 
 
-class NewStretch(NamedTuple):
-    """Some output of an attempt, from an offset on."""
-
-    fence: Fence
-    start_offset: int
-    content: bytes
-
-
 class StoredStretch(NamedTuple):
     """Output of an attempt that is stored."""
 
@@ -29,13 +21,18 @@ class StoredStretch(NamedTuple):
     start_offset: int
 
 
-async def append_logs(tx: Transaction, stretches: Sequence[NewStretch]) -> set[StoredStretch]:
-    """Store output of those that hold a lease; of a stretch that is there, the longer one stays."""
+async def append_logs(
+    tx: Transaction, stretches: Sequence[tuple[Fence, int, bytes]]
+) -> set[StoredStretch]:
+    """Store output from offsets on; of a stretch that is there, the longer one stays.
+
+    Returns what was stored: those without a lease are left out.
+    """
     rows = await tx.fetch(
         _ATTEMPTS["append_logs"],
-        **fence_columns([stretch.fence for stretch in stretches]),
-        start_offsets=[stretch.start_offset for stretch in stretches],
-        contents=[stretch.content for stretch in stretches],
+        **fence_columns([fence for fence, _, _ in stretches]),
+        start_offsets=[start_offset for _, start_offset, _ in stretches],
+        contents=[content for _, _, content in stretches],
     )
     return set(map(StoredStretch._make, rows))
 

@@ -18,10 +18,10 @@ class NewWorker(NamedTuple):
     name: str
     host: str
     queues: Sequence[str]
-    address: str | None
-    secret: str | None
-    capacity: str | None
-    attributes: str
+    address: str | None = None
+    secret: str | None = None
+    capacity: str | None = None
+    attributes: str = "{}"
 
 
 async def register_worker(tx: Transaction, worker: NewWorker) -> None:

@@ -92,13 +92,13 @@ SHAPES = [
 # What a statement calls otherwise, or what has no name there.
 RENAMED: dict[type[Any], dict[str, str]] = {
     leases.LockedLease: {"cancel_mode": "job_cancel_mode"},
-    checkpoints.StoredCheckpoint: {"checkpoint": "text"},
+    checkpoints.Checkpoint: {"checkpoint": "text"},
     tasks.StartedTask: {"state": "before"},
     undos.UndoneOutput: {"told": "text"},
 }
 RENAMED_SHAPES = [
     (leases.LockedLease, "leases", "lock_leases"),
-    (checkpoints.StoredCheckpoint, "attempts", "load_checkpoint"),
+    (checkpoints.Checkpoint, "attempts", "load_checkpoint"),
     (tasks.StartedTask, "tasks", "start_building"),
     (tasks.StartedTask, "tasks", "start_running"),
     (undos.UndoneOutput, "undo", "read_undone_outputs"),

@@ -4,7 +4,6 @@ from uuid import uuid4
 
 from holdfast.store.database import Transaction
 from holdfast.store.tables.logs import (
-    NewStretch,
     StoredStretch,
     Stretch,
     append_logs,
@@ -18,9 +17,9 @@ async def test_output_is_stored_for_whoever_holds_the_lease(world: World, tx: Tr
     [mine] = await world.claim()
     fence = fence_of(mine)
     stretches = [
-        NewStretch(fence, 0, b"one "),
-        NewStretch(fence, 4, b"two"),
-        NewStretch(fence._replace(lease_token=uuid4()), 7, b"stranger"),
+        (fence, 0, b"one "),
+        (fence, 4, b"two"),
+        (fence._replace(lease_token=uuid4()), 7, b"stranger"),
     ]
     assert await append_logs(tx, stretches) == {
         StoredStretch(*mine.task_id, 0, 0),

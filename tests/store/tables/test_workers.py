@@ -31,7 +31,7 @@ CALLED = NewWorker("c", "name", "host", [], "http://host:1", "s" * 16, '{"cpu": 
 
 
 async def test_a_worker_registers_drains_and_is_replaced(database: Database) -> None:
-    claimer = NewWorker("w", "name", "host", ["q"], None, None, None, "{}")
+    claimer = NewWorker("w", "name", "host", ["q"])
     async with database.transaction() as tx:
         await register_worker(tx, claimer)
         known = await find_worker(tx, "w")
