@@ -6,7 +6,8 @@ together. Each call is answered after its commit, never before. Operations fold 
 themselves, because only they know what a duplicate is.
 
 A write that fails is tried again in halves, so it must be one transaction, or harmless if repeated:
-`weigh` and `weight_max` keep a batch to what the operation writes at once.
+`weigh` and `weight_max` keep a batch to what the operation writes at once. What follows a commit is
+no part of the write: it must not raise (`holdfast.ledger.news.after_commit`).
 
     call ─┐            ┌─ write (one transaction) ─┐
     call ─┼─ waiting ──┤                           ├─ answers
@@ -148,10 +149,12 @@ class Batcher(Generic[Item, Answer]):
         """Write a batch; if it cannot be written whole, halve it until the culprit is alone."""
         try:
             answers = await self._write([entry.item for entry in batch])
-            assert len(answers) == len(batch), "an item was not answered"
         except Exception as error:  # noqa: BLE001 - every caller gets the error that is its own
             await self._retreat(batch, error)
             return
+        if len(answers) != len(batch):  # it is committed, so it is not tried again
+            problem = AssertionError(f"{len(batch)} items were written, {len(answers)} answered")
+            answers = [problem] * len(batch)
         for entry, answer in zip(batch, answers, strict=True):
             entry.answer(answer)
 

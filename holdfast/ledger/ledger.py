@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.moves import JobChanged
-from holdfast.ledger.news import News
+from holdfast.ledger.news import News, after_commit
 from holdfast.model.spec import Limits
 from holdfast.store.database import Database
 from holdfast.store.policies import NO_CHANGES
@@ -37,7 +37,8 @@ class Ledger:
                     answer = await change(self, tx, *arguments, **named)
             except JobChanged:
                 continue
-            self.tell(tx.news)
+            with after_commit():
+                self.tell(tx.news)
             return answer
         raise Unavailable("jobs kept ending while their tasks were being moved; try again")
 

@@ -1,9 +1,14 @@
 """What a transaction has to tell the rest of its server, once it has committed."""
 
+import logging
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from holdfast.model.ids import TaskId
+
+log = logging.getLogger("holdfast.ledger")
 
 
 @dataclass(slots=True)
@@ -24,3 +29,12 @@ class News:
     def add_ready(self, queue: str, task_id: TaskId) -> None:
         """Note a task that can be claimed from a queue now; the queue of placed work is empty."""
         self.ready.setdefault(queue, []).append(task_id)
+
+
+@contextmanager
+def after_commit() -> Iterator[None]:
+    """Log what goes wrong in a block after a commit: to its caller it must not look undone."""
+    try:
+        yield
+    except Exception:
+        log.exception("what follows a commit broke off; what was written stays")

@@ -9,7 +9,7 @@ from functools import partial
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.ledger.news import News
+from holdfast.ledger.news import News, after_commit
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.operations.datasets.triggers import start_triggered
@@ -104,11 +104,12 @@ class Runtime:
 
     def announce(self, job_id: int, queue: str | None, num_tasks: int) -> None:
         """Count the tasks of a new job, and wake whoever waits for them."""
-        self.metrics.submissions.inc(num_tasks)
-        self.samples.count_submitted(num_tasks)
-        count = min(num_tasks, CHUNK_TASKS_MAX)
-        named = [TaskId(job_id, index) for index in range(min(count, TASKS_PER_HINT_MAX))]
-        self.wake_ups.announce(queue or "", named, count)
+        with after_commit():
+            self.metrics.submissions.inc(num_tasks)
+            self.samples.count_submitted(num_tasks)
+            count = min(num_tasks, CHUNK_TASKS_MAX)
+            named = [TaskId(job_id, index) for index in range(min(count, TASKS_PER_HINT_MAX))]
+            self.wake_ups.announce(queue or "", named, count)
 
     def hint(self, worker_id: str) -> None:
         """Pass on that a called worker has something to tell, to whichever server leads."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import asyncpg
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from holdfast.errors import Overloaded, Stopping, Unavailable
 from holdfast.ledger.batcher import HALVED_MIN, Batcher
 from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import News
 from holdfast.model.states import TaskState
+from holdfast.operations.claim import Answer, ClaimRequest, claim
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.report import Recorded, Report, report
 from holdfast.store.database import LockTimeout
@@ -110,6 +113,34 @@ async def test_a_bad_item_fails_alone_and_the_rest_is_written() -> None:
     [bad] = answers[13]
     assert isinstance(bad, ValueError)
     assert sorted(written) == [n for n in range(20) if n != 13]
+
+
+async def test_what_is_written_is_not_written_again_however_it_is_answered() -> None:
+    batches: list[list[int]] = []
+
+    async def write(items: list[int]) -> Sequence[int]:
+        batches.append(items)
+        return items[1:]
+
+    batcher: Batcher[int, int] = Batcher(write, slots=_slots())
+    answers = await batcher.call([1, 2, 3])
+    assert [type(answer) for answer in answers] == [AssertionError] * 3
+    assert batches == [[1, 2, 3]]
+
+
+async def test_what_breaks_after_the_commit_is_no_failed_write(
+    ledger: Ledger, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_off(_: News) -> None:
+        raise ZeroDivisionError("while others are told")
+
+    await world.submit([1, 2, 3, 4])
+    ledger.tell = break_off
+    batcher: Batcher[ClaimRequest, Answer] = Batcher(partial(claim, ledger), slots=_slots())
+    answers = await batcher.call([ClaimRequest(worker, ("q",)) for worker in ("w1", "w2")])
+    assert [len(answer) for answer in answers if not isinstance(answer, Exception)] == [1, 1]
+    assert await world.count("leases") == 2, "leases that nobody holds"
+    assert "while others are told" in caplog.text
 
 
 async def test_an_outage_is_answered_at_once_to_everybody() -> None:
@@ -219,8 +250,8 @@ async def test_an_item_whose_row_is_held_waits_while_the_others_go_on(
     assert not calls[1].done()
     await transaction.rollback()
     await holder.close()
-    for claim, call in zip(claims, calls, strict=True):
-        assert await call == [Recorded(claim.task_id, is_news=True)]
+    for mine, call in zip(claims, calls, strict=True):
+        assert await call == [Recorded(mine.task_id, is_news=True)]
 
 
 async def test_a_row_that_is_held_for_ever_is_answered_in_the_end() -> None:

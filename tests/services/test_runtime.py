@@ -73,6 +73,20 @@ async def test_of_a_large_job_the_first_tasks_are_named(ledger: Ledger, database
     assert post.sent == [("q", named)]
 
 
+async def test_a_job_that_cannot_be_announced_is_stored_all_the_same(
+    ledger: Ledger, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Post):
+        @property
+        def only_leftovers(self) -> bool:  # type: ignore[override]
+            raise ZeroDivisionError("a transport of the user's own")
+
+    runtime = Runtime(ledger, database, WakeUps(Doorbells(), [Broken()]))  # type: ignore[list-item]
+    assert (await runtime.submit(a_job())).is_new
+    assert "a transport of the user's own" in caplog.text
+    await runtime.writers.stop()
+
+
 async def test_taken_in_tasks_are_counted_once(quiet: Runtime) -> None:
     await quiet.submit(a_job(inputs=3, idempotency_key="k"))
     await quiet.submit(a_job(inputs=3, idempotency_key="k"))

@@ -203,10 +203,14 @@ async def _submit_places(
     arrivals = await admit(ledger, [complete[place] for place in places], book)
     async with ledger.database.transaction() as tx:
         answers = await store_arrivals(tx, arrivals)
-    for arrival, answer in zip(arrivals, answers, strict=True):
         # What is bound to datasets was stored with the numbers of their versions.
-        if isinstance(answer, Submitted) and answer.is_new and not arrival.spec.outputs:
-            ledger.specs.remember(answer.job_id, arrival.stored())
+        stored = {
+            answer.job_id: arrival.stored()
+            for arrival, answer in zip(arrivals, answers, strict=True)
+            if isinstance(answer, Submitted) and answer.is_new and not arrival.spec.outputs
+        }
+    for job_id, spec in stored.items():
+        ledger.specs.remember(job_id, spec)
     return dict(zip(places, answers, strict=True))
 
 
