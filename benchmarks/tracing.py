@@ -1,7 +1,6 @@
 """Drain no-op tasks with tracing off and on, in interleaved rounds, and compare what each costs.
 
-Server and worker trace every task, to a sink in a process of its own. With `--before FOLDER`, a
-checkout of another version takes part, with tracing off.
+Server and worker trace every task, to a sink in a process of its own.
 """
 
 import argparse
@@ -71,8 +70,6 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         stack.callback(postgres.stop)
         postgres.start()
         ways = {"off": {}, "on": {"OTEL_EXPORTER_OTLP_ENDPOINT": stack.enter_context(sink())}}
-        if options.before is not None:
-            ways["before"] = {"PYTHONPATH": str(options.before)}
         contenders: dict[str, Contender] = {}
         for name, changed in ways.items():
             postgres.create_database(name)
@@ -103,7 +100,6 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--concurrency", type=int, default=500)
-    parser.add_argument("--before", type=Path, help="a checkout of another version")
     options = parser.parse_args()
     found = {name: round(value, 3) for name, value in measure(options).items()}
     if options.json:

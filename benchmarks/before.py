@@ -1,0 +1,78 @@
+"""Run a benchmark of this checkout and of another one in turn, and compare what they found.
+
+    ./run bench NAME --before FOLDER [--turns 3] [--json] [the benchmark's own options]
+
+Machines are noisy: only figures of one run are compared, by their medians over the turns. Each
+checkout runs its own code of the benchmark, with the packages of this one.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+TURN_SECONDS_MAX = 1800
+
+Figures = dict[str, float]
+
+
+def run(name: str, folder: Path, options: list[str]) -> Figures:
+    """Run a benchmark of one checkout; returns its figures."""
+    output = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--json", *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=TURN_SECONDS_MAX,
+    ).stdout
+    figures: Figures = json.loads(output.splitlines()[-1])
+    return figures
+
+
+def compare(before: list[Figures], after: list[Figures]) -> dict[str, Figures]:
+    """Take the medians of both, and what each figure is now by what it was."""
+    medians = [
+        {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
+        for turns in (before, after)
+    ]
+    was, now = medians
+    shared = [name for name in now if was.get(name)]
+    ratios = {name: round(now[name] / was[name], 3) for name in shared}
+    return {"before": was, "after": now, "ratio": ratios}
+
+
+def main() -> None:
+    """Read the options, run in turn, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("--before", type=Path, required=True, help="a checkout of another version")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="one JSON line")
+    options, rest = parser.parse_known_args()
+    folder = options.before.resolve()
+    if not (folder / "benchmarks" / f"{options.name}.py").is_file():
+        parser.error(f"--before: {folder} is no checkout with a benchmark {options.name}")
+    before: list[Figures] = []
+    after: list[Figures] = []
+    for _ in range(options.turns):
+        before.append(run(options.name, folder, rest))
+        after.append(run(options.name, HERE, rest))
+    found = compare(before, after)
+    if options.json:
+        print(json.dumps(found))
+        return
+    print(f"{'':28} {'before':>12} {'after':>12} {'ratio':>8}")
+    for name, ratio in found["ratio"].items():
+        print(
+            f"{name:28} {found['before'][name]:>12,.1f} {found['after'][name]:>12,.1f} {ratio:>8}"
+        )
+
+
+if __name__ == "__main__":
+    main()
