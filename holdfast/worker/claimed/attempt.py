@@ -6,7 +6,7 @@ claimed ───── renew at half of it ───── stop_at ── kill_
 """
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 from uuid import UUID
 
 import msgspec
@@ -23,20 +23,6 @@ START_AFTER_SECONDS = 0.05
 AGAIN_SECONDS_MAX = 1.0
 SUSPECT_PREEMPTIONS = 2
 _decode_job = msgspec.json.Decoder(ClaimedJob).decode
-
-
-class Briefed(Protocol):
-    """What there is to know of an attempt, claimed or placed, before it is run."""
-
-    task_id: str
-    number: int
-    lease_token: UUID
-    input: msgspec.Raw
-    trace_parent: str | None
-
-    @property
-    def job(self) -> ClaimedJob:
-        """The job it belongs to."""
 
 
 class Attempt:

@@ -25,12 +25,15 @@ from holdfast.tracing.switch import find_tracer
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.claims import Claims
 from holdfast.worker.claimed.completions import Outbox
-from holdfast.worker.claimed.hints import Hints
+from holdfast.worker.claimed.function_runner import FunctionRunner
 from holdfast.worker.claimed.lease_keeper import Keeper
+from holdfast.worker.claimed.process_runner import ProcessRunner
 from holdfast.worker.claimed.sqs import Message, SqsInbox
+from holdfast.worker.claimed.wake_up_messages import WakeUpMessages
 from holdfast.worker.exit_codes import EXIT_UNSTOPPABLE
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.processes.slots import Slot
+from holdfast.worker.running.compensated_call import CompensatedCalls
 from holdfast.worker.running.function import (
     HANDED_BACK,
     KILLED,
@@ -39,10 +42,7 @@ from holdfast.worker.running.function import (
     Outcome,
     failure,
 )
-from holdfast.worker.running.inside import InsideRunner
-from holdfast.worker.running.outside import OutsideRunner
 from holdfast.worker.running.spans import begin_run, end_run, go_on
-from holdfast.worker.running.undone_call import UndoneCalls
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 
 log = logging.getLogger("holdfast.worker")
@@ -95,19 +95,21 @@ class Worker:
         self._outbox = Outbox(
             self._transport, self.worker_id, on_heard=self._forget, on_failure=self._fail
         )
-        self._inside = InsideRunner(options.server, threads_max=options.concurrency)
-        self._outside = OutsideRunner(
+        self._functions_here = FunctionRunner(options.server, threads_max=options.concurrency)
+        self._processes = ProcessRunner(
             options.folder / "attempts", self._log_transport, self._watchdog, lock_fd=slot.fd
         )
         self._claims = Claims(
             self._transport, self.worker_id, options.queues, hand_back=self._hand_back
         )
-        self._hints = None if options.open_inbox is None else Hints(options.open_inbox())
+        self._wake_ups = (
+            None if options.open_inbox is None else WakeUpMessages(options.open_inbox())
+        )
         self._asked = 0
         self._is_busy = False
         self._met_suspects = False
         self._functions = Functions()
-        self._undone = UndoneCalls(self._transport)
+        self._compensated = CompensatedCalls(self._transport)
         self._running: dict[Attempt, asyncio.Task[Outcome]] = {}
         self._problem: BaseException | None = None
         self._changed = asyncio.Event()
@@ -146,7 +148,7 @@ class Worker:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
-        self._outside.clear()
+        self._processes.clear()
         self._watchdog.start(self._slot.fd, mark=self.options.mark)
         try:
             async with self._transport, self._log_transport:
@@ -156,10 +158,10 @@ class Worker:
                     yield
                 finally:
                     await self._outbox.close()
-                    self._inside.close()
+                    self._functions_here.close()
                     self._keeper.stop()
-                    if self._hints is not None:
-                        await self._hints.close()
+                    if self._wake_ups is not None:
+                        await self._wake_ups.close()
         finally:
             self._watchdog.stop()
 
@@ -213,15 +215,15 @@ class Worker:
 
     async def _find_work(self, room: int, wait_ms: int) -> list[Attempt]:
         """Claim from the queues, or what wake-ups name, and then look at the queues sometimes."""
-        if self._hints is None or not wait_ms:
+        if self._wake_ups is None or not wait_ms:
             return await self._claims.claim(room, wait_ms)
-        messages = await self._hints.receive(room)
+        messages = await self._wake_ups.receive(room)
         attempts: list[Attempt] = []
         try:
             async with asyncio.TaskGroup() as following:
                 for message in messages:
                     following.create_task(self._follow(message, attempts))
-            if room > len(attempts) and self._hints.is_time_to_look():
+            if room > len(attempts) and self._wake_ups.is_time_to_look():
                 attempts += await self._claims.claim(room - len(attempts), 0)
         except BaseException:
             self._hand_back(attempts)  # a drain: one was not heard of yet, these were
@@ -230,15 +232,15 @@ class Worker:
 
     async def _follow(self, message: Message, attempts: list[Attempt]) -> None:
         """Claim what a wake-up names; its message is deleted with the attempt, or if refused."""
-        assert self._hints is not None, "a wake-up came from nowhere"
+        assert self._wake_ups is not None, "a wake-up came from nowhere"
         try:
             claimed = await self._claims.claim_by_id(message.task_id)
         except LeaseConflict as error:
             log.debug("a wake-up for task %s was for nothing: %s", message.task_id, error)
-            self._hints.delete(message)
+            self._wake_ups.delete(message)
             return
         for attempt in claimed:
-            self._hints.hold(attempt.key, message)
+            self._wake_ups.hold(attempt.key, message)
         attempts += claimed
 
     def _begin(self, attempts: Sequence[Attempt]) -> None:
@@ -281,22 +283,22 @@ class Worker:
             await self._wait_until_alone()
         if attempt.job.compensates_job_id is not None:
             try:
-                attempt.input = await self._undone.complete(attempt)
+                attempt.input = await self._compensated.complete(attempt)
             except BadCall as problem:
                 return problem.outcome
         if boot_clock() >= attempt.stop_at:
             return HANDED_BACK
         entrypoint = attempt.job.entrypoint
         if not entrypoint.is_function or attempt.is_suspect or self.options.isolation == "process":
-            return await self._outside.run(attempt, self.options.imports)
+            return await self._processes.run(attempt, self.options.imports)
         try:
             callee = self._functions.find(entrypoint)
         except BadCall as problem:
             return problem.outcome
         if callee.isolation == "process":
-            return await self._outside.run(attempt, self.options.imports)
+            return await self._processes.run(attempt, self.options.imports)
         self._keeper.enter(attempt)
-        return await self._inside.run(attempt, callee)
+        return await self._functions_here.run(attempt, callee)
 
     def _end(self, attempt: Attempt, task: asyncio.Task[Outcome]) -> None:
         del self._running[attempt]
@@ -337,8 +339,8 @@ class Worker:
 
     def _forget(self, attempt: Attempt) -> None:
         self._keeper.drop(attempt)
-        if self._hints is not None:
-            self._hints.drop(attempt.key)
+        if self._wake_ups is not None:
+            self._wake_ups.drop(attempt.key)
         self._changed.set()
 
     def _pass_on(self, method: Callable[..., None], *arguments: Any) -> None:

@@ -17,13 +17,14 @@ from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, try_h
 from holdfast.worker.placed.attempt import PlacedAttempt, read_outcome
 from holdfast.worker.placed.shim_handle import Shim, ShimOrder
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.briefing import list_variables, write_call
+from holdfast.worker.running.compensated_call import CompensatedCalls
 from holdfast.worker.running.function import HANDED_BACK, KILLED, BadCall, Outcome
-from holdfast.worker.running.inside import identify, wait_out
 from holdfast.worker.running.log_shipping import Shipper
+from holdfast.worker.running.process_setup import list_variables, write_call
+from holdfast.worker.running.runnable import identify
 from holdfast.worker.running.spans import begin_run, build_span, end_run
 from holdfast.worker.running.tail import LogTail
-from holdfast.worker.running.undone_call import UndoneCalls
+from holdfast.worker.running.uncancelled import wait_until_done
 
 log = logging.getLogger("holdfast.placed")
 DISK_FREE_BYTES_MIN = 64 << 20
@@ -48,7 +49,7 @@ class PlacedRunner:
     ) -> None:
         self._transport = transport
         self._builder = builder
-        self._undone = UndoneCalls(transport)
+        self._compensated = CompensatedCalls(transport)
         self._imports = imports
         self._on_news = on_news
 
@@ -157,7 +158,7 @@ class PlacedRunner:
         """Make the folders, and what the job brings along."""
         check_disk(attempt)
         _check_ports(attempt)
-        attempt.input = await self._undone.complete(attempt)
+        attempt.input = await self._compensated.complete(attempt)
         attempt.folder.mkdir(mode=0o700, parents=True)
         work = attempt.folder / "work"
         job = attempt.job
@@ -200,7 +201,7 @@ class PlacedRunner:
         held = () if built.hold is None else (built.hold.fd,)
         starting = asyncio.ensure_future(Shim.start(attempt.folder, order, held))
         # Seen through, come what may: only what has begun can be ended and waited for.
-        was_cancelled = await wait_out(starting, on_cancel=lambda: None)
+        was_cancelled = await wait_until_done(starting, on_cancel=lambda: None)
         attempt.shim = starting.result()
         if attempt.kill_at > deadline:
             attempt.shim.renew(attempt.kill_at)

@@ -38,9 +38,9 @@ from holdfast.worker.running.function import (
     find_function,
     success,
 )
-from holdfast.worker.running.inside import connect
 from holdfast.worker.running.outcome_file import write_outcome
 from holdfast.worker.running.outputs import with_outputs
+from holdfast.worker.running.runnable import connect
 
 CALL_FILE = "call.json"
 PROGRESS_EVERY_SECONDS = 0.5

@@ -23,7 +23,7 @@ from typing import Self
 from holdfast.errors import Refused
 from holdfast.worker.processes import launcher
 from holdfast.worker.processes.watchdog import TOKEN_NAME, kill_group, mark_of, sweep
-from holdfast.worker.running.inside import wait_out
+from holdfast.worker.running.uncancelled import wait_until_done
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost, plain_environment
 
 REASON_BYTES_MAX = 4096
@@ -96,7 +96,7 @@ class RunningProcess:
                     asyncio.to_thread(_launch, fd, passed, folder=folder, token=token)
                 )
                 # Seen through even if cancelled: what has begun must be ended and reaped.
-                was_cancelled = await wait_out(launching, on_cancel=lambda: None)
+                was_cancelled = await wait_until_done(launching, on_cancel=lambda: None)
             running = cls(launching.result(), watchdog, token)
             try:
                 if was_cancelled:

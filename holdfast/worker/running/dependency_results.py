@@ -19,18 +19,18 @@ BYTES_MAX = 256 << 20
 PATIENCE_SECONDS = 600.0
 
 
-class HandedOn(NamedTuple):
+class JobResults(NamedTuple):
     """What a job has returned, as it came: all of it is one value to those who wait for it."""
 
     results: list[TaskResult]
     is_list: bool
 
 
-async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[str, HandedOn]:
+async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[str, JobResults]:
     """Fetch what other jobs have returned, each once, a few at a time. Raises BadCall."""
     read = partial(transport.insist, "GET", seconds_max=PATIENCE_SECONDS)
     room = asyncio.Semaphore(FETCHES_MAX)
-    found: dict[str, HandedOn] = {}
+    found: dict[str, JobResults] = {}
     size = 0
 
     async def fetch(job_id: str) -> None:
@@ -46,7 +46,7 @@ async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[st
                         raise ValidationError(f"{text}; hand on where they are stored instead")
             except NotFound as error:
                 raise ValidationError(f"the result of job {job_id} is gone: {error}") from error
-        found[job_id] = HandedOn(results, page.is_list)
+        found[job_id] = JobResults(results, page.is_list)
 
     try:
         async with asyncio.TaskGroup() as fetching:
@@ -61,10 +61,10 @@ async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[st
     raise BadCall(failure(problem, "input")) from problem
 
 
-def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, HandedOn]) -> Callee:
+def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, JobResults]) -> Callee:
     """Put what was fetched in its places among the arguments. Raises BadCall."""
     try:
-        values = {job_id: _open(handed_on) for job_id, handed_on in found.items()}
+        values = {job_id: _open(fetched) for job_id, fetched in found.items()}
     except (Exception, SystemExit) as error:
         raise unreadable(error) from error
     places = [(place.path, values[place.job]) for place in entrypoint.results]
@@ -76,7 +76,7 @@ def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, HandedOn
     return callee._replace(**filled)
 
 
-def _open(handed_on: HandedOn) -> Any:
+def _open(fetched: JobResults) -> Any:
     """Give what a job has returned; a task that failed where that was tolerated gives None."""
-    values = [open_result(r) if r.state == SUCCEEDED else None for r in handed_on.results]
-    return values if handed_on.is_list else values[0]
+    values = [open_result(r) if r.state == SUCCEEDED else None for r in fetched.results]
+    return values if fetched.is_list else values[0]

@@ -3,39 +3,21 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from holdfast.model.traces import TraceContext, as_trace_id, make_trace_id, span_id_of
 from holdfast.tracing.current import follow_trace, subject
 from holdfast.tracing.switch import find_tracer
-from holdfast.wire.answers import ClaimedJob
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.function import Outcome
+from holdfast.worker.running.runnable import Runnable
 
 if TYPE_CHECKING:
     from holdfast.tracing.tracer import Span
 
 
-class Traced(Protocol):
-    """An attempt that is about to run; `trace_parent` is the span that its code belongs to."""
-
-    trace_parent: str | None
-
-    @property
-    def task_id(self) -> str:
-        """The task."""
-
-    @property
-    def number(self) -> int:
-        """Which attempt of it."""
-
-    @property
-    def job(self) -> ClaimedJob:
-        """The job it belongs to."""
-
-
 def begin_run(
-    attempt: Traced,
+    attempt: Runnable,
     parent: str | None,
     *,
     worker_id: str | None = None,
@@ -77,7 +59,7 @@ def begin_run(
     return span
 
 
-def go_on(attempt: Traced) -> None:
+def go_on(attempt: Runnable) -> None:
     """Have what is done from here on be about an attempt, and belong to its trace."""
     subject.set(attempt)
     if attempt.trace_parent is not None:
@@ -101,7 +83,7 @@ def end_run(span: "Span | None", outcome: Outcome) -> None:
 
 
 @contextmanager
-def build_span(attempt: Traced) -> Iterator[None]:
+def build_span(attempt: Runnable) -> Iterator[None]:
     """Trace what is fetched and built for a run."""
     tracer = find_tracer()
     if tracer is None:
@@ -112,7 +94,7 @@ def build_span(attempt: Traced) -> Iterator[None]:
         yield
 
 
-def span_of(attempt: Traced) -> str | None:
+def span_of(attempt: Runnable) -> str | None:
     """Name the span that a completion belongs to, if this worker traces."""
     return None if find_tracer() is None else attempt.trace_parent
 

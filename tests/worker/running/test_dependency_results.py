@@ -14,7 +14,7 @@ from holdfast.client.transport import Transport
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.status import TaskResult
 from holdfast.worker.running import dependency_results as results_module
-from holdfast.worker.running.dependency_results import HandedOn, fetch_results, fill_in
+from holdfast.worker.running.dependency_results import JobResults, fetch_results, fill_in
 from holdfast.worker.running.function import BadCall, Outcome, find_function
 from tests.client import peer
 from tests.client.peer import Peer, Say
@@ -39,16 +39,16 @@ def pack(value: Any) -> str:
     return base64.b64encode(cloudpickle.dumps(value)).decode()
 
 
-def fill(entrypoint: Entrypoint, **found: HandedOn) -> tuple[Any, Any]:
+def fill(entrypoint: Entrypoint, **found: JobResults) -> tuple[Any, Any]:
     callee = find_function(entrypoint)
     filled = fill_in(callee, entrypoint, {name.strip("j"): each for name, each in found.items()})
     return filled.args, filled.kwargs
 
 
 def test_a_call_hands_on_its_result_and_many_tasks_a_list_of_them() -> None:
-    one = HandedOn([a_result({"n": 1})], is_list=False)
-    some = HandedOn([a_result(1), a_result(None, "FAILED"), a_result(3)], is_list=True)
-    only = HandedOn([a_result(pack(Decimal(1)), pickled=True)], is_list=True)
+    one = JobResults([a_result({"n": 1})], is_list=False)
+    some = JobResults([a_result(1), a_result(None, "FAILED"), a_result(3)], is_list=True)
+    only = JobResults([a_result(pack(Decimal(1)), pickled=True)], is_list=True)
     assert fill(ask_for("7", "8", "9"), j7=one, j8=some, j9=only)[0] == [
         {"n": 1},
         [1, None, 3],
@@ -58,11 +58,11 @@ def test_a_call_hands_on_its_result_and_many_tasks_a_list_of_them() -> None:
 
 def test_the_arguments_of_the_job_stay_as_they_are_for_its_next_attempt() -> None:
     entrypoint = ask_for("7")
-    assert fill(entrypoint, j7=HandedOn([a_result(1)], is_list=False)) == ([1], {})
+    assert fill(entrypoint, j7=JobResults([a_result(1)], is_list=False)) == ([1], {})
     assert entrypoint.args == [None]
 
 
-def bad_call(entrypoint: Entrypoint, **found: HandedOn) -> Outcome:
+def bad_call(entrypoint: Entrypoint, **found: JobResults) -> Outcome:
     with pytest.raises(BadCall) as caught:
         fill(entrypoint, **found)
     outcome = caught.value.outcome
@@ -71,13 +71,13 @@ def bad_call(entrypoint: Entrypoint, **found: HandedOn) -> Outcome:
 
 
 def test_a_result_that_cannot_be_opened_is_a_failure_of_the_input() -> None:
-    broken = HandedOn([a_result("bm90IGEgcGlja2xl", pickled=True)], is_list=False)
+    broken = JobResults([a_result("bm90IGEgcGlja2xl", pickled=True)], is_list=False)
     assert bad_call(ask_for("7"), j7=broken).error_class == "ParseError"
 
 
 def test_a_place_that_is_not_there_is_a_failure_of_the_input() -> None:
     entrypoint = ask_for("7", function=None, args=[], pickle=pack((sample_tasks.echo, (), {})))
-    outcome = bad_call(entrypoint, j7=HandedOn([a_result(1)], is_list=False))
+    outcome = bad_call(entrypoint, j7=JobResults([a_result(1)], is_list=False))
     assert outcome.error_class == "ValidationError"
 
 
@@ -101,7 +101,7 @@ def page(*values: Any, is_list: bool = True, token: str | None = None) -> Say:
     return Say(200, json.dumps(body).encode())
 
 
-async def fetch(url: str, *jobs: str) -> dict[str, HandedOn]:
+async def fetch(url: str, *jobs: str) -> dict[str, JobResults]:
     async with Transport(url) as transport:
         return await fetch_results(transport, ask_for(*jobs))
 

@@ -14,10 +14,10 @@ import pytest
 import holdfast as hf
 from holdfast.model.order import ResultPlace
 from holdfast.model.spec import Entrypoint
+from holdfast.worker.claimed import function_runner as runner_module
 from holdfast.worker.claimed.attempt import Attempt
-from holdfast.worker.running import inside as inside_module
+from holdfast.worker.claimed.function_runner import FunctionRunner
 from holdfast.worker.running.function import HANDED_BACK, KILLED, Callee, Outcome
-from holdfast.worker.running.inside import InsideRunner, wait_out
 from tests.waiting import eventually
 from tests.worker import sample_tasks
 from tests.worker.claims import a_claim, an_attempt
@@ -27,7 +27,7 @@ class Inside:
     """A runner, and what it is given to run."""
 
     def __init__(self) -> None:
-        self.runner = InsideRunner("http://127.0.0.1:1", threads_max=1)
+        self.runner = FunctionRunner("http://127.0.0.1:1", threads_max=1)
 
     def begin(
         self, function: Callable[..., Any], *args: Any, **job: Any
@@ -249,7 +249,7 @@ class Saboteur:
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if self.is_retired:
             sys.settrace(None)
-        elif frame.f_code.co_filename == inside_module.__file__ and event == "line":
+        elif frame.f_code.co_filename == runner_module.__file__ and event == "line":
             self.steps_seen += 1
             if self.steps_seen == self.step:
                 sys.settrace(None)
@@ -292,16 +292,3 @@ async def test_a_function_knows_who_it_is(inside: Inside) -> None:
 
     _, running = inside.begin(tell, timeout=5.0, fan_out=True, claim=a_claim(given={"a": 1}))
     assert (await running).result == '[{"a":1},"7.0",0,true,false]'
-
-
-async def test_a_wait_goes_on_to_the_end_whoever_cancels_it() -> None:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    heard: list[int] = []
-    waiting = asyncio.create_task(wait_out(future, on_cancel=lambda: heard.append(1)))
-    for count in range(1, 4):
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await eventually(lambda count=count: len(heard) == count)  # type: ignore[misc]
-    future.set_result(1)
-    assert await waiting is True
-    assert await wait_out(future, on_cancel=lambda: None) is False

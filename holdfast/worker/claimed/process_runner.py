@@ -10,21 +10,22 @@ from pathlib import Path
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.briefing import list_variables, write_call
 from holdfast.worker.running.command import CannotStart, ProcessEnded, RunningProcess
 from holdfast.worker.running.function import HANDED_BACK, Outcome, name_signal
-from holdfast.worker.running.inside import identify, wait_out
 from holdfast.worker.running.log_shipping import Shipper
 from holdfast.worker.running.outcome_file import read_outcome
 from holdfast.worker.running.outputs import read_success
+from holdfast.worker.running.process_setup import list_variables, write_call
+from holdfast.worker.running.runnable import identify
 from holdfast.worker.running.tail import LogTail
+from holdfast.worker.running.uncancelled import wait_until_done
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 
-log = logging.getLogger("holdfast.outside")
+log = logging.getLogger("holdfast.processes")
 LAST_WORDS_SECONDS_MAX = 2.0
 
 
-class OutsideRunner:
+class ProcessRunner:
     """Runs attempts in processes that the watchdog knows, and sends their output to the server."""
 
     def __init__(
@@ -55,7 +56,7 @@ class OutsideRunner:
         finally:
             # In a thread, since a command may leave any number of files.
             removal = asyncio.ensure_future(asyncio.to_thread(shutil.rmtree, folder, True))
-            await wait_out(removal, on_cancel=lambda: None)
+            await wait_until_done(removal, on_cancel=lambda: None)
 
     async def _run(self, attempt: Attempt, argv: list[str], folder: Path) -> Outcome:
         starting = asyncio.ensure_future(
@@ -70,7 +71,7 @@ class OutsideRunner:
             )
         )
         # Seen through even if it shall stop: only a process that has begun can be waited for.
-        was_cancelled = await wait_out(starting, on_cancel=lambda: None)
+        was_cancelled = await wait_until_done(starting, on_cancel=lambda: None)
         process = starting.result()
         attempt.started_at = boot_clock()
 
@@ -94,12 +95,12 @@ class OutsideRunner:
         )
         shipping = asyncio.create_task(shipper.ship(LogTail(folder / "output.log"), gone))
         ending = asyncio.ensure_future(process.wait())
-        was_cancelled |= await wait_out(ending, on_cancel=process.kill)
+        was_cancelled |= await wait_until_done(ending, on_cancel=process.kill)
         attempt.on_renewed = None
         gone.set()
         if was_cancelled:  # a drain: whoever waits for us does not wait for long
             asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS_MAX, shipping.cancel)
-        await wait_out(shipping, on_cancel=shipping.cancel)
+        await wait_until_done(shipping, on_cancel=shipping.cancel)
         if not shipping.cancelled() and (error := shipping.exception()) is not None:
             log.error("output of task %s is lost", attempt.task_id, exc_info=error)
         return _outcome(attempt, ending.result(), folder, was_cancelled=was_cancelled)

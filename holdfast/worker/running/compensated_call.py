@@ -11,9 +11,9 @@ from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
 from holdfast.model.spec import Entrypoint
 from holdfast.model.undo import UndoRecord
-from holdfast.worker.claimed.attempt import Briefed
-from holdfast.worker.running.dependency_results import PATIENCE_SECONDS, HandedOn, fetch_results
+from holdfast.worker.running.dependency_results import PATIENCE_SECONDS, JobResults, fetch_results
 from holdfast.worker.running.function import BadCall, failure
+from holdfast.worker.running.runnable import Runnable
 
 # Of results of other jobs among the arguments; what is beyond is left out.
 RESULTS_BYTES_MAX = 8 << 20
@@ -27,7 +27,7 @@ class _Job(msgspec.Struct, frozen=True):
     spec: _Spec
 
 
-class UndoneCall(NamedTuple):
+class CompensatedCall(NamedTuple):
     """The arguments of a call, as far as they can be had, results of other jobs among them."""
 
     args: list[Any]
@@ -36,14 +36,14 @@ class UndoneCall(NamedTuple):
     is_cut: bool = False
 
 
-class UndoneCalls:
+class CompensatedCalls:
     """Completes the records of compensations. The tasks of one job share a call: it is kept."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._latest: tuple[str, UndoneCall] | None = None
+        self._latest: tuple[str, CompensatedCall] | None = None
 
-    async def complete(self, attempt: Briefed) -> msgspec.Raw:
+    async def complete(self, attempt: Runnable) -> msgspec.Raw:
         """Give the input of an attempt, with the call that it undoes if it does. Raises BadCall."""
         job_id = attempt.job.compensates_job_id
         if job_id is None:
@@ -61,22 +61,22 @@ class UndoneCalls:
         )
         return msgspec.Raw(msgspec.json.encode(whole))
 
-    async def _fetch(self, job_id: str) -> UndoneCall:
+    async def _fetch(self, job_id: str) -> CompensatedCall:
         read = partial(self._transport.insist, "GET", seconds_max=PATIENCE_SECONDS)
         try:
             job = await read(f"/api/jobs/{job_id}", _Job)
         except NotFound:  # retention has been there; what else is known has to do
-            return UndoneCall([], {}, is_cut=True)
+            return CompensatedCall([], {}, is_cut=True)
         except (Refused, Unavailable) as error:
             problem = TransientError(f"the call that it undoes cannot be read: {error}")
             raise BadCall(failure(problem, "input")) from error
         entrypoint = job.spec.entrypoint
         if entrypoint.pickle is not None:
             # The places for results are within: only user code could put them there.
-            return UndoneCall([], {}, entrypoint.pickle, is_cut=bool(entrypoint.results))
+            return CompensatedCall([], {}, entrypoint.pickle, is_cut=bool(entrypoint.results))
         return await self._fill_in(entrypoint)
 
-    async def _fill_in(self, entrypoint: Entrypoint) -> UndoneCall:
+    async def _fill_in(self, entrypoint: Entrypoint) -> CompensatedCall:
         """Put what other jobs returned in its places, as JSON; what cannot be had is left out."""
         values: dict[str, msgspec.Raw] = {}
         room = RESULTS_BYTES_MAX
@@ -89,7 +89,7 @@ class UndoneCalls:
             (place.path, values[p]) for place in entrypoint.results if (p := place.job) in values
         ]
         given = put_all({"args": entrypoint.args, "kwargs": entrypoint.kwargs}, found)
-        return UndoneCall(**given, is_cut=len(found) < len(entrypoint.results))
+        return CompensatedCall(**given, is_cut=len(found) < len(entrypoint.results))
 
     async def _read_value(self, entrypoint: Entrypoint, job_id: str) -> msgspec.Raw | None:
         places = [place for place in entrypoint.results if place.job == job_id]
@@ -103,9 +103,9 @@ class UndoneCalls:
         return _as_json(found[job_id])
 
 
-def _as_json(handed_on: HandedOn) -> msgspec.Raw | None:
+def _as_json(fetched: JobResults) -> msgspec.Raw | None:
     """Write down what a job has returned; nothing of what was pickled."""
-    if any(result.pickled for result in handed_on.results):
+    if any(result.pickled for result in fetched.results):
         return None
-    texts = [bytes(r.result) if r.state == SUCCEEDED else b"null" for r in handed_on.results]
-    return msgspec.Raw(b"[%b]" % b",".join(texts) if handed_on.is_list else texts[0])
+    texts = [bytes(r.result) if r.state == SUCCEEDED else b"null" for r in fetched.results]
+    return msgspec.Raw(b"[%b]" % b",".join(texts) if fetched.is_list else texts[0])

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from holdfast.client.transport import Transport
-from holdfast.worker.running import undone_call as undone
+from holdfast.worker.running import compensated_call
+from holdfast.worker.running.compensated_call import CompensatedCalls
 from holdfast.worker.running.function import BadCall
-from holdfast.worker.running.undone_call import UndoneCalls
 from tests.client import peer
 from tests.client.peer import Peer, Say
 from tests.waiting import eventually
@@ -66,7 +66,7 @@ async def complete(stranger: Peer, *script: Say, times: int = 1) -> Any:
     """Complete the record of a task, and of others of the same job."""
     stranger.script = list(script)
     async with Transport(stranger.url) as transport:
-        calls = UndoneCalls(transport)
+        calls = CompensatedCalls(transport)
         told = [json.loads(bytes(await calls.complete(an_attempt()))) for _ in range(times)]
     assert all(each == told[0] for each in told)
     return told[0]
@@ -83,7 +83,7 @@ async def test_the_call_is_fetched_once_with_results_in_their_places(stranger: P
 
 async def test_what_is_no_compensation_is_left_alone() -> None:
     attempt = SimpleNamespace(job=a_job(), input=msgspec.Raw(b"[1.50]"))
-    calls = UndoneCalls(Transport("http://127.0.0.1:1"))
+    calls = CompensatedCalls(Transport("http://127.0.0.1:1"))
     assert await calls.complete(attempt) is attempt.input
 
 
@@ -101,7 +101,7 @@ async def test_what_is_no_compensation_is_left_alone() -> None:
 async def test_what_cannot_be_told_is_said_to_be_missing(
     stranger: Peer, monkeypatch: pytest.MonkeyPatch, script: list[Say], args: list[Any]
 ) -> None:
-    monkeypatch.setattr(undone, "RESULTS_BYTES_MAX", 100)
+    monkeypatch.setattr(compensated_call, "RESULTS_BYTES_MAX", 100)
     record = await complete(stranger, *script)
     assert (record["args"], record["truncated"]) == (args, True)
 

@@ -6,14 +6,11 @@ import ctypes
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.client.both import LoopThread
-from holdfast.client.context import Connection, Context, Identity, current, list_outputs
-from holdfast.client.transport import Transport
+from holdfast.client.context import Connection, Context, current, list_outputs
 from holdfast.model.spec import Entrypoint
-from holdfast.worker.claimed.attempt import Attempt, Briefed, StopMode
+from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.function import (
     HANDED_BACK,
@@ -28,12 +25,14 @@ from holdfast.worker.running.function import (
     success,
 )
 from holdfast.worker.running.outputs import with_outputs
+from holdfast.worker.running.runnable import connect, identify
+from holdfast.worker.running.uncancelled import wait_until_done
 
 # By item it is a copy of our own: others may want to declare its arguments otherwise.
 _set_exception = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 
 
-class InsideRunner:
+class FunctionRunner:
     """Runs attempts in this process."""
 
     def __init__(self, server: str, *, threads_max: int) -> None:
@@ -79,7 +78,7 @@ class InsideRunner:
         # To open them takes time, and user code; once it has begun it is seen through.
         loop = asyncio.get_running_loop()
         opening = loop.run_in_executor(self._threads, fill_in, callee, entrypoint, found)
-        was_cancelled = await wait_out(opening, on_cancel=lambda: None)
+        was_cancelled = await wait_until_done(opening, on_cancel=lambda: None)
         filled = opening.result()
         if was_cancelled:
             raise asyncio.CancelledError
@@ -109,7 +108,7 @@ class InsideRunner:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._threads, copied.run, call)
         # The thread goes on until the interruption arrives; the attempt is not over before.
-        was_cancelled = await wait_out(future, on_cancel=call.interrupt)
+        was_cancelled = await wait_until_done(future, on_cancel=call.interrupt)
         outcome, error = future.result()
         if error is not None:
             return _end(attempt, error, was_cancelled=was_cancelled)
@@ -133,45 +132,6 @@ class InsideRunner:
             if self._connection is None:
                 self._connection = connect(self._server)
             return self._connection
-
-
-async def wait_out(future: asyncio.Future[Any], *, on_cancel: Callable[[], object]) -> bool:
-    """Wait for the end of something, come what may; returns whether we were cancelled meanwhile."""
-    was_cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError:
-            was_cancelled = True
-            on_cancel()
-    return was_cancelled
-
-
-def connect(server: str) -> Connection:
-    """Open a way to the server, on a thread of its own."""
-    thread = LoopThread("holdfast-calls")
-    transport = Transport(server)
-    thread.run(transport.__aenter__())
-    return Connection(transport, thread)
-
-
-def identify(attempt: Briefed, server: str) -> Identity:
-    """Say which attempt this is, for its function and its process."""
-    timeout = attempt.job.timeout
-    return Identity(
-        server=server,
-        task_id=attempt.task_id,
-        attempt=attempt.number,
-        lease_token=attempt.lease_token,
-        job_name=attempt.job.name,
-        num_tasks=attempt.job.num_tasks,
-        correlation_id=attempt.job.correlation_id,
-        trace_id=attempt.job.trace_id,
-        trace_parent=attempt.trace_parent,
-        outputs=attempt.job.outputs,
-        environment=attempt.job.environment,
-        deadline=None if timeout is None else datetime.now(UTC) + timedelta(seconds=timeout),
-    )
 
 
 def _interrupter(callee: Callee, interrupt: Callable[[], object]) -> Callable[[StopMode], None]:

@@ -11,14 +11,14 @@ import time
 from holdfast.errors import Unavailable
 from holdfast.worker.claimed.sqs import Message, SqsInbox
 
-log = logging.getLogger("holdfast.hints")
+log = logging.getLogger("holdfast.wake_ups")
 LOOK_EVERY_SECONDS = 10.0
 AGAIN_SECONDS = 1.0
 
 Key = tuple[str, int]
 
 
-class Hints:
+class WakeUpMessages:
     """An inbox, and the messages whose tasks this worker has."""
 
     def __init__(self, inbox: SqsInbox) -> None:

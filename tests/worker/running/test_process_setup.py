@@ -11,9 +11,13 @@ import msgspec
 import pytest
 
 from holdfast.model.spec import Entrypoint
-from holdfast.worker.running.briefing import INPUT_VARIABLE_BYTES_MAX, list_variables, write_call
 from holdfast.worker.running.child import CALL_FILE, ChildCall
-from holdfast.worker.running.inside import identify
+from holdfast.worker.running.process_setup import (
+    INPUT_VARIABLE_BYTES_MAX,
+    list_variables,
+    write_call,
+)
+from holdfast.worker.running.runnable import identify
 from tests.worker.placed_orders import a_job
 
 SERVER = "http://server:1"

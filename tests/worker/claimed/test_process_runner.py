@@ -13,11 +13,11 @@ import pytest
 
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt, StopMode
+from holdfast.worker.claimed.process_runner import ProcessRunner
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.processes.slots import Slot
 from holdfast.worker.running import log_shipping as shipping_module
 from holdfast.worker.running.function import HANDED_BACK, KILLED, Outcome
-from holdfast.worker.running.outside import OutsideRunner
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.waiting import eventually
 from tests.worker.line import Line
@@ -32,7 +32,7 @@ class Outside:
     ) -> None:
         self.workplace = workplace
         self.folder = workplace.folder / "attempts"
-        self.runner = OutsideRunner(self.folder, transport, watchdog, lock_fd=fd)
+        self.runner = ProcessRunner(self.folder, transport, watchdog, lock_fd=fd)
 
     async def claim(self, entrypoint: dict[str, Any] | str, **spec: Any) -> Attempt:
         """Submit a task, a shell line or more, and claim it."""

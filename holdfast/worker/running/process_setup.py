@@ -10,16 +10,16 @@ import msgspec
 from holdfast.client.context import Identity
 from holdfast.model.traces import TraceContext
 from holdfast.tracing.current import PARENT_VARIABLE, STATE_VARIABLE, list_trace_variables
-from holdfast.worker.claimed.attempt import Briefed
 from holdfast.worker.running.child import CALL_FILE, ChildCall
 from holdfast.worker.running.outputs import list_output_variables
+from holdfast.worker.running.runnable import Runnable
 from holdfast.worker.watchdog_handle import plain_environment
 
 INPUT_VARIABLE_BYTES_MAX = 100_000
 
 
 def write_call(
-    attempt: Briefed,
+    attempt: Runnable,
     folder: Path,
     identity: Identity,
     *,
@@ -41,7 +41,7 @@ def write_call(
 
 
 def list_variables(
-    attempt: Briefed, folder: Path, server: str, *, paths: Sequence[str] = ()
+    attempt: Runnable, folder: Path, server: str, *, paths: Sequence[str] = ()
 ) -> Mapping[str, str]:
     """List the variables of the process; a function's module is looked for in `paths` first."""
     job = attempt.job

@@ -1,0 +1,54 @@
+"""An attempt, claimed or placed, as far as it matters to whoever runs it, and to its own code."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+import msgspec
+
+from holdfast.client.both import LoopThread
+from holdfast.client.context import Connection, Identity
+from holdfast.client.transport import Transport
+from holdfast.wire.answers import ClaimedJob
+
+
+class Runnable(Protocol):
+    """What there is to know of an attempt to run it."""
+
+    task_id: str
+    number: int
+    lease_token: UUID
+    input: msgspec.Raw
+    # The span that its code belongs to.
+    trace_parent: str | None
+
+    @property
+    def job(self) -> ClaimedJob:
+        """The job it belongs to."""
+
+
+def identify(attempt: Runnable, server: str) -> Identity:
+    """Say which attempt this is, for its function and its process."""
+    timeout = attempt.job.timeout
+    return Identity(
+        server=server,
+        task_id=attempt.task_id,
+        attempt=attempt.number,
+        lease_token=attempt.lease_token,
+        job_name=attempt.job.name,
+        num_tasks=attempt.job.num_tasks,
+        correlation_id=attempt.job.correlation_id,
+        trace_id=attempt.job.trace_id,
+        trace_parent=attempt.trace_parent,
+        outputs=attempt.job.outputs,
+        environment=attempt.job.environment,
+        deadline=None if timeout is None else datetime.now(UTC) + timedelta(seconds=timeout),
+    )
+
+
+def connect(server: str) -> Connection:
+    """Open the connection by which user code calls the server, on a thread of its own."""
+    thread = LoopThread("holdfast-calls")
+    transport = Transport(server)
+    thread.run(transport.__aenter__())
+    return Connection(transport, thread)
