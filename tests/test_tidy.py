@@ -109,6 +109,11 @@ def test_every_statement_has_a_caller() -> None:
     assert_tidy(files, lambda path: tidy.find_unused_statements(read(path), sources))
 
 
+def test_states_stand_in_sql_by_name() -> None:
+    files = [path for path in list_files(".sql", under="holdfast/store") if path != tidy.SCHEMA]
+    assert_tidy(files, lambda path: tidy.find_bare_states(read(path)))
+
+
 def test_every_file_of_statements_is_read() -> None:
     sources = "".join(read(path) for path in package())
     files = list_files(".sql", under="holdfast/store/sql")
@@ -283,6 +288,42 @@ def test_an_unused_statement_is_found() -> None:
     sql = "-- name: one\nselect 1;\n-- name: two\nselect 2;\n"
     assert tidy.find_unused_statements(sql, ['_JOBS["one"]']) == ["nobody calls two"]
     assert tidy.find_unused_statements(sql, ['_JOBS["one"]', "_JOBS['two']"]) == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "where tasks.state = 9",
+        "set state = 3, seq = 1",
+        "where state <> 4",
+        "where state_before > 3",
+        "state in (2, 9)",
+        "state not in ({ASSIGNED}, 3)",
+        "state\n between 4 and 8",
+        "tasks.state is distinct from 10",
+        "case ended.state when 4 then null",
+        "state smallint not null default 1,",
+        "coalesce(kinds.state, 1)",
+    ],
+)
+def test_a_state_by_number_is_found(sql: str) -> None:
+    assert len(tidy.find_bare_states(sql)) == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "where state = {ASSIGNED} and seq = 9",
+        "state in ({LIVE}) and attempt in (1, 2)",
+        "state between {PENDING} and {DEAD_LETTERED}",
+        "where dataset_versions.state = 'open' limit 1",
+        "where state = $1",
+        "select 1 -- state = 9",
+        "(moves)[old.state + 1]",
+    ],
+)
+def test_a_state_by_name_is_left_alone(sql: str) -> None:
+    assert tidy.find_bare_states(sql) == []
 
 
 def test_imports_are_seen_in_every_form() -> None:

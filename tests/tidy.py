@@ -31,6 +31,12 @@ _COMMENT = {".py": "#", ".sql": "--"}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _TO_DO = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b(?!.*(?:#|issue )\d+)")
 _MACHINE_PATH = re.compile(r"(?<![\w.:])/(?:home|work|Users)/\w")
+# A state compared with a number, set to one, or one by default.
+_BARE_STATE = re.compile(
+    r"state(?:_before)?(?:::\w+)?\)?\s+(?:=|<>|[<>]=?|(?:not\s+)?in\s+\([^()]*?|(?:not\s+)?between"
+    r"|is\s+(?:not\s+)?distinct\s+from|when)\s*\(?\b\d"
+    r"|state\s+smallint[^,]*default\s+\d|coalesce\([\w.]*state,\s*\d"
+)
 _REGISTRY = re.compile(r"https?://\S*(?:pythonhosted|pypi|npmjs|artifactory|nexus|/simple\b)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -222,6 +228,15 @@ def imported_modules(tree: ast.AST) -> set[str]:
             case ast.Constant(value=str(text)) if re.fullmatch(r"\w+(\.\w+)+(:\w+)?", text):
                 found.add(text.partition(":")[0])
     return found
+
+
+def find_bare_states(sql: str) -> list[str]:
+    """Find states that stand in SQL by number; `{FAILED}` says which one is meant."""
+    code = re.sub("--.*", "", sql)
+    return [
+        f"line {code.count(chr(10), 0, match.start()) + 1}: {' '.join(match[0].split())}"
+        for match in _BARE_STATE.finditer(code)
+    ]
 
 
 def find_unused_statements(sql: str, sources: list[str]) -> list[str]:

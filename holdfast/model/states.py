@@ -25,6 +25,10 @@ JobState = TaskState
 OPEN_STATES = frozenset({TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING})
 LIVE_STATES = OPEN_STATES | {TaskState.PENDING}
 ENDED_STATES = frozenset(TaskState) - LIVE_STATES
+# Those in which an attempt can end.
+OUTCOME_STATES = frozenset(
+    {TaskState.SUCCEEDED, TaskState.FAILED, TaskState.KILLED, TaskState.WORKER_FAILED}
+)
 
 _ALIASES = {
     "QUEUED": TaskState.PENDING,

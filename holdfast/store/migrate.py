@@ -2,7 +2,8 @@
 
 The schema is the files in `schema/`. Tables come by migrations: numbered, applied once, in order,
 and never edited after a release. Functions, views and triggers are definitions: a file of them can
-be run again, and is whenever its text is another than the one that was applied last.
+be run again, and is whenever its text is another than the one that was applied last. States stand
+in all of them by name, as in the statements.
 """
 
 import hashlib
@@ -10,11 +11,13 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
 import asyncpg
 
 from holdfast.errors import Invalid, SchemaMismatch, Unavailable
+from holdfast.store.state_names import number_states
 
 # Any number will do, as long as nobody else takes advisory locks under it.
 _LOCK = 0x686F6C64
@@ -98,14 +101,18 @@ def load_schema() -> Schema:
     for file in (folder / "tables").iterdir():
         match = _FILE.fullmatch(file.name)
         assert match, f"{file.name} has no number"
-        migrations.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+        migrations.append(Migration(int(match[1]), match[2], _read(file)))
     definitions = [
-        Definition(f"{kind}/{file.name.removesuffix('.sql')}", file.read_text(encoding="utf-8"))
+        Definition(f"{kind}/{file.name.removesuffix('.sql')}", _read(file))
         for kind in _DEFINITIONS
         for file in sorted((folder / kind).iterdir(), key=lambda file: file.name)
     ]
     migrations.sort(key=lambda migration: migration.version)
     return Schema(tuple(migrations), tuple(definitions))
+
+
+def _read(file: Traversable) -> str:
+    return number_states(file.read_text(encoding="utf-8"))
 
 
 async def migrate(url: str, schema: Schema | None = None) -> Schema:

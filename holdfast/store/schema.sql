@@ -88,11 +88,11 @@ create table holdfast.jobs (
     released_at timestamp with time zone,
     trace_parent text,
     constraint jobs_pkey PRIMARY KEY (job_id),
-    constraint a_job_has_a_state_it_can_have CHECK (state >= 1 AND state <= 8 OR state = 10),
+    constraint a_job_has_a_state_it_can_have CHECK (state >= 1 AND state <= 10 AND state <> 9),
     constraint a_job_has_at_least_one_task CHECK (num_tasks > 0),
     constraint counts_are_not_negative CHECK (LEAST(pending, assigned, building, running, succeeded, failed, killed, worker_failed, unschedulable, dead_lettered, timed_out) >= 0 AND timed_out <= killed),
     constraint counts_add_up_to_the_number_of_tasks CHECK ((pending + assigned + building + running + succeeded + failed + killed + worker_failed + unschedulable + dead_lettered) = num_tasks),
-    constraint a_job_is_finished_if_and_only_if_its_state_is_final CHECK ((finished_at IS NOT NULL) = (state >= 4 AND state <= 8 OR state = 10)),
+    constraint a_job_is_finished_if_and_only_if_its_state_is_final CHECK ((finished_at IS NOT NULL) = (state = ANY (ARRAY[4, 5, 6, 7, 8, 10]))),
     constraint a_cancel_is_soft_or_hard CHECK (cancel_mode = ANY (ARRAY['soft'::text, 'hard'::text])),
     constraint every_stream_starts_at_zero CHECK (seq >= 0),
     constraint a_job_is_released_when_nothing_is_unmet CHECK (unmet >= 0 AND (released_at IS NULL OR unmet = 0)),
@@ -122,7 +122,7 @@ CREATE TRIGGER a_job_only_moves_forward BEFORE UPDATE ON holdfast.jobs FOR EACH 
             ELSE NULL::holdfast.event_type
         END OR new.seq = (old.seq + 1) AND new.event_at < old.event_at OR old.finished_at IS DISTINCT FROM new.finished_at AND old.finished_at IS NOT NULL OR old.submitted_at IS DISTINCT FROM new.submitted_at AND old.submitted_at IS NOT NULL OR old.cancel_mode = 'hard'::text AND new.cancel_mode IS DISTINCT FROM 'hard'::text OR old.cancel_mode IS NOT NULL AND new.cancel_mode IS NULL OR new.job_id <> old.job_id OR new.num_tasks <> old.num_tasks OR new.spec <> old.spec) EXECUTE FUNCTION holdfast.refuse();
 CREATE TRIGGER a_job_starts_after_what_it_depends_on BEFORE UPDATE ON holdfast.jobs FOR EACH ROW WHEN (new.unmet > 0 AND (new.started_at IS NOT NULL OR (new.assigned + new.building + new.running) > 0) OR new.unmet > old.unmet OR old.released_at IS NOT NULL AND new.released_at IS DISTINCT FROM old.released_at OR old.graph_id IS DISTINCT FROM new.graph_id OR old.compensates_job_id IS DISTINCT FROM new.compensates_job_id) EXECUTE FUNCTION holdfast.refuse();
-CREATE TRIGGER a_place_among_its_state_goes_with_its_job AFTER DELETE ON holdfast.jobs FOR EACH ROW WHEN (old.state <> 4 AND old.submitted_at IS NOT NULL) EXECUTE FUNCTION holdfast.forget_job_state();
+CREATE TRIGGER a_listed_state_goes_with_its_job AFTER DELETE ON holdfast.jobs FOR EACH ROW WHEN (old.state <> 4 AND old.submitted_at IS NOT NULL) EXECUTE FUNCTION holdfast.forget_job_state();
 CREATE TRIGGER a_submission_is_an_event AFTER INSERT ON holdfast.jobs REFERENCING NEW TABLE AS stored FOR EACH STATEMENT EXECUTE FUNCTION holdfast.write_submissions();
 CREATE TRIGGER every_job_event_is_written AFTER UPDATE ON holdfast.jobs FOR EACH ROW WHEN (new.seq <> old.seq) EXECUTE FUNCTION holdfast.write_job_event();
 CREATE TRIGGER labels_are_kept_with_their_job AFTER INSERT ON holdfast.jobs FOR EACH ROW WHEN (new.labels <> '{}'::jsonb) EXECUTE FUNCTION holdfast.keep_labels();
@@ -137,7 +137,7 @@ create table holdfast.job_labels (
 create table holdfast.job_states (
     state smallint not null,
     job_id bigint not null,
-    constraint a_job_has_one_place_among_its_state PRIMARY KEY (state, job_id),
+    constraint a_job_is_listed_under_one_state PRIMARY KEY (state, job_id),
     constraint a_success_is_not_listed CHECK (state <> 4)
 )
 with (autovacuum_analyze_threshold=20000, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=20000, fillfactor=90);
@@ -926,8 +926,8 @@ begin
     perform holdfast.check_size('spec', octet_length(whole), limits.spec_bytes_max, 'bytes');
     complete := whole::jsonb;
     select sha256(convert_to(plain, 'UTF8')
-                  || coalesce(string_agg('\x00' || convert_to(input, 'UTF8'), '' order by place), ''))
-      into digest from unnest(texts) with ordinality as each(input, place);
+                  || coalesce(string_agg('\x00' || convert_to(input, 'UTF8'), '' order by position), ''))
+      into digest from unnest(texts) with ordinality as each(input, position);
 
     id := nextval('holdfast.job_ids');
     if id >= (select max(end_job_id) from holdfast.partitions) then
@@ -951,8 +951,8 @@ begin
     end if;
     eligible := greatest(clock, to_timestamp(0) + holdfast.as_interval((complete ->> 'not_before')::float8));
     insert into holdfast.tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, input)
-    select id, place - 1, complete ->> 'queue' is null, eligible, clock, clock, input::json
-      from unnest(texts) with ordinality as each(input, place);
+    select id, position - 1, complete ->> 'queue' is null, eligible, clock, clock, input::json
+      from unnest(texts) with ordinality as each(input, position);
     if eligible > clock then
         insert into holdfast.waiting (job_id, task_index, eligible_at)
         select id, task_index, eligible from generate_series(0, cardinality(texts) - 1) as task_index;
@@ -1050,8 +1050,9 @@ begin
         "pickle": "string?"}');
     perform holdfast.check_fields('backoff.', coalesce(nullif(spec -> 'backoff', 'null'), '{}'), '{
         "base": "number", "factor": "number", "ceiling": "number"}');
-    perform holdfast.refuse_field(format('entrypoint.command[%s]', place - 1), 'is not a string; give one')
-       from jsonb_array_elements(nullif(spec #> '{entrypoint,command}', 'null')) with ordinality as words(word, place)
+    perform holdfast.refuse_field(format('entrypoint.command[%s]', position - 1), 'is not a string; give one')
+       from jsonb_array_elements(nullif(spec #> '{entrypoint,command}', 'null'))
+            with ordinality as words(word, position)
       where jsonb_typeof(word) <> 'string';
     perform holdfast.refuse_field(field, 'holds something else than strings; write each value as a string')
        from unnest(array['labels', 'environment']) as field, jsonb_each(spec -> field)
@@ -1166,8 +1167,8 @@ begin
     if inputs is null then
         return array_fill(null::text, array[num_tasks]);
     end if;
-    for given in select format('inputs[%s]', place - 1) as field, value, holdfast.compact(value) as text
-                   from jsonb_array_elements(inputs) with ordinality as each(value, place) loop
+    for given in select format('inputs[%s]', position - 1) as field, value, holdfast.compact(value) as text
+                   from jsonb_array_elements(inputs) with ordinality as each(value, position) loop
         perform holdfast.check_size(given.field, octet_length(given.text), limits.input_bytes_max, 'bytes');
         perform holdfast.check_value(given.field, given.value);
         texts := texts || given.text;

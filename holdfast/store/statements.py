@@ -1,7 +1,7 @@
 """Named SQL statements, read from the `.sql` files beside this module.
 
 A statement starts with a line `-- name: verb_noun` and takes named parameters, `$job_ids`; they are
-numbered here, because the driver speaks numbers.
+numbered here, because the driver speaks numbers. States stand in it by name, `{FAILED}`.
 """
 
 import re
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
+
+from holdfast.store.state_names import number_states
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"\$([a-z_]+)")
@@ -30,7 +32,7 @@ class Statement:
 
 def parse_statements(text: str) -> dict[str, Statement]:
     """Split one file's text into its named statements."""
-    parts = _NAME.split(text)[1:]
+    parts = _NAME.split(number_states(text))[1:]
     statements = {}
     for name, body in zip(parts[::2], parts[1::2], strict=True):
         parameters: dict[str, int] = {}

@@ -192,7 +192,7 @@ async def test_a_job_has_its_place_among_its_state_until_it_succeeds(
     assert await listed(database, state=JobState.PENDING) == []
 
 
-async def test_a_place_among_its_state_goes_with_its_job(lasting: Raw) -> None:
+async def test_a_listed_state_goes_with_its_job(lasting: Raw) -> None:
     gone, kept = await lasting.insert_job(), await lasting.insert_job()
     await lasting.run("delete from holdfast.jobs where job_id = $1", gone)
     assert await lasting.rows("select job_id from holdfast.job_states") == [(kept,)]

@@ -24,7 +24,7 @@ steps as (
            lag(events.ts) over stream as ts_before,
            lag(events.txid) over stream as txid_before,
            lag(events.id) over stream as id_before,
-           lag(kinds.state, 1, 1) over stream as state_before
+           lag(kinds.state, 1, {PENDING}) over stream as state_before
       from holdfast.events left join kinds using (type)
      where events.task_index >= 0
     window stream as (partition by events.job_id, events.task_index order by events.seq)
@@ -36,9 +36,9 @@ checked as (
            (($successors::int[])[state_before + 1] >> state) & 1 = 0 as illegal_move,
            (attempt, ($ranks::int[])[state + 1])
                <= (attempt_before, ($ranks::int[])[state_before + 1]) as backward_transition,
-           attempt <> attempt_before + (state = 1)::int as attempt_out_of_step,
+           attempt <> attempt_before + (state = {PENDING})::int as attempt_out_of_step,
            -- What becomes of an ended attempt's task is decided with its end, not later.
-           seq_before is not null and state_before between 4 and 8 and txid <> txid_before
+           seq_before is not null and state_before in ({OUTCOMES}, {UNSCHEDULABLE}) and txid <> txid_before
                as move_after_the_end,
            ts < ts_before as time_runs_backward,
            id <= id_before as events_out_of_order
@@ -86,10 +86,10 @@ checked as (
     select tasks.*, events.type, events.attempt as event_attempt, events.ts, kinds.state as event_state,
            tasks.seq > 0 and events.job_id is null as move_without_event,
            (tasks.state, tasks.attempt) is distinct from
-               (coalesce(kinds.state, 1), coalesce(events.attempt, 0))
+               (coalesce(kinds.state, {PENDING}), coalesce(events.attempt, 0))
            or events.ts is not null and (tasks.moved_at, tasks.actor, tasks.cause) is distinct from
                (events.ts, events.actor, events.cause) as task_differs_from_its_last_event,
-           (tasks.finished_at is not null) <> (tasks.state between 4 and 8 or tasks.state = 10)
+           (tasks.finished_at is not null) <> (tasks.state in ({ENDED}))
                or tasks.finished_at <> tasks.moved_at as finished_at_does_not_fit_the_state
       from holdfast.tasks
       left join holdfast.events
@@ -119,12 +119,12 @@ with kinds as (
 ),
 told as (
     select job_id, task_index, attempt,
-           count(*) filter (where state = 9) as claims,
-           min(ts) filter (where state = 9) as claimed_at,
-           min(ts) filter (where state = 3) as started_at,
-           count(*) filter (where state between 4 and 7) as ends,
-           min(state) filter (where state between 4 and 7) as end_state,
-           min(ts) filter (where state between 4 and 7) as ended_at
+           count(*) filter (where state = {ASSIGNED}) as claims,
+           min(ts) filter (where state = {ASSIGNED}) as claimed_at,
+           min(ts) filter (where state = {RUNNING}) as started_at,
+           count(*) filter (where state in ({OUTCOMES})) as ends,
+           min(state) filter (where state in ({OUTCOMES})) as end_state,
+           min(ts) filter (where state in ({OUTCOMES})) as ended_at
       from holdfast.events join kinds using (type)
      where task_index >= 0
      group by job_id, task_index, attempt
@@ -184,15 +184,15 @@ with budgets as materialized (
 gangs as (
     -- Members share their budgets. Once one is lost for good, the others may wait for the sweep.
     select job_id, sum(failure_count) as failures, sum(preemption_count) as preemptions,
-           bool_or(state in (5, 6, 7, 8, 10)) as is_broken
+           bool_or(state in ({FAILED}, {KILLED}, {WORKER_FAILED}, {UNSCHEDULABLE}, {DEAD_LETTERED})) as is_broken
       from holdfast.tasks join budgets using (job_id)
      where is_gang
      group by job_id
 ),
 ended as (
-    select job_id, task_index, count(*) filter (where state = 5) as failed,
-           count(*) filter (where state = 7) as lost,
-           max(attempt) filter (where error_class = any ($not_retryable::text[]) and state = 5) as permanent
+    select job_id, task_index, count(*) filter (where state = {FAILED}) as failed,
+           count(*) filter (where state = {WORKER_FAILED}) as lost,
+           max(attempt) filter (where error_class = any ($not_retryable::text[]) and state = {FAILED}) as permanent
       from holdfast.attempts
      group by job_id, task_index
 ),
@@ -206,7 +206,7 @@ checked as (
            coalesce(failures, failure_count) > failures_max + 1
                or coalesce(preemptions, preemption_count) > preemptions_max + 1 as budget_overrun,
            -- Whoever is beyond a budget has finished; a retry would have made the task PENDING.
-           state in (1, 2, 3, 9) and is_broken is not true
+           state in ({LIVE}) and is_broken is not true
                and (coalesce(failures, failure_count) > failures_max
                     or coalesce(preemptions, preemption_count) > preemptions_max)
                as retried_beyond_budget,
@@ -241,7 +241,7 @@ with unreleased as (
     select job_id, task_index, attempt, lease_token from holdfast.attempts where released_at is null
 ),
 open as (
-    select job_id, task_index, attempt, state from holdfast.tasks where state in (2, 3, 9)
+    select job_id, task_index, attempt, state from holdfast.tasks where state in ({OPEN})
 ),
 checked as (
     select job_id, task_index, leases.attempt as leased, open.attempt as running,
@@ -258,7 +258,7 @@ checked as (
                and (ending is distinct from true or leases.attempt <> unreleased.attempt)
                as unreleased_attempt_without_lease,
            (cancel_requested_at is null) <> (cancel_deadline_at is null)
-               or not ending and open.state in (2, 3)
+               or not ending and open.state in ({BUILDING}, {RUNNING})
                   and run_timeout is not null and run_deadline_at is null as lease_without_deadline
       from holdfast.leases
       full join open using (job_id, task_index)
@@ -287,7 +287,7 @@ with ended as (
      group by job_id, task_index
 )
 select case when dead_letters.job_id is null then 'dead_letter_missing'
-            when tasks.state is distinct from 10 then 'dead_letter_of_a_task_that_is_not_dead'
+            when tasks.state is distinct from {DEAD_LETTERED} then 'dead_letter_of_a_task_that_is_not_dead'
             else 'dead_letter_differs' end,
        job_id, task_index, null::int,
        format('state %s, finished at %s; dead letter of %s after %s attempts, replayed as %s',
@@ -297,7 +297,7 @@ select case when dead_letters.job_id is null then 'dead_letter_missing'
   left join ended using (job_id, task_index)
   left join (select job_id as replay, replay_of from holdfast.jobs) as replays
          on replay = replayed_as
- where (tasks.state is not distinct from 10) <> (dead_letters.job_id is not null)
+ where (tasks.state is not distinct from {DEAD_LETTERED}) <> (dead_letters.job_id is not null)
     or dead_lettered_at <> tasks.finished_at
     or dead_letters.attempts <> coalesce(ended.attempts, 0)
     or replay is not null and replay_of is distinct from job_id;
@@ -313,12 +313,12 @@ checked as (
     select job_id, task_index, ready.queue, ready.urgency, ready.eligible_at,
            tasks.job_id is null as ready_row_without_task,
            lines.hidden as hidden_job_in_line,
-           tasks.state = 1 and (
+           tasks.state = {PENDING} and (
                (ready.queue, ready.urgency, ready.eligible_at, ready.unschedulable_at is not null)
                is distinct from (lines.queue, lines.urgency, greatest(tasks.eligible_at, released_at), lines.timed)
                or ready.avoid is not null and (lines.queue <> '' or tasks.attempt = 0))
                as ready_row_differs,
-           tasks.state = 1 and leases.job_id is not null as ready_row_beside_a_lease
+           tasks.state = {PENDING} and leases.job_id is not null as ready_row_beside_a_lease
       from holdfast.ready
       left join holdfast.tasks using (job_id, task_index)
       left join lines using (job_id)
@@ -339,7 +339,7 @@ select checks.invariant, job_id, task_index, null::int,
 -- name: check_waiting
 select case when tasks.job_id is null then 'waiting_row_without_task'
             when jobs.submitted_at is null then 'hidden_job_in_line'
-            when tasks.state <> 1 then 'waiting_row_of_a_task_that_is_not_pending'
+            when tasks.state <> {PENDING} then 'waiting_row_of_a_task_that_is_not_pending'
             else 'waiting_row_differs' end,
        job_id, task_index, null::int,
        format('waiting for %s; the task is in state %s, eligible at %s', waiting.eligible_at,
@@ -347,37 +347,37 @@ select case when tasks.job_id is null then 'waiting_row_without_task'
   from holdfast.waiting
   left join holdfast.tasks using (job_id, task_index)
   left join holdfast.jobs using (job_id)
- where tasks.job_id is null or jobs.submitted_at is null or tasks.state <> 1
+ where tasks.job_id is null or jobs.submitted_at is null or tasks.state <> {PENDING}
     or waiting.eligible_at <> tasks.eligible_at;
 
 -- name: check_lines
 -- The tasks of a job too large to be lined up at once stand in line as far as its feed has come.
 with pending as (
     select job_id, task_index, finished_at is null and cancel_mode is null and unmet = 0 as claimable
-      from (select job_id, task_index from holdfast.tasks where state = 1) as tasks
+      from (select job_id, task_index from holdfast.tasks where state = {PENDING}) as tasks
       join (select job_id, finished_at, cancel_mode, unmet from holdfast.jobs
              where submitted_at is not null) as jobs using (job_id)
 ),
 queued as (
-    select job_id, task_index, count(*) as places from holdfast.ready group by job_id, task_index
+    select job_id, task_index, count(*) as times from holdfast.ready group by job_id, task_index
 ),
 feeds as (
     select job_id, min(next_index) as next_index from holdfast.outbox where kind = 'feed' group by job_id
 ),
 counted as (
     select job_id, task_index, claimable,
-           coalesce(places, 0) + (waiting.job_id is not null)::int
-           + (claimable and task_index >= coalesce(next_index, task_index + 1))::int as places
+           coalesce(times, 0) + (waiting.job_id is not null)::int
+           + (claimable and task_index >= coalesce(next_index, task_index + 1))::int as times
       from pending
       left join queued using (job_id, task_index)
       left join holdfast.waiting using (job_id, task_index)
       left join feeds using (job_id)
 )
-select case places when 0 then 'pending_task_not_in_line' else 'pending_task_in_line_twice' end,
+select case times when 0 then 'pending_task_not_in_line' else 'pending_task_in_line_twice' end,
        job_id, task_index, null::int,
-       format('it stands or will be put in %s places where claims and placements find it', places)
+       format('it stands or will be put in %s places where claims and placements find it', times)
   from counted
- where places > 1 or places = 0 and claimable;
+ where times > 1 or times = 0 and claimable;
 
 -- name: check_sweeps
 -- From the moment a job has ended or is flagged for cancel, each of its live tasks has been told to
@@ -392,7 +392,7 @@ sweeps as (
 select 'live_task_left_behind', job_id, task_index, null::int,
        format('state %s, while its job is in state %s with cancel %s', tasks.state, stopped.state,
               coalesce(stopped.cancel_mode, 'none'))
-  from (select job_id, task_index, state from holdfast.tasks where state in (1, 2, 3, 9)) as tasks
+  from (select job_id, task_index, state from holdfast.tasks where state in ({LIVE})) as tasks
   join stopped using (job_id)
   left join sweeps using (job_id)
   left join holdfast.leases using (job_id, task_index)

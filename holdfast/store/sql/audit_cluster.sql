@@ -4,7 +4,8 @@
 -- Every lease that has not been released is booked. One that is older than its worker's registration was
 -- adopted: the worker that it was placed on may have had more to give.
 with booked as (
-    select worker_id, count(*) filter (where tasks.state in (2, 9) and not leases.ending) as unstarted,
+    select worker_id,
+           count(*) filter (where tasks.state in ({ASSIGNED}, {BUILDING}) and not leases.ending) as unstarted,
            sum(coalesce((wanted.resources ->> 'cpu')::float8, 1)) as cpu,
            sum(coalesce((wanted.resources ->> 'memory')::numeric, 0)) as memory,
            sum(coalesce((wanted.resources ->> 'disk')::numeric, 0)) as disk,

@@ -44,7 +44,7 @@ select checks.invariant, commits.job_id, commits.task_index, commits.attempt, ch
   left join loose on loose.job_id = commits.job_id
   left join (select distinct job_id from holdfast.job_outputs) as bound on bound.job_id = commits.job_id
  cross join lateral (values
-    ('commit_without_success', (tasks.state, tasks.attempt) is distinct from (4::smallint, commits.attempt),
+    ('commit_without_success', (tasks.state, tasks.attempt) is distinct from ({SUCCEEDED}::smallint, commits.attempt),
      format('the task is in state %s, attempt %s', coalesce(tasks.state::text, 'none'),
             coalesce(tasks.attempt::text, 'none'))),
     ('commit_of_a_job_without_outputs', bound.job_id is null, 'the job is bound to no version'),

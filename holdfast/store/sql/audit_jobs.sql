@@ -15,7 +15,7 @@ steps as (
            -- The state of the last event that has one: not every event of a job is a move.
            coalesce(max(events.seq * 16::bigint + kinds.state) over (
                partition by events.job_id order by events.seq
-               rows between unbounded preceding and 1 preceding) % 16, 1)::int as state_before
+               rows between unbounded preceding and 1 preceding) % 16, {PENDING})::int as state_before
       from holdfast.events left join kinds using (type)
      where events.task_index = -1
     window stream as (partition by events.job_id order by events.seq)
@@ -27,7 +27,7 @@ checked as (
            (seq_before is null) <> (type = 'submitted') as submitted_not_first_and_once,
            type <> 'submitted' and (($successors::int[])[state_before + 1] >> state) & 1 = 0
                as illegal_job_move,
-           type = 'cancel_requested' and state_before > 3 as cancel_after_the_end,
+           type = 'cancel_requested' and state_before in ({ENDED}) as cancel_after_the_end,
            ts < ts_before as time_runs_backward,
            id <= id_before as events_out_of_order
       from steps
@@ -63,7 +63,7 @@ told as (
            (max(seq * 16::bigint + state) % 16)::int as state,
            min(ts) filter (where type = 'submitted') as submitted_at,
            min(ts) filter (where type = 'started') as started_at,
-           min(ts) filter (where state > 3) as finished_at,
+           min(ts) filter (where state in ({ENDED})) as finished_at,
            max(ts) as event_at,
            bool_or(payload ->> 'mode' = 'hard') filter (where type = 'cancel_requested') as hard
       from holdfast.events left join kinds using (type)
@@ -76,16 +76,16 @@ checked as (
            jobs.job_id is null as event_without_job,
            jobs.seq > coalesce(told.events, 0) as move_without_event,
            jobs.seq < told.events as event_without_move,
-           jobs.submitted_at is null and (jobs.seq > 0 or jobs.state <> 1 or told.events > 0)
+           jobs.submitted_at is null and (jobs.seq > 0 or jobs.state <> {PENDING} or told.events > 0)
                as hidden_job_has_moved,
-           jobs.state <> coalesce(told.state, 1) as job_state_differs_from_its_events,
+           jobs.state <> coalesce(told.state, {PENDING}) as job_state_differs_from_its_events,
            (jobs.submitted_at, jobs.started_at, jobs.finished_at, jobs.event_at) is distinct from
                (told.submitted_at, told.started_at, told.finished_at, told.event_at)
                as job_times_differ_from_its_events,
            jobs.cancel_mode is distinct from
                case told.hard when true then 'hard' when false then 'soft' end
                as cancel_flag_differs_from_its_events,
-           (jobs.finished_at is not null) <> (jobs.state between 4 and 8 or jobs.state = 10)
+           (jobs.finished_at is not null) <> (jobs.state in ({ENDED}))
                as finished_at_does_not_fit_the_state
       from holdfast.jobs full join told using (job_id)
 )
@@ -98,7 +98,7 @@ select checks.invariant, job_id, null::int, null::int, checks.detail
     ('hidden_job_has_moved', hidden_job_has_moved and not event_without_job,
      format('state %s, seq %s, %s events before its submission is complete', state, seq, events)),
     ('job_state_differs_from_its_events', job_state_differs_from_its_events,
-     format('state %s; its events lead to %s', state, coalesce(told_state, 1))),
+     format('state %s; its events lead to %s', state, coalesce(told_state, {PENDING}))),
     ('job_times_differ_from_its_events', job_times_differ_from_its_events and not event_without_job,
      format('submitted %s, started %s, finished %s', submitted_at, started_at, finished_at)),
     ('cancel_flag_differs_from_its_events', cancel_flag_differs_from_its_events and not event_without_job,
@@ -115,13 +115,14 @@ select checks.invariant, job_id, null::int, null::int, checks.detail
 with actual as (
     select job_id, count(*) as tasks, max(task_index) as last_index,
            -- Always with this cause, but a cancel may name the same: a bound, not a count.
-           count(*) filter (where state = 6 and cause = 'timeout') as timed_out_max,
+           count(*) filter (where state = {KILLED} and cause = 'timeout') as timed_out_max,
            bool_or(placed) as any_placed, bool_and(placed) as all_placed,
-           array[count(*) filter (where state = 1), count(*) filter (where state = 2),
-                 count(*) filter (where state = 3), count(*) filter (where state = 4),
-                 count(*) filter (where state = 5), count(*) filter (where state = 6),
-                 count(*) filter (where state = 7), count(*) filter (where state = 8),
-                 count(*) filter (where state = 9), count(*) filter (where state = 10)]::int[] as counts
+           array[count(*) filter (where state = {PENDING}), count(*) filter (where state = {BUILDING}),
+                 count(*) filter (where state = {RUNNING}), count(*) filter (where state = {SUCCEEDED}),
+                 count(*) filter (where state = {FAILED}), count(*) filter (where state = {KILLED}),
+                 count(*) filter (where state = {WORKER_FAILED}), count(*) filter (where state = {UNSCHEDULABLE}),
+                 count(*) filter (where state = {ASSIGNED}), count(*) filter (where state = {DEAD_LETTERED})
+                ]::int[] as counts
       from holdfast.tasks
      group by job_id
 ),
@@ -170,7 +171,7 @@ select 'live_child_of_an_ended_job', children.job_id, null::int, null::int,
   left join (select job_id from holdfast.outbox where kind = 'job_ended') as cascades
          on cascades.job_id = parents.job_id
  where children.finished_at is null and children.submitted_at is not null
-   and parents.finished_at is not null and parents.state <> 4
+   and parents.finished_at is not null and parents.state <> {SUCCEEDED}
    and (children.cancel_mode is null
         or children.cancel_mode = 'soft' and parents.cancel_mode is distinct from 'soft')
    and cascades.job_id is null;
@@ -186,7 +187,7 @@ select case when listed.job_id is null then 'job_missing_from_its_state' else 'j
        job_id, null::int, null::int,
        case when listed.job_id is null then format('it is in state %s', state)
             else format('it is listed under state %s', state) end
-  from (select job_id, state from holdfast.jobs where state <> 4 and submitted_at is not null) as shown
+  from (select job_id, state from holdfast.jobs where state <> {SUCCEEDED} and submitted_at is not null) as shown
   full join holdfast.job_states as listed using (job_id, state)
  where shown.job_id is null or listed.job_id is null;
 

@@ -14,7 +14,7 @@ checked as (
            settled_at is not null and ended.job_id is not null and ended.finished_at is null
                as dependency_settled_too_early,
            settled_at is not null and ended.finished_at is not null
-               and holds <> (condition = 'ended' or (condition = 'succeeded') = (ended.state = 4))
+               and holds <> (condition = 'ended' or (condition = 'succeeded') = (ended.state = {SUCCEEDED}))
                as dependency_differs_from_the_end
       from holdfast.dependencies
       left join holdfast.jobs as dependents using (job_id)
@@ -83,8 +83,8 @@ select 'started_before_another_ended', begun.job_id, begun.task_index, null::int
 -- name: check_held_lines
 -- A job that waits for others has never been in line: there can be no stale row of it either.
 select 'in_line_before_its_release', job_id, task_index, null::int,
-       format('%s, while %s dependencies are unmet', place, unmet)
-  from (select job_id, task_index, 'ready' as place from holdfast.ready
+       format('%s, while %s dependencies are unmet', line, unmet)
+  from (select job_id, task_index, 'ready' as line from holdfast.ready
          union all
         select job_id, task_index, 'waiting' from holdfast.waiting
          union all

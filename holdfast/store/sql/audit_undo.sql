@@ -3,8 +3,8 @@
 
 -- name: check_undos
 with recursive ended as materialized (
-    select jobs.job_id, jobs.graph_id, jobs.state = 4 as succeeded, jobs.spec ? 'compensation' as can_be_undone,
-           pending.job_id is null as is_noted
+    select jobs.job_id, jobs.graph_id, jobs.state = {SUCCEEDED} as succeeded,
+           jobs.spec ? 'compensation' as can_be_undone, pending.job_id is null as is_noted
       from holdfast.jobs
       left join (select distinct job_id from holdfast.outbox where kind = 'undo') as pending using (job_id)
      where jobs.finished_at is not null
@@ -19,7 +19,7 @@ used(job_id, graph_id, is_noted) as (
     select further.depends_on, used.graph_id, used.is_noted
       from used
      cross join lateral (select from holdfast.jobs
-                          where jobs.job_id = used.job_id and jobs.graph_id = used.graph_id and jobs.state = 4
+                          where jobs.job_id = used.job_id and jobs.graph_id = used.graph_id and jobs.state = {SUCCEEDED}
                          offset 0) as between_them
      cross join lateral (select depends_on from holdfast.dependencies
                           where dependencies.job_id = used.job_id offset 0) as further
@@ -64,7 +64,7 @@ with first as (
 ),
 family as (
     select compensates_job_id as job_id,
-           bool_and(jobs.state = 4 or jobs.state = 10 and letters.job_id is null) as succeeded,
+           bool_and(jobs.state = {SUCCEEDED} or jobs.state = {DEAD_LETTERED} and letters.job_id is null) as succeeded,
            bool_or(pending.job_id is not null) as is_pending
       from holdfast.jobs
       left join (select distinct job_id from holdfast.dead_letters where replayed_as is null) as letters
@@ -136,7 +136,7 @@ with steps as (
       left join holdfast.jobs as compensations on compensations.job_id = undos.compensation_job_id
     window earlier as (
         partition by undos.graph_id, undos.cause_job_id
-        order by jobs.state = 4, jobs.finished_at desc, undos.job_id desc
+        order by jobs.state = {SUCCEEDED}, jobs.finished_at desc, undos.job_id desc
         rows between unbounded preceding and 1 preceding)
 )
 select 'undone_out_of_order', job_id, null::int, null::int,

@@ -122,7 +122,7 @@ select worker_id, name, host, capacity::text, attributes::text, draining_at is n
 -- name: list_booked
 -- What is taken of each worker: every lease that has not been released, whatever has become of its attempt.
 select leases.worker_id, leases.job_id, count(*)::int as leases,
-       count(*) filter (where tasks.state in (2, 9) and not leases.ending)::int as unstarted
+       count(*) filter (where tasks.state in ({BUILDING}, {ASSIGNED}) and not leases.ending)::int as unstarted
   from holdfast.leases join holdfast.tasks using (job_id, task_index)
  where leases.placed
  group by leases.worker_id, leases.job_id;
@@ -188,7 +188,7 @@ delete from holdfast.ready where ctid = any (array(
     select ready.ctid from unnest($job_ids::bigint[]) as mine(job_id)
       join holdfast.ready on ready.queue = '' and ready.job_id = mine.job_id
       join holdfast.tasks on tasks.job_id = ready.job_id and tasks.task_index = ready.task_index
-     where tasks.state <> 1
+     where tasks.state <> {PENDING}
      limit $batch_max
        for update of ready skip locked));
 
@@ -203,10 +203,10 @@ select worker_id from holdfast.workers
 -- name: take_ready_of_jobs
 -- A row that is stale (its task was cancelled) goes with the others.
 with picked as materialized (
-    select head.place
+    select head.row_id
       from unnest($job_ids::bigint[], $avoids::text[], $counts::int[]) as wanted(job_id, avoid, count)
      cross join lateral (
-           select ready.ctid as place
+           select ready.ctid as row_id
              from holdfast.ready
             where ready.queue = '' and ready.job_id = wanted.job_id
               and ready.avoid is not distinct from wanted.avoid
@@ -215,7 +215,7 @@ with picked as materialized (
               for update skip locked) as head
 ),
 taken as (
-    delete from holdfast.ready where ctid = any (array(select place from picked))
+    delete from holdfast.ready where ctid = any (array(select row_id from picked))
     returning job_id, task_index, eligible_at, avoid
 )
 select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt,
@@ -235,7 +235,7 @@ placed as materialized (
 ),
 moved as (
     update holdfast.tasks
-       set state = 9, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+       set state = {ASSIGNED}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
            actor = 'scheduler', cause = 'on ' || placed.worker_id
       from placed, clock
      where tasks.job_id = placed.job_id and tasks.task_index = placed.task_index

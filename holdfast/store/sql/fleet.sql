@@ -25,9 +25,9 @@ select worker_id, name, host, queues, illness, registered_at, last_seen_at, lost
 -- Also what is ending: a worker is not rid of it before it is released.
 select held.worker_id, held.job_id, held.task_index
   from (select leases.worker_id, leases.job_id, leases.task_index,
-               row_number() over (partition by leases.worker_id order by leases.job_id, leases.task_index) as place
+               row_number() over (partition by leases.worker_id order by leases.job_id, leases.task_index) as position
           from holdfast.leases where leases.worker_id = any ($worker_ids::text[])) as held
- where held.place <= $tasks_max
+ where held.position <= $tasks_max
  order by held.worker_id, held.job_id, held.task_index;
 
 -- name: list_booked_of_workers

@@ -93,7 +93,7 @@ returning jobs.job_id, jobs.state, jobs.cancel_mode, jobs.fan_out, jobs.max_task
 -- name: start_jobs
 with clock as materialized (select holdfast.now() as now)
 update holdfast.jobs
-   set state = 3, started_at = greatest(clock.now, jobs.event_at), seq = jobs.seq + 1,
+   set state = {RUNNING}, started_at = greatest(clock.now, jobs.event_at), seq = jobs.seq + 1,
        event_type = 'started', event_at = greatest(clock.now, jobs.event_at), event_actor = 'server',
        event_cause = null, event_payload = null
   from unnest($job_ids::bigint[]) as mine(job_id), clock
@@ -105,12 +105,12 @@ update holdfast.jobs
    set state = ended.state, finished_at = greatest(clock.now, jobs.event_at), seq = jobs.seq + 1,
        event_type = ended.event_type::holdfast.event_type,
        event_at = greatest(clock.now, jobs.event_at), event_actor = 'server',
-       event_cause = case ended.state when 4 then null
+       event_cause = case ended.state when {SUCCEEDED} then null
                                       when 6 then coalesce(jobs.cancel_reason, jobs.error)
                                       else jobs.error end,
        event_payload = null,
-       error = case when ended.state = 6 then coalesce(jobs.cancel_reason, jobs.error) else jobs.error end,
-       exit_code = case when ended.state = 4 then 0 else jobs.exit_code end
+       error = case when ended.state = {KILLED} then coalesce(jobs.cancel_reason, jobs.error) else jobs.error end,
+       exit_code = case when ended.state = {SUCCEEDED} then 0 else jobs.exit_code end
   from unnest($job_ids::bigint[], $states::smallint[], $event_types::text[])
          as ended(job_id, state, event_type),
        clock
@@ -118,7 +118,7 @@ update holdfast.jobs
 -- What follows from it, for others: those that wait for it, its undoing, what it has undone.
 -- A large spec is stored elsewhere, and looked at after a failure alone.
 returning jobs.job_id,
-          ended.state <> 4 and (jobs.graph_id is not null or jobs.spec ? 'compensation') as is_to_be_undone,
+          ended.state <> {SUCCEEDED} and (jobs.graph_id is not null or jobs.spec ? 'compensation') as is_to_be_undone,
           jobs.compensates_job_id is not null as is_compensation,
           -- With `exists`, a planner may read all that is open instead, into a hash.
           (select true from holdfast.dependencies

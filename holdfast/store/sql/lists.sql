@@ -32,13 +32,13 @@ select walked.id
 -- name: find_jobs_by_time
 -- The first job of each moment: ids rise with the time at which jobs were created, so halving what is left of
 -- them finds it in as many steps as an id has bits, without an index by time.
-with recursive search(place, moment, low, high, steps) as (
-    select asked.place, asked.moment, span.first_id - 1, span.last_id + 1, 0
-      from unnest($moments::timestamptz[]) with ordinality as asked(moment, place),
+with recursive search(position, moment, low, high, steps) as (
+    select asked.position, asked.moment, span.first_id - 1, span.last_id + 1, 0
+      from unnest($moments::timestamptz[]) with ordinality as asked(moment, position),
            (select (select job_id from holdfast.jobs order by job_id limit 1) as first_id,
                    (select job_id from holdfast.jobs order by job_id desc limit 1) as last_id) as span
     union all
-    select place, moment,
+    select position, moment,
            case when probe.created_at >= moment then low else half.middle end,
            case when probe.created_at >= moment then probe.job_id else high end,
            steps + 1
@@ -50,7 +50,7 @@ with recursive search(place, moment, low, high, steps) as (
             order by jobs.job_id desc limit 1) as probe on true
      where high - low > 1 and steps < 64
 )
-select distinct on (place) high from search order by place, steps desc;
+select distinct on (position) high from search order by position, steps desc;
 
 -- name: walk_jobs_in_chunks
 select job_id from holdfast.jobs
@@ -104,12 +104,12 @@ select stored_at, task_index, attempt, start_offset, octet_length(content) as si
 -- name: read_stretches
 select stretch.task_index, stretch.attempt, stretch.start_offset, stretch.content
   from unnest($task_indexes::int[], $attempts::int[], $start_offsets::bigint[])
-         with ordinality as walked(task_index, attempt, start_offset, place)
+         with ordinality as walked(task_index, attempt, start_offset, position)
  cross join lateral (
        select * from holdfast.logs
         where logs.job_id = $job_id and logs.task_index = walked.task_index
           and logs.attempt = walked.attempt and logs.start_offset = walked.start_offset limit 1) as stretch
- order by walked.place;
+ order by walked.position;
 
 -- name: has_lease
 select from holdfast.leases where job_id = $job_id limit 1;

@@ -23,12 +23,12 @@ delete from holdfast.outbox where id = any ($ids::bigint[]);
 -- for a job would cost the more, the more turns it takes. `offset 0` keeps a planner from starting elsewhere.
 with clock as materialized (select holdfast.now() as now),
 open as materialized (
-    select waiting.place, ended.state
+    select waiting.row_id, ended.state
       from unnest($ended_job_ids::bigint[]) as mine(job_id)
      cross join lateral (
            select jobs.state, jobs.finished_at from holdfast.jobs where jobs.job_id = mine.job_id offset 0) as ended
      cross join lateral (
-           select dependencies.ctid as place from holdfast.dependencies
+           select dependencies.ctid as row_id from holdfast.dependencies
             where dependencies.depends_on = mine.job_id and dependencies.settled_at is null
             order by dependencies.job_id
               for update) as waiting
@@ -37,9 +37,9 @@ open as materialized (
 )
 update holdfast.dependencies
    set settled_at = clock.now,
-       holds = dependencies.condition = 'ended' or (dependencies.condition = 'succeeded') = (open.state = 4)
+       holds = dependencies.condition = 'ended' or (dependencies.condition = 'succeeded') = (open.state = {SUCCEEDED})
   from open, clock
- where dependencies.ctid = open.place
+ where dependencies.ctid = open.row_id
 returning dependencies.job_id, dependencies.depends_on, dependencies.condition, open.state, dependencies.holds;
 
 -- name: lock_dependents

@@ -2,10 +2,10 @@
 -- The rows are deleted by the claim that takes them; one that is stale (its task was cancelled) goes
 -- with it. One index range per queue, then the best of all: a sort over `queue = any` reads a million.
 with picked as materialized (
-    select head.place, head.urgency, head.eligible_at
+    select head.row_id, head.urgency, head.eligible_at
       from unnest($queues::text[]) as wanted(queue)
      cross join lateral (
-           select ready.ctid as place, ready.urgency, ready.eligible_at
+           select ready.ctid as row_id, ready.urgency, ready.eligible_at
              from holdfast.ready
             where ready.queue = wanted.queue
             order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
@@ -16,7 +16,7 @@ with picked as materialized (
      limit $tasks_max
 ),
 taken as (
-    delete from holdfast.ready where ctid = any (array(select place from picked))
+    delete from holdfast.ready where ctid = any (array(select row_id from picked))
     returning urgency, eligible_at, job_id, task_index
 )
 select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
@@ -29,10 +29,10 @@ select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure
 -- name: drop_stale
 -- A row whose task has moved on, or whose job has ended, never becomes true again.
 with head as materialized (
-    select first.place, first.job_id, first.task_index
+    select first.row_id, first.job_id, first.task_index
       from unnest($queues::text[]) as wanted(queue)
      cross join lateral (
-           select ready.ctid as place, ready.job_id, ready.task_index
+           select ready.ctid as row_id, ready.job_id, ready.task_index
              from holdfast.ready
             where ready.queue = wanted.queue
             order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
@@ -40,15 +40,15 @@ with head as materialized (
               for update skip locked) as first
 ),
 stale as materialized (
-    select head.place
+    select head.row_id
       from head join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
-     where tasks.state <> 1 or jobs.cancel_mode is not null or jobs.finished_at is not null
+     where tasks.state <> {PENDING} or jobs.cancel_mode is not null or jobs.finished_at is not null
 )
-delete from holdfast.ready where ctid = any (array(select place from stale));
+delete from holdfast.ready where ctid = any (array(select row_id from stale));
 
 -- name: take_ready_by_id
 with picked as materialized (
-    select ready.ctid as place
+    select ready.ctid as row_id
       from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
       join holdfast.tasks using (job_id, task_index)
       join holdfast.jobs using (job_id)
@@ -60,7 +60,7 @@ with picked as materialized (
        for update of ready skip locked
 ),
 taken as (
-    delete from holdfast.ready where ctid = any (array(select place from picked))
+    delete from holdfast.ready where ctid = any (array(select row_id from picked))
     returning urgency, eligible_at, job_id, task_index
 )
 select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
@@ -77,7 +77,7 @@ select mine.job_id, mine.task_index,
        case when tasks.state is null or jobs.submitted_at is null then 'not_found'
             when tasks.finished_at is not null then 'finished'
             when jobs.cancel_mode is not null or jobs.finished_at is not null then 'cancelled'
-            when tasks.state <> 1 then 'already_running'
+            when tasks.state <> {PENDING} then 'already_running'
             when queues.queue is not null then 'paused'
             when jobs.queue is null then 'not_claimable'
             when ready.job_id is not null then 'already_running'
@@ -137,7 +137,7 @@ select coalesce(jobs.queue, ''), -jobs.priority, greatest(tasks.eligible_at, job
             where attempts.job_id = tasks.job_id and attempts.task_index = tasks.task_index
               and attempts.attempt = tasks.attempt - 1) end
   from due join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id), clock
- where tasks.state = 1
+ where tasks.state = {PENDING}
 returning job_id, task_index, ready.queue;
 
 -- name: list_overdue
@@ -158,7 +158,7 @@ select ready.job_id, ready.task_index
 
 -- name: take_overdue
 with picked as materialized (
-    select ready.ctid as place
+    select ready.ctid as row_id
       from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
       join holdfast.tasks using (job_id, task_index)
       join holdfast.jobs using (job_id)
@@ -169,7 +169,7 @@ with picked as materialized (
      where ready.unschedulable_at <= holdfast.now()
        for update of ready skip locked
 )
-delete from holdfast.ready where ctid = any (array(select place from picked))
+delete from holdfast.ready where ctid = any (array(select row_id from picked))
 returning job_id, task_index;
 
 -- name: feed_ready
@@ -180,7 +180,7 @@ stretch as materialized (
     select tasks.job_id, tasks.task_index, tasks.eligible_at
       from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
       join holdfast.tasks using (job_id, task_index)
-     where tasks.state = 1 and tasks.attempt = 0
+     where tasks.state = {PENDING} and tasks.attempt = 0
 ),
 later as (
     insert into holdfast.waiting (job_id, task_index, eligible_at)

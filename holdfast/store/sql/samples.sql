@@ -19,8 +19,8 @@ select step, date_bin(make_interval(secs => step), clock.now, timestamptz 'epoch
        unschedulable = stored.unschedulable + excluded.unschedulable,
        dead_lettered = stored.dead_lettered + excluded.dead_lettered,
        retried = stored.retried + excluded.retried,
-       waits = (select array_agg(sums.before + sums.added order by sums.place)
-                  from unnest(stored.waits, excluded.waits) with ordinality as sums(before, added, place)),
+       waits = (select array_agg(sums.before + sums.added order by sums.position)
+                  from unnest(stored.waits, excluded.waits) with ordinality as sums(before, added, position)),
        depth = excluded.depth,
        running = excluded.running;
 
@@ -33,7 +33,7 @@ select minute, $server_id, mine.type, mine.attempts, mine.failures
    set attempts = stored.attempts + excluded.attempts, failures = stored.failures + excluded.failures;
 
 -- name: read_samples
--- The waits are added place by place: to unnest them would make a row of each.
+-- The waits are added range by range: to unnest them would make a row of each.
 select at, sum(submitted)::bigint as submitted, sum(succeeded)::bigint as succeeded, sum(failed)::bigint as failed,
        sum(killed)::bigint as killed, sum(worker_failed)::bigint as worker_failed,
        sum(unschedulable)::bigint as unschedulable, sum(dead_lettered)::bigint as dead_lettered,

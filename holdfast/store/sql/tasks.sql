@@ -65,7 +65,7 @@ assigned as materialized (
 ),
 moved as (
     update holdfast.tasks
-       set state = 9, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+       set state = {ASSIGNED}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
            actor = assigned.worker_id, cause = null
       from assigned, clock
      where tasks.job_id = assigned.job_id and tasks.task_index = assigned.task_index
@@ -93,7 +93,7 @@ mine as materialized (
 fenced as materialized (
     select mine.*, leases.worker_id, leases.run_timeout
       from mine join holdfast.leases using (job_id, task_index, attempt, lease_token)
-     where mine.state in (9) and not leases.ending
+     where mine.state in ({ASSIGNED}) and not leases.ending
 ),
 timed as (
     update holdfast.leases set run_deadline_at = clock.now + fenced.run_timeout
@@ -102,11 +102,11 @@ timed as (
        and fenced.run_timeout is not null
 )
 update holdfast.tasks
-   set state = 2, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+   set state = {BUILDING}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
        actor = fenced.worker_id, cause = null
   from fenced, clock
  where tasks.job_id = fenced.job_id and tasks.task_index = fenced.task_index
-   and tasks.attempt = fenced.attempt and tasks.state in (9)
+   and tasks.attempt = fenced.attempt and tasks.state in ({ASSIGNED})
 returning tasks.job_id, tasks.task_index, fenced.lease_token, fenced.state;
 
 -- name: start_running
@@ -123,7 +123,7 @@ mine as materialized (
 fenced as materialized (
     select mine.*, leases.worker_id, leases.run_timeout
       from mine join holdfast.leases using (job_id, task_index, attempt, lease_token)
-     where mine.state in (9, 2) and not leases.ending
+     where mine.state in ({ASSIGNED}, {BUILDING}) and not leases.ending
 ),
 timed as (
     update holdfast.leases set run_deadline_at = clock.now + fenced.run_timeout
@@ -132,11 +132,11 @@ timed as (
        and fenced.run_timeout is not null and leases.run_deadline_at is null
 )
 update holdfast.tasks
-   set state = 3, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+   set state = {RUNNING}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
        started_at = greatest(clock.now, tasks.moved_at), actor = fenced.worker_id, cause = null
   from fenced, clock
  where tasks.job_id = fenced.job_id and tasks.task_index = fenced.task_index
-   and tasks.attempt = fenced.attempt and tasks.state in (9, 2)
+   and tasks.attempt = fenced.attempt and tasks.state in ({ASSIGNED}, {BUILDING})
 returning tasks.job_id, tasks.task_index, fenced.lease_token, fenced.state;
 
 -- name: succeed_attempts
@@ -155,13 +155,13 @@ freed as (
     delete from holdfast.leases using mine
      where leases.job_id = mine.job_id and leases.task_index = mine.task_index
        and leases.attempt = mine.attempt and leases.lease_token = mine.lease_token
-       and not leases.ending and mine.state = 3
+       and not leases.ending and mine.state = {RUNNING}
     returning leases.job_id, leases.task_index, leases.attempt, leases.worker_id, leases.lease_token,
               leases.created_at, leases.expires_at, mine.exit_code, mine.result
 ),
 moved as (
     update holdfast.tasks
-       set state = 4, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+       set state = {SUCCEEDED}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
            finished_at = greatest(clock.now, tasks.moved_at), actor = freed.worker_id, cause = null,
            result = freed.result::json
       from freed, clock
@@ -172,7 +172,7 @@ moved as (
 insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, created_at, started_at,
                                finished_at, released_at, exit_code, lease_token,
                                last_lease_expires_at, reported)
-select job_id, task_index, attempt, worker_id, 4, created_at, started_at, finished_at, finished_at,
+select job_id, task_index, attempt, worker_id, {SUCCEEDED}, created_at, started_at, finished_at, finished_at,
        exit_code, lease_token, expires_at, true
   from moved
 returning job_id, task_index, lease_token, extract(epoch from finished_at - started_at)::float8 as ran;
@@ -226,7 +226,7 @@ returning job_id, task_index, extract(epoch from finished_at - started_at)::floa
 with clock as materialized (select holdfast.now() as now),
 moved as (
     update holdfast.tasks
-       set state = 1, attempt = tasks.attempt + 1, seq = tasks.seq + 1,
+       set state = {PENDING}, attempt = tasks.attempt + 1, seq = tasks.seq + 1,
            moved_at = greatest(clock.now, tasks.moved_at),
            eligible_at = greatest(clock.now, tasks.moved_at) + retried.delay,
            free_loss_count = retried.free_loss_count, started_at = null, actor = 'server',
@@ -254,7 +254,7 @@ unwaited as (
 ),
 moved as (
     update holdfast.tasks
-       set state = 10, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+       set state = {DEAD_LETTERED}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
            finished_at = greatest(clock.now, tasks.moved_at), actor = dead.actor, cause = dead.cause
       from dead, clock
      where tasks.job_id = dead.job_id and tasks.task_index = dead.task_index
@@ -283,7 +283,7 @@ unwaited as (
      where waiting.job_id = mine.job_id and waiting.task_index = mine.task_index
 )
 update holdfast.tasks
-   set state = 6, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+   set state = {KILLED}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
        finished_at = greatest(clock.now, tasks.moved_at), actor = $actor, cause = $cause
   from mine, clock
  where tasks.job_id = mine.job_id and tasks.task_index = mine.task_index;
@@ -291,17 +291,17 @@ update holdfast.tasks
 -- name: give_up_scheduling
 with clock as materialized (select holdfast.now() as now)
 update holdfast.tasks
-   set state = 8, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
+   set state = {UNSCHEDULABLE}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
        finished_at = greatest(clock.now, tasks.moved_at), actor = 'server', cause = 'scheduling timeout'
   from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index), clock
  where tasks.job_id = mine.job_id and tasks.task_index = mine.task_index;
 
 -- name: measure_inputs
 select count(*), coalesce(sum(octet_length(input::text)), 0)::bigint
-  from holdfast.tasks where job_id = $job_id and (not $only_unsuccessful::boolean or state <> 4);
+  from holdfast.tasks where job_id = $job_id and (not $only_unsuccessful::boolean or state <> {SUCCEEDED});
 
 -- name: read_inputs
 select task_index, coalesce(input::text, 'null') from holdfast.tasks
  where job_id = $job_id and task_index > $after_index
-   and (not $only_unsuccessful::boolean or state <> 4)
+   and (not $only_unsuccessful::boolean or state <> {SUCCEEDED})
  order by task_index limit $batch_max;

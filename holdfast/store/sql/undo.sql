@@ -27,12 +27,12 @@ with recursive used(cause_job_id, graph_id, job_id) as (
     select used.cause_job_id, used.graph_id, dependencies.depends_on
       from used
       join holdfast.jobs on jobs.job_id = used.job_id and jobs.graph_id = used.graph_id
-       and (jobs.finished_at is null or jobs.state = 4)
+       and (jobs.finished_at is null or jobs.state = {SUCCEEDED})
       join holdfast.dependencies on dependencies.job_id = used.job_id
 )
 select used.cause_job_id, used.job_id, used.graph_id, jobs.finished_at is null as is_live
   from used join holdfast.jobs on jobs.job_id = used.job_id and jobs.graph_id = used.graph_id
- where jobs.finished_at is null or jobs.state = 4 and jobs.spec ? 'compensation'
+ where jobs.finished_at is null or jobs.state = {SUCCEEDED} and jobs.spec ? 'compensation'
  order by used.job_id, used.cause_job_id;
 
 -- name: insert_undos
@@ -59,14 +59,14 @@ used(job_id) as (
     union
     select dependencies.depends_on from used join holdfast.dependencies using (job_id)
 )
-select undos.job_id, undos.compensation_job_id is not null, jobs.state <> 4, jobs.finished_at,
+select undos.job_id, undos.compensation_job_id is not null, jobs.state <> {SUCCEEDED}, jobs.finished_at,
        jobs.pending + jobs.assigned + jobs.building + jobs.running = 0
        and not exists (select from holdfast.leases where leases.job_id = jobs.job_id),
        exists (select from used where used.job_id = undos.job_id)
   from holdfast.undos join holdfast.jobs using (job_id)
  where undos.graph_id = $graph_id and undos.ended_at is null
  -- The order of holdfast.rules.undo: a graph may have thousands of them, and the first ones are enough.
- order by undos.compensation_job_id is null, jobs.state = 4, jobs.finished_at desc, undos.job_id desc
+ order by undos.compensation_job_id is null, jobs.state = {SUCCEEDED}, jobs.finished_at desc, undos.job_id desc
  limit $batch_max;
 
 -- name: lock_undo_graph

@@ -59,8 +59,8 @@ begin
     perform holdfast.check_size('spec', octet_length(whole), limits.spec_bytes_max, 'bytes');
     complete := whole::jsonb;
     select sha256(convert_to(plain, 'UTF8')
-                  || coalesce(string_agg('\x00' || convert_to(input, 'UTF8'), '' order by place), ''))
-      into digest from unnest(texts) with ordinality as each(input, place);
+                  || coalesce(string_agg('\x00' || convert_to(input, 'UTF8'), '' order by position), ''))
+      into digest from unnest(texts) with ordinality as each(input, position);
 
     id := nextval('holdfast.job_ids');
     if id >= (select max(end_job_id) from holdfast.partitions) then
@@ -84,8 +84,8 @@ begin
     end if;
     eligible := greatest(clock, to_timestamp(0) + holdfast.as_interval((complete ->> 'not_before')::float8));
     insert into holdfast.tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, input)
-    select id, place - 1, complete ->> 'queue' is null, eligible, clock, clock, input::json
-      from unnest(texts) with ordinality as each(input, place);
+    select id, position - 1, complete ->> 'queue' is null, eligible, clock, clock, input::json
+      from unnest(texts) with ordinality as each(input, position);
     if eligible > clock then
         insert into holdfast.waiting (job_id, task_index, eligible_at)
         select id, task_index, eligible from generate_series(0, cardinality(texts) - 1) as task_index;

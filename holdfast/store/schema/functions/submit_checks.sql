@@ -72,8 +72,9 @@ begin
         "pickle": "string?"}');
     perform holdfast.check_fields('backoff.', coalesce(nullif(spec -> 'backoff', 'null'), '{}'), '{
         "base": "number", "factor": "number", "ceiling": "number"}');
-    perform holdfast.refuse_field(format('entrypoint.command[%s]', place - 1), 'is not a string; give one')
-       from jsonb_array_elements(nullif(spec #> '{entrypoint,command}', 'null')) with ordinality as words(word, place)
+    perform holdfast.refuse_field(format('entrypoint.command[%s]', position - 1), 'is not a string; give one')
+       from jsonb_array_elements(nullif(spec #> '{entrypoint,command}', 'null'))
+            with ordinality as words(word, position)
       where jsonb_typeof(word) <> 'string';
     perform holdfast.refuse_field(field, 'holds something else than strings; write each value as a string')
        from unnest(array['labels', 'environment']) as field, jsonb_each(spec -> field)
@@ -179,8 +180,8 @@ begin
     if inputs is null then
         return array_fill(null::text, array[num_tasks]);
     end if;
-    for given in select format('inputs[%s]', place - 1) as field, value, holdfast.compact(value) as text
-                   from jsonb_array_elements(inputs) with ordinality as each(value, place) loop
+    for given in select format('inputs[%s]', position - 1) as field, value, holdfast.compact(value) as text
+                   from jsonb_array_elements(inputs) with ordinality as each(value, position) loop
         perform holdfast.check_size(given.field, octet_length(given.text), limits.input_bytes_max, 'bytes');
         perform holdfast.check_value(given.field, given.value);
         texts := texts || given.text;

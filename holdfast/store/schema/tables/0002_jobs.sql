@@ -27,7 +27,7 @@ create table holdfast.jobs (
     submitted_at timestamptz,
     created_at timestamptz not null,
 
-    state smallint not null default 1,
+    state smallint not null default {PENDING},
     started_at timestamptz,
     finished_at timestamptz,
     error text,
@@ -69,7 +69,8 @@ create table holdfast.jobs (
     -- The span that submitted the job: its traceparent, and behind a space its tracestate if there is one.
     trace_parent text,
 
-    constraint a_job_has_a_state_it_can_have check (state between 1 and 8 or state = 10),
+    constraint a_job_has_a_state_it_can_have check (
+        state between {PENDING} and {DEAD_LETTERED} and state <> {ASSIGNED}),
     constraint a_job_has_at_least_one_task check (num_tasks > 0),
     constraint counts_are_not_negative check (
         least(pending, assigned, building, running, succeeded, failed, killed, worker_failed,
@@ -78,7 +79,7 @@ create table holdfast.jobs (
         pending + assigned + building + running + succeeded + failed + killed + worker_failed
         + unschedulable + dead_lettered = num_tasks),
     constraint a_job_is_finished_if_and_only_if_its_state_is_final check (
-        (finished_at is not null) = (state between 4 and 8 or state = 10)),
+        (finished_at is not null) = (state in ({ENDED}))),
     constraint a_cancel_is_soft_or_hard check (cancel_mode in ('soft', 'hard')),
     constraint every_stream_starts_at_zero check (seq >= 0),
     constraint a_job_is_released_when_nothing_is_unmet
@@ -120,7 +121,7 @@ create table holdfast.job_labels (
 create table holdfast.job_states (
     state smallint not null,
     job_id bigint not null,
-    constraint a_job_has_one_place_among_its_state primary key (state, job_id),
-    constraint a_success_is_not_listed check (state <> 4)
+    constraint a_job_is_listed_under_one_state primary key (state, job_id),
+    constraint a_success_is_not_listed check (state <> {SUCCEEDED})
 ) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_analyze_threshold = 20000);

@@ -11,7 +11,7 @@ create table holdfast.partitions (
 create table holdfast.tasks (
     job_id bigint not null,
     task_index int not null,
-    state smallint not null default 1,
+    state smallint not null default {PENDING},
     attempt int not null default 0,
     seq int not null default 0,
     failure_count int not null default 0,
@@ -30,12 +30,13 @@ create table holdfast.tasks (
     input json,
     result json,
     primary key (job_id, task_index),
-    constraint a_task_has_a_state_it_can_have check (state between 1 and 10),
+    constraint a_task_has_a_state_it_can_have check (state between {PENDING} and {DEAD_LETTERED}),
     constraint a_task_index_is_not_negative check (task_index >= 0),
     constraint counters_are_not_negative check (
         least(attempt, seq, failure_count, preemption_count, free_loss_count) >= 0),
-    constraint a_live_task_is_not_finished check (finished_at is null or state not in (1, 2, 3, 9)),
-    constraint a_final_state_is_finished check (finished_at is not null or state not in (4, 8, 10))
+    constraint a_live_task_is_not_finished check (finished_at is null or state not in ({LIVE})),
+    constraint a_final_state_is_finished check (
+        finished_at is not null or state not in ({SUCCEEDED}, {UNSCHEDULABLE}, {DEAD_LETTERED}))
 ) partition by range (job_id);
 
 -- What can be claimed or placed now.

@@ -49,7 +49,7 @@ create table holdfast.attempts (
     -- Ended by its worker's own report, which is then answered the same way however often it comes.
     reported boolean not null,
     primary key (job_id, task_index, attempt),
-    constraint a_recorded_attempt_has_ended check (state in (4, 5, 6, 7)),
+    constraint a_recorded_attempt_has_ended check (state in ({OUTCOMES})),
     constraint an_attempt_ends_after_it_began check (
         finished_at >= created_at and released_at >= finished_at)
 ) partition by range (job_id);

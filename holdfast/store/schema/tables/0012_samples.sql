@@ -15,7 +15,7 @@ create table holdfast.samples (
     unschedulable bigint not null,
     dead_lettered bigint not null,
     retried bigint not null,
-    -- How many tasks waited up to each bound of rules/quantiles.py, and in the last place longer than all of them.
+    -- How many tasks waited up to each bound of rules/quantiles.py, and in the last range longer than all of them.
     waits bigint[] not null,
     depth bigint not null,
     running bigint not null,

@@ -11,7 +11,7 @@ create or replace function holdfast.refuse_commit_without_success() returns trig
 begin
     if not exists (select from holdfast.tasks
                     where job_id = new.job_id and task_index = new.task_index
-                      and attempt = new.attempt and state = 4) then
+                      and attempt = new.attempt and state = {SUCCEEDED}) then
         raise exception using
             errcode = 'integrity_constraint_violation',
             constraint = tg_name,

@@ -3,7 +3,7 @@
 create or replace trigger a_job_only_moves_forward before update on holdfast.jobs for each row
     when (new.state <> old.state and (
               old.finished_at is not null or new.seq <> old.seq + 1 or new.submitted_at is null
-              or not (new.state = 3 and old.state = 1 or new.finished_at is not null))
+              or not (new.state = {RUNNING} and old.state = {PENDING} or new.finished_at is not null))
           or new.seq not in (old.seq, old.seq + 1)
           or new.seq = old.seq + 1 and new.event_type is distinct from
              case when new.submitted_at is distinct from old.submitted_at then 'submitted'
@@ -20,7 +20,7 @@ create or replace trigger a_job_only_moves_forward before update on holdfast.job
     execute function holdfast.refuse();
 
 create or replace trigger a_job_is_born_pending before insert on holdfast.jobs for each row
-    when (not (new.state = 1 and new.pending = new.num_tasks and new.cancel_mode is null
+    when (not (new.state = {PENDING} and new.pending = new.num_tasks and new.cancel_mode is null
                and new.seq = (new.submitted_at is not null)::int))
     execute function holdfast.refuse();
 
@@ -76,7 +76,7 @@ begin
             new.event_cause, new.event_payload, txid_current());
     if new.seq = 1 then
         insert into holdfast.job_states (state, job_id) values (new.state, new.job_id);
-    elsif new.state = 4 and old.state <> 4 then
+    elsif new.state = {SUCCEEDED} and old.state <> {SUCCEEDED} then
         delete from holdfast.job_states where state = old.state and job_id = new.job_id;
     elsif new.state <> old.state then
         update holdfast.job_states set state = new.state where state = old.state and job_id = new.job_id;
@@ -92,8 +92,8 @@ begin
     delete from holdfast.job_states where state = old.state and job_id = old.job_id;
     return null;
 end $$;
-create or replace trigger a_place_among_its_state_goes_with_its_job after delete on holdfast.jobs for each row
-    when (old.state <> 4 and old.submitted_at is not null) execute function holdfast.forget_job_state();
+create or replace trigger a_listed_state_goes_with_its_job after delete on holdfast.jobs for each row
+    when (old.state <> {SUCCEEDED} and old.submitted_at is not null) execute function holdfast.forget_job_state();
 
 create or replace function holdfast.keep_labels() returns trigger
     language plpgsql as $$

@@ -7,7 +7,7 @@ create or replace trigger a_task_only_moves_forward before update on holdfast.ta
     when (not (
         old.finished_at is null
         and (('{0,1856,232,240,0,1026,1024,1026,0,236,0}'::int[])[old.state + 1] >> new.state) & 1 = 1
-        and new.attempt = old.attempt + (new.state = 1)::int
+        and new.attempt = old.attempt + (new.state = {PENDING})::int
         and new.seq = old.seq + 1
         and new.failure_count >= old.failure_count
         and new.preemption_count >= old.preemption_count
@@ -16,7 +16,7 @@ create or replace trigger a_task_only_moves_forward before update on holdfast.ta
     execute function holdfast.refuse();
 
 create or replace trigger a_task_is_born_pending before insert on holdfast.tasks for each row
-    when (not (new.state = 1 and new.attempt = 0 and new.seq = 0 and new.failure_count = 0
+    when (not (new.state = {PENDING} and new.attempt = 0 and new.seq = 0 and new.failure_count = 0
                and new.preemption_count = 0 and new.free_loss_count = 0))
     execute function holdfast.refuse();
 
@@ -25,7 +25,7 @@ create or replace function holdfast.refuse_unsettled_task() returns trigger
 begin
     if exists (select from holdfast.tasks
                 where job_id = new.job_id and task_index = new.task_index
-                  and state in (5, 6, 7) and finished_at is null) then
+                  and state in ({FAILED}, {KILLED}, {WORKER_FAILED}) and finished_at is null) then
         raise exception using
             errcode = 'integrity_constraint_violation',
             constraint = tg_name,
@@ -36,7 +36,7 @@ end $$;
 drop trigger if exists an_ended_task_is_finished_or_retried on holdfast.tasks;
 create constraint trigger an_ended_task_is_finished_or_retried after update on holdfast.tasks
     deferrable initially deferred for each row
-    when (new.finished_at is null and new.state in (5, 6, 7))
+    when (new.finished_at is null and new.state in ({FAILED}, {KILLED}, {WORKER_FAILED}))
     execute function holdfast.refuse_unsettled_task();
 
 create or replace function holdfast.write_task_events() returns trigger
@@ -44,11 +44,11 @@ create or replace function holdfast.write_task_events() returns trigger
 begin
     insert into holdfast.events (job_id, task_index, seq, attempt, type, ts, actor, cause, payload, txid)
     select job_id, task_index, seq - 1, attempt,
-           case when state = 9 and placed then 'placed'
+           case when state = {ASSIGNED} and placed then 'placed'
                 else ('{NULL,retried,building,started,succeeded,failed,killed,worker_failed,unschedulable,'
                       'claimed,dead_lettered}'::holdfast.event_type[])[state + 1] end,
            moved_at, actor, cause,
-           case when state = 1 then jsonb_build_object(
+           case when state = {PENDING} then jsonb_build_object(
                'eligible_at', eligible_at, 'failure_count', failure_count,
                'preemption_count', preemption_count) end,
            txid_current()

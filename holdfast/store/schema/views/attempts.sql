@@ -2,7 +2,7 @@
 
 create or replace view holdfast.attempt_history as
 select job_id, task_index, attempt, worker_id, state, created_at, started_at, finished_at, released_at,
-       exit_code, error, error_class, stage, state = 7 as is_worker_failure, last_lease_expires_at
+       exit_code, error, error_class, stage, state = {WORKER_FAILED} as is_worker_failure, last_lease_expires_at
   from holdfast.attempts
 union all
 select leases.job_id, leases.task_index, leases.attempt, leases.worker_id, tasks.state,
