@@ -5,7 +5,7 @@ the job is refused, or after, and finds it. Versions that are opened for jobs go
 turn out not to be new.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,21 @@ from holdfast.errors import Invalid, Refused
 from holdfast.model.order import Output
 from holdfast.rules.outputs import declare, say_why_not_open
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.datasets import (
+    Version,
+    VersionState,
+    delete_versions_of_submission,
+    find_open_versions,
+    hold_version,
+    let_version_be_replaced,
+    lock_datasets,
+    lock_version,
+    open_version,
+)
+from holdfast.store.tables.job_outputs import NewJobOutput, insert_job_outputs
 
 if TYPE_CHECKING:
     from holdfast.operations.submitting.arrivals import Arrival
-
-_DATASETS = load_statements("datasets")
-Version = tuple[str, int]
 
 
 async def bind_outputs(
@@ -33,8 +41,7 @@ async def bind_outputs(
         return arrivals, {}
     names = {output.dataset for arrival in declared for output in arrival.spec.outputs}
     await _lock_datasets_to_open(tx, declared)
-    rows = await tx.fetch(_DATASETS["find_open_versions"], names=sorted(names))
-    newest: dict[str, int | None] = dict(rows)
+    newest = await find_open_versions(tx, names)
     refused: dict[int, Refused] = {}
     chosen: dict[int, list[Output]] = {}
     for arrival in declared:
@@ -64,21 +71,26 @@ async def keep_bindings(
     bound = [arrival for arrival in arrivals if arrival.spec.outputs]
     if unwanted := [arrival.job_id for arrival in bound if arrival.job_id not in new]:
         await forget_versions(tx, unwanted)
-    rows = [(a.job_id, output) for a in bound if a.job_id in new for output in a.spec.outputs]
-    declared = {a.job_id: a.submission.declared or {} for a in bound}
-    if rows:
-        await tx.fetch(
-            _DATASETS["insert_job_outputs"],
-            job_ids=[job_id for job_id, _ in rows],
-            datasets=[output.dataset for _, output in rows],
-            versions=[output.version for _, output in rows],
-            modes=[output.mode for _, output in rows],
-            declared=[declared.get(job_id, {}).get(output.dataset) for job_id, output in rows],
+    outputs = [output for a in bound if a.job_id in new for output in _list_outputs(a)]
+    if outputs:
+        await insert_job_outputs(tx, outputs)
+    replaced = {Version(o.dataset, o.version) for o in outputs if o.mode == "replace"}
+    for version in sorted(replaced):
+        await let_version_be_replaced(tx, version)
+
+
+def _list_outputs(arrival: "Arrival") -> Iterator[NewJobOutput]:
+    """List what a job is bound to; every version has its number by now."""
+    declared = arrival.submission.declared or {}
+    for output in arrival.spec.outputs:
+        assert isinstance(output.version, int), "an output is bound to no version"
+        yield NewJobOutput(
+            arrival.job_id,
+            output.dataset,
+            output.version,
+            output.mode,
+            declared.get(output.dataset),
         )
-    for dataset, version in sorted(
-        {(o.dataset, o.version) for _, o in rows if o.mode == "replace"}
-    ):
-        await tx.fetch(_DATASETS["let_version_be_replaced"], dataset=dataset, version=version)
 
 
 async def hold_bindings(tx: Transaction, arrival: "Arrival") -> Refused | None:
@@ -95,53 +107,50 @@ async def hold_bindings(tx: Transaction, arrival: "Arrival") -> Refused | None:
 
 async def forget_versions(tx: Transaction, job_ids: Collection[int]) -> None:
     """Forget the versions that were opened for jobs which did not become any."""
-    await tx.fetch(_DATASETS["delete_versions_of_submission"], job_ids=sorted(job_ids))
+    await delete_versions_of_submission(tx, job_ids)
 
 
 async def _lock_datasets_to_open(tx: Transaction, declared: Sequence["Arrival"]) -> None:
     names = {o.dataset for arrival in declared for o in arrival.spec.outputs if o.version == "new"}
     if names:
-        await tx.fetch(_DATASETS["lock_datasets"], names=sorted(names))
+        await lock_datasets(tx, names)
 
 
 def _choose(outputs: Sequence[Output], newest: dict[str, int | None]) -> list[Output]:
     """Choose the newest open version where none is named."""
     chosen = []
-    for place, output in enumerate(outputs):
+    for index, output in enumerate(outputs):
         if output.dataset not in newest:
             problem = f"there is no dataset {output.dataset}; create it first"
-            raise Invalid(f"outputs[{place}].dataset", problem)
+            raise Invalid(f"outputs[{index}].dataset", problem)
         version = newest[output.dataset] if output.version is None else output.version
         if version is None:
             problem = f"dataset {output.dataset} has no open version; open one, or give new"
-            raise Invalid(f"outputs[{place}].version", problem)
+            raise Invalid(f"outputs[{index}].version", problem)
         chosen.append(Output(output.dataset, version, output.mode))
     return chosen
 
 
-async def _hold(tx: Transaction, outputs: Sequence[Output]) -> dict[Version, str | None]:
+async def _hold(tx: Transaction, outputs: Sequence[Output]) -> dict[Version, VersionState | None]:
     """Hold versions by number, and give their states; one that will be marked is locked."""
     wanted: dict[Version, bool] = {}
     for output in outputs:
         if isinstance(output.version, int):
-            version = output.dataset, output.version
+            version = Version(output.dataset, output.version)
             wanted[version] = wanted.get(version, False) or output.mode == "replace"
-    states: dict[Version, str | None] = {}
-    for (dataset, number), is_replaced in sorted(wanted.items()):
-        values = {"dataset": dataset, "version": number}
-        hold = "lock_version" if is_replaced else "hold_version"
-        row = await tx.fetch_one(_DATASETS[hold], **values)
-        states[dataset, number] = None if row is None else row[0]
-    return states
+    return {
+        version: await (lock_version(tx, version) if is_replaced else hold_version(tx, version))
+        for version, is_replaced in sorted(wanted.items())
+    }
 
 
-def _check_open(outputs: Sequence[Output], states: dict[Version, str | None]) -> None:
-    for place, output in enumerate(outputs):
+def _check_open(outputs: Sequence[Output], states: dict[Version, VersionState | None]) -> None:
+    for index, output in enumerate(outputs):
         if isinstance(output.version, int):
-            state = states[output.dataset, output.version]
+            state = states[Version(output.dataset, output.version)]
             if state != "open":
                 problem = say_why_not_open(output.dataset, output.version, state)
-                raise Invalid(f"outputs[{place}].version", problem)
+                raise Invalid(f"outputs[{index}].version", problem)
 
 
 async def _open_new(tx: Transaction, arrival: "Arrival", outputs: Sequence[Output]) -> list[Output]:
@@ -150,15 +159,9 @@ async def _open_new(tx: Transaction, arrival: "Arrival", outputs: Sequence[Outpu
     for output in outputs:
         number = output.version
         if not isinstance(number, int):
-            row = await tx.fetch_one(
-                _DATASETS["open_version"],
-                dataset=output.dataset,
-                actor=arrival.spec.owner,
-                based_on=None,
-                opened_by_job=arrival.job_id,
+            number = await open_version(
+                tx, output.dataset, actor=arrival.spec.owner, opened_by_job=arrival.job_id
             )
-            assert row is not None, "a version is opened in a dataset that is there"
-            number = int(row[0])
         opened.append(Output(output.dataset, number, output.mode))
     return opened
 

@@ -10,22 +10,27 @@ from typing import NamedTuple
 from holdfast.errors import Invalid, Refused
 from holdfast.ledger.moves import JobChanged
 from holdfast.model.datasets import OutputEntry
-from holdfast.operations.ending.endings import lock_leases
-from holdfast.operations.report import Fence, fence_columns
+from holdfast.model.fence import Fence
 from holdfast.rules.commits import (
     EntryKey,
     NewEntry,
-    Standing,
-    Target,
     keep_new,
     plan_entries,
     split_rounds,
 )
 from holdfast.rules.outputs import say_why_not_open
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.dataset_entries import (
+    Writer,
+    delete_partitions,
+    find_entries,
+    insert_commits,
+    insert_entries,
+)
+from holdfast.store.tables.datasets import Version, VersionState, hold_version, lock_version
+from holdfast.store.tables.job_outputs import find_job_outputs
+from holdfast.store.tables.leases import lock_leases
 
-_DATASETS = load_statements("datasets")
 Planned = dict[Fence, dict[EntryKey, NewEntry]]
 
 
@@ -50,7 +55,7 @@ async def commit_outputs(tx: Transaction, commits: Sequence[Commit]) -> dict[Fen
         return {}
     refused: dict[Fence, Refused] = {}
     planned: Planned = {}
-    targets = await _find_targets(tx, sorted({commit.fence.task_id.job_id for commit in live}))
+    targets = await find_job_outputs(tx, {commit.fence.task_id.job_id for commit in live})
     for fence, entries in live:
         try:
             planned[fence] = plan_entries(entries, targets.get(fence.task_id.job_id, {}))
@@ -73,35 +78,27 @@ async def _find_live(tx: Transaction, commits: Sequence[Commit]) -> list[Commit]
     ]
 
 
-async def _find_targets(tx: Transaction, job_ids: list[int]) -> dict[int, dict[str, Target]]:
-    rows = await tx.fetch(_DATASETS["find_job_outputs"], job_ids=job_ids)
-    targets: dict[int, dict[str, Target]] = {}
-    for job_id, dataset, version, mode in rows:
-        targets.setdefault(job_id, {})[dataset] = Target(version, mode)
-    return targets
-
-
 async def _hold_versions(tx: Transaction, planned: Planned) -> dict[Fence, Refused]:
     """Hold every version that is written to, in order; one that is not open refuses its writers.
 
     Whoever replaces has it alone: two who replace one partition must not leave a mix of both.
     """
-    wanted: dict[tuple[str, int], bool] = {}
+    wanted: dict[Version, bool] = {}
     for plan in planned.values():
         for new in plan.values():
-            version = new.entry_key[:2]
+            version = _version_of(new)
             wanted[version] = wanted.get(version, False) or new.mode == "replace"
-    closed: dict[tuple[str, int], str | None] = {}
-    for (dataset, number), is_replaced in sorted(wanted.items()):
-        hold = _DATASETS["lock_version" if is_replaced else "hold_version"]
-        row = await tx.fetch_one(hold, dataset=dataset, version=number)
-        if row is None or row[0] != "open":
-            closed[dataset, number] = None if row is None else row[0]
+    closed: dict[Version, VersionState | None] = {}
+    for version, is_replaced in sorted(wanted.items()):
+        state = await (lock_version(tx, version) if is_replaced else hold_version(tx, version))
+        if state != "open":
+            closed[version] = state
     refused: dict[Fence, Refused] = {}
     for fence, plan in planned.items():
         for new in plan.values():
-            if new.entry_key[:2] in closed:
-                problem = say_why_not_open(*new.entry_key[:2], closed[new.entry_key[:2]])
+            version = _version_of(new)
+            if version in closed:
+                problem = say_why_not_open(*version, closed[version])
                 refused[fence] = Invalid(f"outputs[{new.number}].dataset", problem)
                 break
     return refused
@@ -111,7 +108,7 @@ async def _write(
     tx: Transaction, turn: Mapping[Fence, Mapping[EntryKey, NewEntry]]
 ) -> dict[Fence, Refused]:
     """Write what completions bring that have nothing to do with each other."""
-    standing = await _find_standing(tx, [place for plan in turn.values() for place in plan])
+    standing = await find_entries(tx, [key for plan in turn.values() for key in plan])
     refused: dict[Fence, Refused] = {}
     kept: dict[Fence, list[NewEntry]] = {}
     for fence, plan in turn.items():
@@ -121,57 +118,28 @@ async def _write(
             refused[fence] = error
     if kept:
         await _replace(tx, kept)
-        await tx.fetch(
-            _DATASETS["insert_commits"],
-            **_without_tokens(list(kept)),
-            entries=[len(entries) for entries in kept.values()],
-        )
+        commits = [(_writer_of(fence), len(entries)) for fence, entries in kept.items()]
+        await insert_commits(tx, commits)
         await _insert(tx, kept)
     return refused
-
-
-async def _find_standing(tx: Transaction, places: Sequence[EntryKey]) -> dict[EntryKey, Standing]:
-    rows = await tx.fetch(
-        _DATASETS["find_entries"],
-        datasets=[place.dataset for place in places],
-        versions=[place.version for place in places],
-        keys=[place.key for place in places],
-    )
-    return {EntryKey(*row[:3]): Standing(*row[3:]) for row in rows}
 
 
 async def _replace(tx: Transaction, kept: Mapping[Fence, Sequence[NewEntry]]) -> None:
     """Remove what stands in partitions that are written anew."""
     partitions = {new.partition for f in kept for new in kept[f] if new.mode == "replace"}
     if partitions:
-        ordered = sorted(partitions)
-        await tx.fetch(
-            _DATASETS["delete_partitions"],
-            datasets=[partition[0] for partition in ordered],
-            versions=[partition[1] for partition in ordered],
-            partition_keys=[partition[2] for partition in ordered],
-        )
+        await delete_partitions(tx, sorted(partitions))
 
 
 async def _insert(tx: Transaction, kept: Mapping[Fence, Sequence[NewEntry]]) -> None:
-    rows = [(fence, new) for fence, entries in kept.items() for new in entries]
-    if not rows:
-        return
-    written = await tx.fetch(
-        _DATASETS["insert_entries"],
-        **_without_tokens([fence for fence, _ in rows]),
-        datasets=[new.entry_key.dataset for _, new in rows],
-        versions=[new.entry_key.version for _, new in rows],
-        keys=[new.entry_key.key for _, new in rows],
-        partition_keys=[new.partition_key for _, new in rows],
-        uris=[new.uri for _, new in rows],
-        sizes=[new.size_bytes for _, new in rows],
-        checksums=[new.checksum for _, new in rows],
-        metadata=[new.metadata for _, new in rows],
-    )
-    if len(written) < len(rows):
+    new = [(_writer_of(fence), entry) for fence, entries in kept.items() for entry in entries]
+    if new and await insert_entries(tx, new) < len(new):
         raise OutputsChanged("a key was committed by somebody else")
 
 
-def _without_tokens(fences: Sequence[Fence]) -> dict[str, list[object]]:
-    return {name: values for name, values in fence_columns(fences).items() if name != "tokens"}
+def _writer_of(fence: Fence) -> Writer:
+    return Writer(fence.task_id, fence.attempt)
+
+
+def _version_of(entry: NewEntry) -> Version:
+    return Version(entry.entry_key.dataset, entry.entry_key.version)

@@ -7,20 +7,24 @@ import msgspec
 from holdfast.errors import Invalid
 from holdfast.ledger.keys import request_key, write_once
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations.datasets.triggers import request_runs
 from holdfast.operations.datasets.versions import (
     check_version,
-    count_entries,
     lock_dataset,
-    lock_version,
     refuse_writers,
 )
 from holdfast.rules.outputs import VERSION_MAX, check_name
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.dataset_entries import count_entries
+from holdfast.store.tables.dataset_triggers import request_runs
+from holdfast.store.tables.datasets import (
+    Version,
+    lock_version,
+    record_cut_over,
+    seal_version,
+    set_current_version,
+)
 
-_DATASETS = load_statements("datasets")
 REASON_LENGTH_MAX = 1024
 ENTRIES_COUNTED_MAX = 2**62
 
@@ -61,9 +65,8 @@ async def cut_over(
         ledger,
         keyed,
         _cut_over,
-        dataset,
+        Version(dataset, version),
         returns=CutOver,
-        version=version,
         actor=actor,
         reason=reason,
         force=force,
@@ -73,47 +76,32 @@ async def cut_over(
 async def _cut_over(
     _: Ledger,
     tx: Transaction,
-    dataset: str,
+    version: Version,
     *,
-    version: int,
     actor: str,
     reason: str | None,
     force: bool,
 ) -> CutOver:
-    previous = await lock_dataset(tx, dataset)
-    state = await lock_version(tx, dataset, version)
-    check_version(dataset, version, state, request="cut over to")
-    if previous == version:
-        return CutOver(version, previous, await tx.now(), changed=False)
+    previous = await lock_dataset(tx, version.dataset)
+    state = await lock_version(tx, version)
+    check_version(version, state, request="cut over to")
+    if previous == version.number:
+        return CutOver(version.number, previous, await tx.now(), changed=False)
     if state == "open" and not force:
         remedy = "wait for them, cancel them, or force it"
-        await refuse_writers(tx, dataset, version, request="cut over to", remedy=remedy)
+        await refuse_writers(tx, version, request="cut over to", remedy=remedy)
     now = await tx.now()
     if state == "open":
-        await _seal(tx, dataset, version, now=now)
-    await tx.fetch(_DATASETS["set_current_version"], dataset=dataset, version=version)
-    await tx.fetch(
-        _DATASETS["record_cut_over"],
-        dataset=dataset,
-        version=version,
-        previous=previous,
-        now=now,
-        actor=actor,
-        reason=reason,
-        forced=force,
+        await _seal(tx, version, now=now)
+    await set_current_version(tx, version)
+    await record_cut_over(
+        tx, version, previous=previous, now=now, actor=actor, reason=reason, forced=force
     )
-    triggered = await request_runs(tx, dataset, version, now=now)
-    return CutOver(version, previous, now, changed=True, triggered=triggered)
+    triggered = await request_runs(tx, version, now=now)
+    return CutOver(version.number, previous, now, changed=True, triggered=triggered)
 
 
-async def _seal(tx: Transaction, dataset: str, version: int, *, now: datetime) -> None:
+async def _seal(tx: Transaction, version: Version, *, now: datetime) -> None:
     """Let nothing more into a version, and write down what it holds."""
-    entries, size = await count_entries(tx, dataset, version, count_max=ENTRIES_COUNTED_MAX)
-    await tx.fetch(
-        _DATASETS["seal_version"],
-        dataset=dataset,
-        version=version,
-        now=now,
-        entries=entries,
-        size=size,
-    )
+    entries, size = await count_entries(tx, version, count_max=ENTRIES_COUNTED_MAX)
+    await seal_version(tx, version, now=now, entries=entries, size=size)

@@ -6,26 +6,24 @@ submit again, and find the job.
 """
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import msgspec
 
-from holdfast.errors import Invalid, KeyReused, NotFound, Refused, TooLarge
+from holdfast.errors import Invalid, KeyReused, Refused, TooLarge
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec, Submission
+from holdfast.operations.datasets.versions import lock_dataset
 from holdfast.operations.submitting.arrivals import Submitted
 from holdfast.rules.order import refuse_local_names
 from holdfast.rules.outputs import check_name
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.rules.undo import KEY_PREFIX
-from holdfast.store.database import Transaction
 from holdfast.store.datasets import TRIGGERS_MAX
-from holdfast.store.statements import load_statements
+from holdfast.store.tables import dataset_triggers
+from holdfast.store.tables.dataset_triggers import NewTrigger, TriggerRun
 
-_TRIGGERS = load_statements("dataset_triggers")
-_DATASETS = load_statements("datasets")
 RUNS_MAX = 100
 PROBLEM_LENGTH_MAX = 1000
 TRY_AGAIN = timedelta(seconds=30)
@@ -43,31 +41,21 @@ async def put_trigger(
     if spec.idempotency_key is not None:
         raise Invalid("spec.idempotency_key", "is given by the trigger; leave it out")
     refuse_local_names(spec)
-    complete_submission(
-        _prepare(submission, dataset=dataset, trigger=name, version=1), ledger.limits
-    )
+    complete_submission(_prepare(submission, TriggerRun(dataset, name, 1)), ledger.limits)
     if submission.num_tasks > ledger.limits.batch_tasks_max:
         raise TooLarge(
             "spec.inputs", submission.num_tasks, ledger.limits.batch_tasks_max, unit="tasks"
         )
     async with ledger.database.transaction() as tx:
         # Held against a cut-over: it comes before, or finds the trigger.
-        if not await tx.fetch(_DATASETS["lock_datasets"], names=[dataset]):
-            raise NotFound("dataset", dataset)
-        count = await tx.fetch_one(_TRIGGERS["count_triggers"], dataset=dataset, name=name)
-        assert count is not None, "a count has a row"
-        if count[0] >= TRIGGERS_MAX:
-            raise TooLarge("name", count[0] + 1, TRIGGERS_MAX, unit="triggers")
-        row = await tx.fetch_one(
-            _TRIGGERS["put_trigger"],
-            dataset=dataset,
-            name=name,
-            spec=msgspec.json.encode(spec).decode(),
-            inputs=None if submission.inputs is None else f"[{','.join(submission.inputs)}]",
-            actor=actor,
-        )
-    assert row is not None, "a trigger is new or there"
-    return bool(row[0])
+        await lock_dataset(tx, dataset)
+        count = await dataset_triggers.count_triggers(tx, dataset, besides=name)
+        if count >= TRIGGERS_MAX:
+            raise TooLarge("name", count + 1, TRIGGERS_MAX, unit="triggers")
+        text = msgspec.json.encode(spec).decode()
+        inputs = None if submission.inputs is None else f"[{','.join(submission.inputs)}]"
+        trigger = NewTrigger(dataset, name, text, inputs, actor)
+        return await dataset_triggers.put_trigger(tx, trigger)
 
 
 async def delete_trigger(ledger: Ledger, dataset: str, name: str) -> bool:
@@ -75,27 +63,18 @@ async def delete_trigger(ledger: Ledger, dataset: str, name: str) -> bool:
     check_name("dataset", dataset)
     check_name("name", name)
     async with ledger.database.transaction() as tx:
-        if not await tx.fetch(_DATASETS["lock_datasets"], names=[dataset]):
-            raise NotFound("dataset", dataset)
-        gone = await tx.fetch_one(_TRIGGERS["delete_trigger"], dataset=dataset, name=name)
-    return gone is not None
-
-
-async def request_runs(tx: Transaction, dataset: str, version: int, *, now: datetime) -> int:
-    """Leave a row for each trigger of a dataset that is being cut over; counts the new ones."""
-    rows = await tx.fetch(_TRIGGERS["request_runs"], dataset=dataset, version=version, now=now)
-    return len(rows)
+        await lock_dataset(tx, dataset)
+        return await dataset_triggers.delete_trigger(tx, dataset, name)
 
 
 async def start_triggered(ledger: Ledger, submit: Submit) -> int:
     """Submit the jobs that cut-overs have asked for; returns how many runs were looked at."""
     async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(_TRIGGERS["list_due_runs"], batch_max=RUNS_MAX)
-    for dataset, trigger, version, spec, inputs in rows:
-        run: dict[str, Any] = {"dataset": dataset, "trigger": trigger, "version": version}
+        due = await dataset_triggers.list_due_runs(tx, RUNS_MAX)
+    for run, spec, inputs in due:
         template = Submission(read_tolerantly(spec, JobSpec), _parse_inputs(inputs))
         try:
-            submitted = await submit(_prepare(template, **run))
+            submitted = await submit(_prepare(template, run))
             await _note(ledger, run, submitted.job_id)
         except KeyReused as error:  # submitted before, by a trigger that has changed since
             if error.job_id is None:
@@ -104,17 +83,18 @@ async def start_triggered(ledger: Ledger, submit: Submit) -> int:
         except Refused as error:
             async with ledger.database.transaction() as tx:
                 problem = str(error)[:PROBLEM_LENGTH_MAX]
-                await tx.fetch(_TRIGGERS["put_off_run"], **run, problem=problem, delay=TRY_AGAIN)
-    return len(rows)
+                await dataset_triggers.put_off_run(tx, run, problem=problem, delay=TRY_AGAIN)
+    return len(due)
 
 
-async def _note(ledger: Ledger, run: dict[str, Any], job_id: int) -> None:
+async def _note(ledger: Ledger, run: TriggerRun, job_id: int) -> None:
     async with ledger.database.transaction() as tx:
-        await tx.fetch(_TRIGGERS["note_run"], **run, job_id=job_id)
+        await dataset_triggers.note_run(tx, run, job_id=job_id)
 
 
-def _prepare(template: Submission, *, dataset: str, trigger: str, version: int) -> Submission:
+def _prepare(template: Submission, run: TriggerRun) -> Submission:
     """Make the submission of one run: its key, and what it finds in its environment."""
+    dataset, trigger, version = run
     spec = msgspec.structs.replace(
         template.spec,
         idempotency_key=f"{KEY_PREFIX}cut-over:{dataset}:{trigger}:{version}",

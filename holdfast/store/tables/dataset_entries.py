@@ -42,13 +42,13 @@ async def copy_entries(tx: Transaction, version: Version, *, based_on: int) -> N
     )
 
 
-async def find_entries(tx: Transaction, places: Sequence[EntryKey]) -> dict[EntryKey, Standing]:
+async def find_entries(tx: Transaction, keys: Sequence[EntryKey]) -> dict[EntryKey, Standing]:
     """Find what stands under keys."""
     rows = await tx.fetch(
         _DATASETS["find_entries"],
-        datasets=[place.dataset for place in places],
-        versions=[place.version for place in places],
-        keys=[place.key for place in places],
+        datasets=[key.dataset for key in keys],
+        versions=[key.version for key in keys],
+        keys=[key.key for key in keys],
     )
     return {EntryKey._make(row[:3]): Standing._make(row[3:]) for row in rows}
 

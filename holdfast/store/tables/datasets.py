@@ -18,6 +18,9 @@ class Version(NamedTuple):
     dataset: str
     number: int
 
+    def __str__(self) -> str:
+        return f"version {self.number} of dataset {self.dataset}"
+
 
 async def insert_dataset(tx: Transaction, name: str, *, actor: str, metadata: str) -> bool:
     """Store a dataset, its metadata a JSON text; False if it is there."""
