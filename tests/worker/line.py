@@ -17,6 +17,8 @@ class Line:
         self._host, self._port = parts.hostname, parts.port
         self._is_cut = False
         self._loses_answers = False
+        self._is_open = asyncio.Event()
+        self._is_open.set()
         self._rewriting = (b"", b"")
         self._calls: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
@@ -45,6 +47,10 @@ class Line:
         """Let requests through; the first bytes of any answer end the connection instead."""
         self._loses_answers = True
 
+    def hold_answers(self) -> None:
+        """Let requests through; answers wait until the line is mended."""
+        self._is_open.clear()
+
     def rewrite(self, text: bytes, other: bytes) -> None:
         """Put other words of the same length into every answer."""
         assert len(text) == len(other)
@@ -53,6 +59,7 @@ class Line:
     def mend(self) -> None:
         """Pass everything on again."""
         self._is_cut = self._loses_answers = False
+        self._is_open.set()
 
     async def _hang_up(self) -> None:
         for call in self._calls:
@@ -75,6 +82,7 @@ class Line:
                 if self._loses_answers:
                     self.answers_lost += 1
                     return
+                await self._is_open.wait()
                 writer.write(content.replace(*self._rewriting) if self._rewriting[0] else content)
                 await writer.drain()
         except OSError:

@@ -246,10 +246,12 @@ class Worker:
     def _begin(self, attempts: Sequence[Attempt]) -> None:
         suspects = [attempt for attempt in attempts if attempt.is_suspect]
         self._met_suspects = bool(suspects) or (self._met_suspects and not attempts)
-        # One at a time, and alone: the others may run elsewhere meanwhile.
-        self._hand_back(suspects[1:])
+        # One at a time, and alone: the others, of this claim and of the one beside it, may run
+        # elsewhere meanwhile.
+        spare = suspects if any(a.is_suspect for a in self._running) else suspects[1:]
+        self._hand_back(spare)
         for attempt in attempts:
-            if attempt not in suspects[1:]:
+            if attempt not in spare:
                 self._keeper.hold(attempt)
                 context = copy_context()
                 if find_tracer() is None:

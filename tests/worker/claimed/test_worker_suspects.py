@@ -7,9 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
 from tests.waiting import eventually
-from tests.worker.workplace import Workplace, call
+from tests.worker.line import Line
+from tests.worker.workplace import QUEUE, Workplace, call
 
 QUICK: dict[str, Any] = {"backoff": {"base": 0.0}, "on_exhausted": "fail"}
 
@@ -105,3 +107,29 @@ async def test_a_suspect_that_is_cancelled_while_it_waits_never_runs(
     (tmp_path / "on").touch()
     await workplace.reach(neighbour, "SUCCEEDED")
     assert not (tmp_path / "began").exists()
+
+
+async def test_suspects_of_two_claims_at_once_do_not_wait_for_each_other(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    first = await workplace.submit(call("report"), **QUICK)
+    second = await workplace.submit(call("report"), **QUICK)
+    await make_suspect(workplace)
+    ledger = workplace.server.runtime.ledger
+    await pause_queue(ledger, QUEUE, actor="tester")
+    busy = await workplace.submit(
+        call("await_file", f"{tmp_path}/began", f"{tmp_path}/go"), queue="other"
+    )
+    async with Line(workplace.url) as line:
+        workplace.hire(server=line.url, queues=("other", QUEUE), concurrency=2)
+        await eventually((tmp_path / "began").exists)
+        # Both claims are under way, for one task each, before the answer to one of them is read.
+        line.hold_answers()
+        await resume_queue(ledger, QUEUE)
+        await workplace.reach(first, "ASSIGNED")
+        (tmp_path / "go").touch()
+        await workplace.reach(second, "ASSIGNED")
+        line.mend()
+        await workplace.reach(busy, "SUCCEEDED")
+        await workplace.reach(first, "SUCCEEDED")
+        await workplace.reach(second, "SUCCEEDED")
