@@ -15,7 +15,7 @@ class ResourceUsage(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float | None = None
     memory_peak_bytes: int | None = None
     processes_max: int | None = None
-    # cgroup2, cgroup1, rlimit or none.
+    # cgroup2, rlimit or none.
     limits: str | None = None
 
 

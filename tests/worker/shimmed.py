@@ -5,13 +5,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from holdfast.worker.placed.shim_handle import Shim, ShimExit, ShimOrder
-from holdfast.worker.processes import command_supervisor, resource_limits, shim
+from holdfast.worker.processes import resource_limits, shim, shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from tests.worker.living import a_token
 
@@ -51,7 +52,7 @@ async def running(folder: Path, order: ShimOrder) -> AsyncIterator[Shim]:
         started.hard()
         await started.wait()
     assert list_carriers(order.token) == []
-    assert list_groups(order.token) == []
+    assert find_cgroup(order.token) is None
 
 
 async def run(folder: Path, order: ShimOrder) -> ShimExit:
@@ -66,12 +67,12 @@ def run_shim(folder: Path) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, check=False, capture_output=True, timeout=60)
 
 
-def list_groups(token: str) -> list[str]:
-    """List the cgroups of a command that are there."""
-    places = resource_limits.find_own_places().values()
-    return [
-        path for place in places if os.path.exists(path := resource_limits.path_of(place, token))
-    ]
+def find_cgroup(token: str) -> str | None:
+    """Find the cgroup of a command, if it is there."""
+    own = resource_limits.find_own_cgroup()
+    if own is not None and os.path.exists(path := resource_limits.path_of(own, token)):
+        return path
+    return None
 
 
 def list_carriers(token: str) -> list[psutil.Process]:
@@ -88,7 +89,7 @@ def list_carriers(token: str) -> list[psutil.Process]:
 
 def find_shim(folder: Path) -> psutil.Process:
     """Find the process that holds a folder's lock."""
-    inode = (folder / command_supervisor.LOCK).stat().st_ino
+    inode = (folder / shim_folder.LOCK).stat().st_ino
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
         if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
@@ -99,19 +100,23 @@ def find_shim(folder: Path) -> psutil.Process:
 
 
 def can_limit_memory() -> bool:
-    """Tell whether this host lets us make cgroups of version 1 that limit memory."""
-    place = resource_limits.find_own_places().get("memory")
-    return place is not None and os.access(place, os.W_OK)
+    """Tell whether this host lets us make cgroups that limit memory."""
+    return "memory.max" in _files_of_a_cgroup()
 
 
-def can_kill_groups() -> bool:
+def can_kill_cgroups() -> bool:
     """Tell whether this host lets us make cgroups that are killed in one step."""
-    place = resource_limits.find_own_places().get(resource_limits.UNIFIED)
-    if place is None or not os.access(place, os.W_OK):
-        return False
-    probe = Path(place, f"{resource_limits.PREFIX}{a_token()}")
-    probe.mkdir()
+    return "cgroup.kill" in _files_of_a_cgroup()
+
+
+@cache
+def _files_of_a_cgroup() -> list[str]:
+    limits = resource_limits.Limits()
+    limits.plan(resource_limits.find_own_cgroup(), a_token())
+    limits.make()
+    if limits.cgroup is None:
+        return []
     try:
-        return (probe / "cgroup.kill").exists()
+        return os.listdir(limits.cgroup)
     finally:
-        probe.rmdir()
+        os.rmdir(limits.cgroup)

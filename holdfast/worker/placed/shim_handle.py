@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from holdfast.errors import Invalid
-from holdfast.worker.processes import command_supervisor, resource_limits, shim, watchdog
+from holdfast.worker.processes import resource_limits, shim, shim_folder, watchdog
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.watchdog_handle import plain_environment
 
@@ -61,7 +61,7 @@ class ShimUsage(msgspec.Struct, frozen=True):
 class ShimExit(msgspec.Struct, frozen=True):
     """How a command ended; nothing of it is left. Times are seconds since 1970.
 
-    `limits` is cgroup2, cgroup1, rlimit or none, and says so if the cpu is not limited as asked.
+    `limits` is cgroup2, rlimit or none, and says so if the cpu is not limited as asked.
     """
 
     exit_code: int | None
@@ -108,7 +108,7 @@ class Shim:
         try:
             # Not by msgspec alone: names and values of an environment need not be Unicode.
             order = msgspec.convert(
-                json.loads((folder / command_supervisor.ORDER).read_bytes()), ShimOrder
+                json.loads((folder / shim_folder.ORDER).read_bytes()), ShimOrder
             )
             _check(order)
         except (OSError, ValueError) as error:
@@ -122,7 +122,7 @@ class Shim:
 
     def has_started(self) -> bool:
         """Tell whether the command runs or ran."""
-        return (self.folder / command_supervisor.STARTED).exists()
+        return (self.folder / shim_folder.STARTED).exists()
 
     def renew(self, deadline: float) -> None:
         """Move the deadline at which the shim kills the command."""
@@ -159,9 +159,7 @@ class Shim:
     def remove(self) -> None:
         """Delete the folder of a shim that has ended."""
         assert not self.is_alive(), "a shim that runs needs its folder"
-        (self.folder / command_supervisor.ORDER).unlink(
-            missing_ok=True
-        )  # first: half a folder is no shim
+        (self.folder / shim_folder.ORDER).unlink(missing_ok=True)  # first: half a folder is no shim
         for place, names, _ in os.walk(self.folder):
             for name in names:  # a command may have forbidden us to look inside
                 if not os.path.islink(path := os.path.join(place, name)):
@@ -174,7 +172,7 @@ class Shim:
     def _tell(self, line: str) -> None:
         # No reader: it has ended. No room: it is stuck, and killed when it is overdue.
         with suppress(OSError):
-            control = os.open(self.folder / command_supervisor.CONTROL, os.O_WRONLY | os.O_NONBLOCK)
+            control = os.open(self.folder / shim_folder.CONTROL, os.O_WRONLY | os.O_NONBLOCK)
             try:
                 os.write(control, line.encode() + b"\n")  # shorter than PIPE_BUF: all or nothing
             finally:
@@ -184,7 +182,7 @@ class Shim:
     def _locked(self, mode: int) -> Iterator[bool]:
         """Try to have the shim's lock for a moment; also had if there is no lock any more."""
         try:
-            lock = os.open(self.folder / command_supervisor.LOCK, os.O_RDONLY | os.O_CREAT, 0o600)
+            lock = os.open(self.folder / shim_folder.LOCK, os.O_RDONLY | os.O_CREAT, 0o600)
         except FileNotFoundError:
             yield True
             return
@@ -203,14 +201,14 @@ class Shim:
         loop = asyncio.get_running_loop()
         gone = asyncio.Event()
         try:
-            alive = os.open(self.folder / command_supervisor.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
+            alive = os.open(self.folder / shim_folder.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             await asyncio.sleep(LOOK_SECONDS)
             return
 
         def look() -> None:
             with suppress(BlockingIOError):
-                if not os.read(alive, len(command_supervisor.READY)):
+                if not os.read(alive, len(shim_folder.READY)):
                     loop.remove_reader(alive)
                     gone.set()
 
@@ -226,7 +224,7 @@ class Shim:
 
     def _find_end(self) -> ShimExit | None:
         """Read how the command ended, or end what is left of it; None if it is not gone yet."""
-        path = self.folder / command_supervisor.EXIT
+        path = self.folder / shim_folder.EXIT
         # Held while the end is written down: a shim that comes too late finds it and goes away.
         with self._locked(fcntl.LOCK_EX) as is_had:
             if not is_had:
@@ -235,7 +233,7 @@ class Shim:
                 if not _sweep(self.folder, self.token):
                     return None
                 with suppress(OSError):  # no room, or no folder any more: we know it all the same
-                    command_supervisor.write(
+                    shim_folder.write_json(
                         str(path), msgspec.to_builtins(self._lost()), is_synced=True
                     )
             self._reap()
@@ -247,7 +245,7 @@ class Shim:
     def _lost(self) -> ShimExit:
         started = _Started(0.0, "none")
         with suppress(OSError, msgspec.MsgspecError):
-            text = (self.folder / command_supervisor.STARTED).read_bytes()
+            text = (self.folder / shim_folder.STARTED).read_bytes()
             started = msgspec.json.decode(text, type=_Started)
         words = _last_words(self.folder)
         return ShimExit(
@@ -270,7 +268,7 @@ class Shim:
 
 def list_shims(folder: Path) -> list[Path]:
     """List the folders below one that hold an order: their shims may run, have ended or be lost."""
-    return sorted(path.parent for path in folder.glob(f"*/{command_supervisor.ORDER}"))
+    return sorted(path.parent for path in folder.glob(f"*/{shim_folder.ORDER}"))
 
 
 def _check(order: ShimOrder) -> None:
@@ -290,18 +288,18 @@ def _launch(folder: Path, order: ShimOrder, inherit: Sequence[int]) -> int:
     """Start a shim and wait until it holds its lock; returns its number, which we have to reap."""
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
-    if (folder / command_supervisor.ORDER).exists():
+    if (folder / shim_folder.ORDER).exists():
         raise FileExistsError(f"{folder} has held an order before")
     try:
-        for name in (command_supervisor.CONTROL, command_supervisor.ALIVE):
+        for name in (shim_folder.CONTROL, shim_folder.ALIVE):
             os.mkfifo(folder / name, 0o600)
-        command_supervisor.write(str(folder / command_supervisor.ORDER), msgspec.to_builtins(order))
+        shim_folder.write_json(str(folder / shim_folder.ORDER), msgspec.to_builtins(order))
         child = _spawn(folder, order.token, inherit)
     except OSError:
         for name in (
-            command_supervisor.CONTROL,
-            command_supervisor.ALIVE,
-            command_supervisor.ORDER,
+            shim_folder.CONTROL,
+            shim_folder.ALIVE,
+            shim_folder.ORDER,
         ):
             (folder / name).unlink(missing_ok=True)  # there is nothing to adopt
         raise
@@ -309,9 +307,9 @@ def _launch(folder: Path, order: ShimOrder, inherit: Sequence[int]) -> int:
 
 
 def _spawn(folder: Path, token: str, inherit: Sequence[int]) -> int:
-    alive = os.open(folder / command_supervisor.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
+    alive = os.open(folder / shim_folder.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with open(folder / command_supervisor.LOG, "ab") as log:
+        with open(folder / shim_folder.LOG, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", shim.__file__, str(folder.absolute())],
                 stdin=subprocess.DEVNULL,
@@ -340,7 +338,7 @@ def _wait_ready(alive: int, child: int) -> bool:
         poller.register(alive, select.POLLIN)
         poller.register(pidfd, select.POLLIN)
         poller.poll(START_SECONDS_MAX * 1000)
-        return os.read(alive, len(command_supervisor.READY)) == command_supervisor.READY
+        return os.read(alive, len(shim_folder.READY)) == shim_folder.READY
     except BlockingIOError:
         return False
     finally:
@@ -349,21 +347,20 @@ def _wait_ready(alive: int, child: int) -> bool:
 
 def _sweep(folder: Path, token: str) -> bool:
     """Kill all that carries a token, its shim too; False if that takes more than a moment."""
-    # Where we would make them, should the command have deleted what the shim has written.
-    groups = [
-        resource_limits.path_of(place, token)
-        for place in resource_limits.find_own_places().values()
-    ]
+    own = resource_limits.find_own_cgroup()
+    # Where its shim would have made it, should the command have deleted what the shim has written.
+    cgroups = [] if own is None else [resource_limits.path_of(own, token)]
     with suppress(OSError, msgspec.MsgspecError):
-        groups += msgspec.json.decode(
-            (folder / command_supervisor.GROUPS).read_bytes(), type=list[str]
-        )
+        text = (folder / shim_folder.CGROUP).read_bytes()
+        if (made := msgspec.json.decode(text, type=str | None)) is not None:
+            cgroups.append(made)
     is_clean = watchdog.sweep([], [watchdog.mark_of(token)])
-    return resource_limits.end_groups(groups) and is_clean
+    are_ended = [resource_limits.end_cgroup(cgroup) for cgroup in cgroups]
+    return is_clean and all(are_ended)
 
 
 def _last_words(folder: Path) -> str:
-    with suppress(OSError), open(folder / command_supervisor.LOG, "rb") as file:
+    with suppress(OSError), open(folder / shim_folder.LOG, "rb") as file:
         file.seek(max(0, file.seek(0, 2) - LOG_BYTES_MAX))
         return file.read().decode("utf-8", "replace").strip()
     return ""

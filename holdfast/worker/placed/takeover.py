@@ -12,7 +12,7 @@ import msgspec
 from holdfast.errors import Invalid
 from holdfast.worker.placed.attempt import Brief, PlacedAttempt
 from holdfast.worker.placed.shim_handle import Shim
-from holdfast.worker.processes import command_supervisor
+from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
 
 log = logging.getLogger("holdfast.placed")
@@ -51,7 +51,7 @@ def find_left(folder: Path) -> Left:
 def _has_shim(folder: Path) -> bool:
     """Tell whether a shim holds the lock of a folder, whatever else is in there."""
     try:
-        lock = os.open(folder / command_supervisor.LOCK, os.O_RDONLY)
+        lock = os.open(folder / shim_folder.LOCK, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:

@@ -1,21 +1,20 @@
-"""Hold a command to its memory and cpu: by cgroups of version 1, 2 or both, else by rlimit.
+"""Hold a command to its memory and cpu: by a cgroup of version 2, else by rlimit.
 
-A command gets groups of its own below the group that we are in ourselves, so what limits us limits
-it too. Version 2 lends controllers only to groups below one that holds no process: either that is
-so (a delegated group whose worker sits in a subgroup, or the root), or its group counts and kills
+A command gets a cgroup of its own below the one that we are in, so what limits us limits it too.
+Controllers are lent only to groups below one that holds no process: either that is so (a delegated
+group whose worker sits in a subgroup, or the root), or the group of the command serves to kill it
 but limits nothing, and memory is limited by rlimit: per process, and by address space.
 """
 
 import os
 import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import partial
 
 from holdfast.worker.processes.process_tree import kill_listed
 
 PREFIX = "holdfast-"
-UNIFIED = "unified"
 CONTROLLERS = ("memory", "cpu")
 CPU_PERIOD_US = 100_000
 CPU_QUOTA_US_MIN = 1_000  # the kernel takes no less
@@ -23,212 +22,147 @@ REMOVE_TURNS_MAX = 50
 REMOVE_PAUSE_SECONDS = 0.01
 
 
-def find_places(mounts: str, memberships: str) -> dict[str, str]:
-    """Find the folders of our own groups: of "memory" and "cpu" in version 1, and the unified one.
+def find_own_cgroup() -> str | None:
+    """Find the folder of the cgroup that we are in; None where there is none of version 2."""
+    return find_cgroup(_read("/proc/self/mountinfo"), _read("/proc/self/cgroup"))
 
-    Takes the texts of /proc/self/mountinfo and /proc/self/cgroup.
-    """
-    paths = {}
-    for line in memberships.splitlines():
-        _, controllers, path = line.split(":", 2)
-        paths.update({name or UNIFIED: path for name in controllers.split(",")})
-    places: dict[str, str] = {}
+
+def find_cgroup(mounts: str, memberships: str) -> str | None:
+    """Find our folder in the texts of /proc/self/mountinfo and /proc/self/cgroup."""
+    path = next((line[3:] for line in memberships.splitlines() if line.startswith("0::")), None)
+    if path is None or ".." in path:
+        return None
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
-        if not kind.startswith("cgroup"):
-            continue
-        root, point = mount.split(" ")[3:5]
-        filesystem, _, options = kind.split(" ")
-        names = {UNIFIED} if filesystem == "cgroup2" else {*CONTROLLERS} & {*options.split(",")}
-        for name in names & paths.keys():
-            folder = _folder(point, root, paths[name])
-            if folder is not None:
-                places.setdefault(name, folder)
-    return places
+        if kind.startswith("cgroup2 "):
+            root, point = mount.split(" ")[3:5]  # a mount may show a part of the hierarchy only
+            root = root.rstrip("/")
+            if f"{path}/".startswith(f"{root}/"):
+                return (point + path[len(root) :]).rstrip("/")
+    return None
 
 
-def find_own_places() -> dict[str, str]:
-    """Find the folders of our own groups on this host; none where there are no cgroups."""
-    return find_places(_read("/proc/self/mountinfo"), _read("/proc/self/cgroup"))
+def path_of(parent: str, name: str) -> str:
+    """Tell where the cgroup of a command is, below another one."""
+    return f"{parent}/{PREFIX}{name}"
 
 
-def path_of(place: str, name: str) -> str:
-    """Tell where the group of a command is, below a group of ours."""
-    return f"{place}/{PREFIX}{name}"
+class Limits:
+    """What one command may use, and its cgroup (the path of it), where it can have one."""
 
+    def __init__(self, memory: int = 0, cpu: float = 0.0) -> None:
+        self._memory = memory
+        self._cpu = cpu
+        self._controllers: list[str] = []
+        self.cgroup: str | None = None
 
-class Group:
-    """One cgroup of a command, in one hierarchy."""
+    def plan(self, own: str | None, name: str) -> None:
+        """Choose the cgroup of a command, without making it, from the one that we are in."""
+        if own is not None:
+            parent, self._controllers = _choose_parent(own)
+            self.cgroup = path_of(parent, name)
 
-    def __init__(self, path: str, kind: str, controllers: Iterable[str]) -> None:
-        self.path = path
-        self.kind = kind
-        self.controllers = set(controllers)
+    def make(self) -> None:
+        """Make the cgroup that was planned and set its limits, or do without."""
+        if self.cgroup is None:
+            return
+        try:
+            os.mkdir(self.cgroup)
+            set_limits(self.cgroup, self._controllers, memory=self._memory, cpu=self._cpu)
+        except OSError:
+            end_cgroup(self.cgroup)
+            self.cgroup, self._controllers = None, []
 
-    def limit(self, memory: int, cpu: float) -> None:
-        """Set the limits of the group; zero means none."""
-        if memory and "memory" in self.controllers:
-            self._limit_memory(memory)
-        if cpu and "cpu" in self.controllers:
-            quota = max(int(cpu * CPU_PERIOD_US), CPU_QUOTA_US_MIN)
-            if self.kind == "cgroup2":
-                self._write("cpu.max", f"{quota} {CPU_PERIOD_US}")
-            else:
-                self._write("cpu.cfs_period_us", str(CPU_PERIOD_US))
-                self._write("cpu.cfs_quota_us", str(quota))
-
-    def enter(self) -> bool:
-        """Move this process into the group; False if it may not."""
-        return _try_write(f"{self.path}/cgroup.procs", "0")
+    def enter(self) -> str:
+        """Put this process under the limits and say what enforces them."""
+        has_entered = self.cgroup is not None and _try_write(f"{self.cgroup}/cgroup.procs", "0")
+        held_by = self._controllers if has_entered else []
+        if not self._memory:
+            return "cgroup2" if self._cpu and "cpu" in held_by else "none"
+        if "memory" not in held_by:
+            _limit_address_space(self._memory)
+        enforced = "cgroup2" if "memory" in held_by else "rlimit"
+        return f"{enforced}, cpu not limited" if self._cpu and "cpu" not in held_by else enforced
 
     def oom_kills(self) -> int:
-        """Count the processes that the kernel has killed here because memory ran out."""
-        name = "memory.events" if self.kind == "cgroup2" else "memory.oom_control"
-        for line in _read(f"{self.path}/{name}").splitlines():
+        """Count the processes that were killed because memory ran out, where that is counted."""
+        for line in self._read("memory.events").splitlines():
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
         return 0
 
     def memory_peak(self) -> int:
-        """Read the most memory that was held here at once; zero if the kernel does not say."""
-        name = "memory.peak" if self.kind == "cgroup2" else "memory.max_usage_in_bytes"
-        return int(_read(f"{self.path}/{name}") or 0)
+        """Read the most memory that was held at once; zero where that is not counted."""
+        return int(self._read("memory.peak") or 0)
 
-    def _limit_memory(self, memory: int) -> None:
-        if self.kind == "cgroup2":
-            self._write("memory.max", str(memory))
-            _try_write(f"{self.path}/memory.swap.max", "0")
-            _try_write(f"{self.path}/memory.oom.group", "1")  # half a command is of no use
-        else:
-            self._write("memory.limit_in_bytes", str(memory))
-            _try_write(f"{self.path}/memory.memsw.limit_in_bytes", str(memory))
-
-    def _write(self, name: str, text: str) -> None:
-        _write(f"{self.path}/{name}", text)
+    def _read(self, name: str) -> str:
+        return "" if self.cgroup is None else _read(f"{self.cgroup}/{name}")
 
 
-class Limits:
-    """What one command may use, and the groups that see to it."""
-
-    def __init__(self, memory: int = 0, cpu: float = 0.0) -> None:
-        self._memory = memory
-        self._cpu = cpu
-        self.groups: list[Group] = []
-
-    def plan(self, places: dict[str, str], name: str) -> None:
-        """Choose the groups of a command, without making them."""
-        if "memory" in places:
-            self.groups.append(Group(path_of(places["memory"], name), "cgroup1", ["memory"]))
-        if "cpu" in places and self._cpu:
-            self.groups.append(Group(path_of(places["cpu"], name), "cgroup1", ["cpu"]))
-        if UNIFIED in places:
-            parent, controllers = _choose_parent(places[UNIFIED])
-            self.groups.append(Group(path_of(parent, name), "cgroup2", controllers))
-
-    def make(self) -> None:
-        """Make the groups that were planned, and forget those that cannot be."""
-        for group in list(self.groups):
-            try:
-                os.mkdir(group.path)
-                group.limit(self._memory, self._cpu)
-            except OSError:
-                self.groups.remove(group)
-                end_groups([group.path])
-
-    def enter(self) -> str:
-        """Put this process under the limits and say what enforces them."""
-        entered = [group for group in self.groups if group.enter()]
-        memory = _kind_of("memory", entered) if self._memory else "none"
-        if self._memory and memory == "none":
-            _, hard = resource.getrlimit(resource.RLIMIT_AS)
-            most = self._memory if hard == resource.RLIM_INFINITY else min(self._memory, hard)
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-            memory = "rlimit"
-        if not self._cpu:
-            return memory
-        cpu = _kind_of("cpu", entered)
-        if not self._memory:
-            return cpu
-        return memory if cpu != "none" else f"{memory}, cpu not limited"
-
-    def oom_kills(self) -> int:
-        """Count the processes that were killed because memory ran out, where that is counted."""
-        return sum(group.oom_kills() for group in self.groups if "memory" in group.controllers)
-
-    def memory_peak(self) -> int:
-        """Read the most memory that was held at once; zero if there is no group to ask."""
-        peaks = (group.memory_peak() for group in self.groups if "memory" in group.controllers)
-        return max(peaks, default=0)
-
-    def list_pids(self) -> set[int] | None:
-        """List the processes in the groups; None if there is no group."""
-        return list_pids(group.path for group in self.groups) if self.groups else None
+def set_limits(
+    cgroup: str, controllers: Collection[str], *, memory: int = 0, cpu: float = 0.0
+) -> None:
+    """Write the limits that the controllers of a cgroup can enforce; zero means none."""
+    if memory and "memory" in controllers:
+        _write(f"{cgroup}/memory.max", str(memory))
+        _try_write(f"{cgroup}/memory.swap.max", "0")
+        _try_write(f"{cgroup}/memory.oom.group", "1")  # half a command is of no use
+    if cpu and "cpu" in controllers:
+        quota = max(int(cpu * CPU_PERIOD_US), CPU_QUOTA_US_MIN)
+        _write(f"{cgroup}/cpu.max", f"{quota} {CPU_PERIOD_US}")
 
 
-def list_pids(paths: Iterable[str]) -> set[int]:
-    """List the processes in groups and in the groups below them."""
+def list_pids(cgroup: str) -> set[int]:
+    """List the processes in a cgroup and in those below it."""
     return {
         int(pid)
-        for path in paths
-        for folder, _, _ in os.walk(path)
+        for folder, _, _ in os.walk(cgroup)
         for pid in _read(f"{folder}/cgroup.procs").split()
     }
 
 
-def kill_groups(paths: Iterable[str]) -> None:
-    """Kill what is in groups of ours: at once where the kernel can, else one by one."""
-    for path in _ours(paths):
-        if not _try_write(f"{path}/cgroup.kill", "1"):
-            kill_listed(partial(list_pids, [path]))
+def kill_cgroup(cgroup: str) -> None:
+    """Kill what is in a cgroup of ours: at once where the kernel can, else one by one."""
+    if _is_ours(cgroup) and not _try_write(f"{cgroup}/cgroup.kill", "1"):
+        kill_listed(partial(list_pids, cgroup))
 
 
-def end_groups(paths: Iterable[str]) -> bool:
-    """Kill what is in groups of ours and remove them; False if that takes too long."""
-    left = _ours(paths)
+def end_cgroup(cgroup: str) -> bool:
+    """Kill what is in a cgroup of ours and remove it; False if that takes too long."""
+    if not _is_ours(cgroup):
+        return True
     for _ in range(REMOVE_TURNS_MAX):
-        kill_groups(left)
-        left = [path for path in left if not _remove(path)]
-        if not left:
+        kill_cgroup(cgroup)
+        if _remove(cgroup):
             return True
         time.sleep(REMOVE_PAUSE_SECONDS)
     return False
 
 
-def _ours(paths: Iterable[str]) -> list[str]:
-    return [path for path in paths if os.path.basename(path).startswith(PREFIX)]
+def _is_ours(cgroup: str) -> bool:
+    return os.path.basename(cgroup).startswith(PREFIX)
 
 
-def _remove(path: str) -> bool:
+def _remove(cgroup: str) -> bool:
     try:
-        for folder, _, _ in os.walk(path, topdown=False):  # a command may make groups of its own
+        for folder, _, _ in os.walk(cgroup, topdown=False):  # a command may make groups of its own
             os.rmdir(folder)
     except OSError:
-        return not os.path.exists(path)
+        return not os.path.exists(cgroup)
     return True
 
 
-def _folder(point: str, root: str, path: str) -> str | None:
-    """Find a group below a mount that may show a part of the hierarchy only."""
-    root = root.rstrip("/")
-    if ".." in path or not f"{path}/".startswith(f"{root}/"):
-        return None
-    return (point + path[len(root) :]).rstrip("/")
-
-
 def _choose_parent(own: str) -> tuple[str, list[str]]:
-    """Choose the group of version 2 below which a command's group gets controllers."""
-    parents = [own]
-    if _is_delegated(os.path.dirname(own)):
-        parents.append(os.path.dirname(own))
-    for parent in parents:
-        lent = _lend(parent)
-        if "memory" in lent:
-            return parent, lent
-    return own, _lend(own)
+    """Choose the cgroup below which a command's gets controllers, and say which."""
+    lent = _lend(own)
+    above = os.path.dirname(own)
+    if "memory" not in lent and _is_delegated(above) and "memory" in (more := _lend(above)):
+        return above, more
+    return own, lent
 
 
 def _lend(parent: str) -> list[str]:
-    """Have a group lend its controllers to those below; returns the ones that it lends."""
+    """Have a cgroup lend its controllers to those below; returns the ones that it lends."""
     lent = _read(f"{parent}/cgroup.subtree_control").split()
     there = _read(f"{parent}/cgroup.controllers").split()
     for name in CONTROLLERS:
@@ -240,15 +174,17 @@ def _lend(parent: str) -> list[str]:
 
 
 def _is_delegated(folder: str) -> bool:
-    """Tell whether systemd has left a group to its service: others are not ours to use."""
+    """Tell whether systemd has left a cgroup to its service: others are not ours to use."""
     try:
         return os.getxattr(folder, "user.delegate") == b"1"
     except OSError:
         return False
 
 
-def _kind_of(controller: str, groups: Iterable[Group]) -> str:
-    return next((group.kind for group in groups if controller in group.controllers), "none")
+def _limit_address_space(memory: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _read(path: str) -> str:

@@ -18,7 +18,7 @@ import pytest
 from holdfast.errors import Invalid
 from holdfast.worker.placed import shim_handle
 from holdfast.worker.placed.shim_handle import Shim, ShimOrder, list_shims
-from holdfast.worker.processes import command_supervisor
+from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from tests.embedded.users import ROOT
 from tests.waiting import eventually
@@ -28,9 +28,9 @@ from tests.worker.shimmed import (
     PATH,
     a_script,
     an_order,
+    find_cgroup,
     find_shim,
     list_carriers,
-    list_groups,
     run,
     run_shim,
     running,
@@ -68,9 +68,10 @@ async def test_a_shim_holds_its_lock_while_its_command_runs(tmp_path: Path) -> N
 
 async def test_a_deadline_is_kept_although_the_worker_has_died(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    order = a_script(FAMILY, cwd=str(tmp_path), deadline=boot_clock() + 1.0)
+    order = a_script(FAMILY, cwd=str(tmp_path))
     start_and_die(folder, order)
     family = await_family(tmp_path)
+    Shim.adopt(folder).renew(boot_clock() + 0.1)
     await eventually(lambda: not any(lives(member) for member in family))
     ended = await Shim.adopt(folder).wait()
     assert (ended.signal, ended.reason) == (signal.SIGKILL, "lease")
@@ -79,14 +80,15 @@ async def test_a_deadline_is_kept_although_the_worker_has_died(tmp_path: Path) -
 
 async def test_a_later_worker_takes_a_shim_over(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    first = boot_clock() + 1.0
-    order = a_script(FAMILY, cwd=str(tmp_path), deadline=first, note={"task": "7.1", "attempt": 2})
+    order = a_script(FAMILY, cwd=str(tmp_path), note={"task": "7.1", "attempt": 2})
     start_and_die(folder, order)
     family = await_family(tmp_path)
     adopted = Shim.adopt(folder)
     assert adopted.is_alive()
     assert (adopted.folder, adopted.token) == (folder, order.token)
     assert adopted.note == {"task": "7.1", "attempt": 2}
+    first = boot_clock() + 0.5
+    adopted.renew(first)
     adopted.renew(first + 600)
     await eventually(lambda: boot_clock() > first + 0.1)
     assert all(lives(member) for member in family)
@@ -110,6 +112,7 @@ async def test_what_a_killed_shim_leaves_is_ended_and_said(tmp_path: Path, cgrou
     order = a_script(FAMILY, cwd=str(tmp_path), cgroups=cgroups)
     async with running(folder, order) as started:
         family = await_family(tmp_path)
+        await eventually(started.has_started)
         find_shim(folder).kill()
         ended = await started.wait()
         assert not any(lives(member) for member in family)
@@ -137,22 +140,22 @@ async def test_a_stray_of_a_killed_shim_is_found_by_its_group(tmp_path: Path) ->
         path = tmp_path / "stray"
         await eventually(lambda: path.exists() and path.read_text())
         stray = psutil.Process(int(path.read_text()))
-        has_groups = list_groups(order.token) != []
+        cgroup = find_cgroup(order.token)
         find_shim(folder).kill()
         await started.wait()
-        if has_groups:
+        if cgroup is not None:
             assert not lives(stray)
         elif lives(stray):  # nothing is left by which to know it
             stray.kill()
 
 
-async def test_groups_that_a_lost_shim_has_made_elsewhere_are_removed(tmp_path: Path) -> None:
+async def test_a_cgroup_that_a_lost_shim_has_made_elsewhere_is_removed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "holdfast-elsewhere"
     elsewhere.mkdir()
     folder = tmp_path / "folder"
     async with running(folder, an_order("sleep", "600")) as started:
         await eventually(started.has_started)
-        (folder / command_supervisor.GROUPS).write_text(json.dumps([str(elsewhere)]))
+        (folder / shim_folder.CGROUP).write_text(json.dumps(str(elsewhere)))
         find_shim(folder).kill()
         await started.wait()
     assert not elsewhere.exists()
@@ -184,7 +187,7 @@ async def test_a_command_that_deletes_everything_is_still_ended(tmp_path: Path) 
 async def test_an_end_that_the_command_has_spoiled_is_a_lost_one(tmp_path: Path, text: str) -> None:
     async with running(tmp_path, a_script("exit 0")) as started:
         await started.wait()
-        (tmp_path / command_supervisor.EXIT).write_text(text)
+        (tmp_path / shim_folder.EXIT).write_text(text)
         assert (await started.wait()).reason == "shim_lost"
 
 
@@ -194,8 +197,8 @@ async def test_an_order_whose_shim_never_came_is_lost_and_not_carried_out_later(
     folder = tmp_path / "folder"
     folder.mkdir()
     order = a_script("touch made", cwd=str(tmp_path))
-    (folder / command_supervisor.ORDER).write_bytes(msgspec.json.encode(order))
-    for name in (command_supervisor.CONTROL, command_supervisor.ALIVE):
+    (folder / shim_folder.ORDER).write_bytes(msgspec.json.encode(order))
+    for name in (shim_folder.CONTROL, shim_folder.ALIVE):
         os.mkfifo(folder / name)
     adopted = Shim.adopt(folder)
     assert not adopted.is_alive()
@@ -263,7 +266,7 @@ async def test_words_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [None, "", "[]", '{"token": 5}'])
 def test_a_folder_without_an_order_cannot_be_adopted(tmp_path: Path, text: str | None) -> None:
     if text is not None:
-        (tmp_path / command_supervisor.ORDER).write_text(text)
+        (tmp_path / shim_folder.ORDER).write_text(text)
     with pytest.raises(Invalid) as refused:
         Shim.adopt(tmp_path)
     assert refused.value.field == "folder"
@@ -273,7 +276,7 @@ async def test_an_environment_need_not_be_unicode(tmp_path: Path) -> None:
     strange = os.fsdecode(b"\xff\xfe")
     order = a_script('printf %s "$STRANGE"', environment={**PATH, "STRANGE": strange})
     assert (await run(tmp_path, order)).exit_code == 0
-    assert (tmp_path / command_supervisor.OUTPUT).read_bytes() == b"\xff\xfe"
+    assert (tmp_path / shim_folder.OUTPUT).read_bytes() == b"\xff\xfe"
     assert Shim.adopt(tmp_path).token == order.token
 
 
@@ -336,7 +339,7 @@ async def test_folders_are_private_listed_and_removed(tmp_path: Path) -> None:
         await run(tmp_path / name, a_script(script, cwd=str(tmp_path / name)))
     assert list_shims(tmp_path) == [tmp_path / "first", tmp_path / "second"]
     assert (tmp_path / "first").stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / "first" / command_supervisor.ORDER).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "first" / shim_folder.ORDER).stat().st_mode & 0o777 == 0o600
     Shim.adopt(tmp_path / "first").remove()
     assert list_shims(tmp_path) == [tmp_path / "second"]
     assert not (tmp_path / "first").exists()
@@ -347,7 +350,7 @@ async def test_the_folder_of_a_shim_that_runs_is_not_removed(tmp_path: Path) -> 
     async with running(tmp_path, an_order("sleep", "600")) as started:
         with pytest.raises(AssertionError):
             started.remove()
-        assert json.loads((tmp_path / command_supervisor.ORDER).read_text())["argv"] == [
+        assert json.loads((tmp_path / shim_folder.ORDER).read_text())["argv"] == [
             "sleep",
             "600",
         ]

@@ -11,7 +11,7 @@ import pytest
 from holdfast.worker.placed.attempt import Brief
 from holdfast.worker.placed.shim_handle import ShimOrder
 from holdfast.worker.placed.takeover import find_left
-from holdfast.worker.processes import command_supervisor
+from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from tests.waiting import eventually
 from tests.worker.placed_orders import a_job
@@ -47,8 +47,8 @@ async def test_what_runs_and_what_has_ended_is_taken_over(tmp_path: Path) -> Non
 def test_what_never_had_a_shim_is_removed(tmp_path: Path) -> None:
     (tmp_path / "1" / "work").mkdir(parents=True)
     (tmp_path / "2").mkdir()
-    (tmp_path / "2" / command_supervisor.ORDER).write_text("{")
-    (tmp_path / "2" / command_supervisor.LOCK).touch()
+    (tmp_path / "2" / shim_folder.ORDER).write_text("{")
+    (tmp_path / "2" / shim_folder.LOCK).touch()
     (tmp_path / "a file").touch()
     assert find_left(tmp_path) == ([], True)
     assert [path.name for path in tmp_path.iterdir()] == ["a file"]
@@ -61,7 +61,7 @@ async def test_what_runs_and_cannot_be_taken_over_is_known_to_run(
     order = a_sleeper(note=a_note() if spoiled == "order" else {"of": "another version"})
     async with running(tmp_path / "1", order) as shim:
         if spoiled == "order":
-            (tmp_path / "1" / command_supervisor.ORDER).write_text("{")
+            (tmp_path / "1" / shim_folder.ORDER).write_text("{")
         assert find_left(tmp_path) == ([], False)
         assert shim.is_alive()
     assert find_left(tmp_path) == ([], True)

@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from holdfast.worker.processes import command_supervisor
+from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from tests.waiting import eventually
 from tests.worker.living import FAMILY, await_family, lives, start_sleeper
@@ -18,7 +18,7 @@ from tests.worker.shimmed import (
     a_program,
     a_script,
     an_order,
-    can_kill_groups,
+    can_kill_cgroups,
     can_limit_memory,
     find_shim,
     run,
@@ -43,7 +43,7 @@ POLITE = "trap 'exit 5' TERM; echo ready > ready; while :; do sleep 0.05; done"
 
 
 def output(folder: Path) -> str:
-    return (folder / command_supervisor.OUTPUT).read_text()
+    return (folder / shim_folder.OUTPUT).read_text()
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ async def test_who_carries_the_token_elsewhere_dies_with_the_command(tmp_path: P
 async def test_a_process_that_forks_faster_than_one_can_look_is_killed_with_its_group(
     tmp_path: Path, cgroups: bool
 ) -> None:
-    # Only a cgroup of version 2 catches it in session after session.
-    flight = COMET if cgroups and can_kill_groups() else COMET.replace("os.setsid()", "pass")
+    # Only a cgroup catches it in session after session.
+    flight = COMET if cgroups and can_kill_cgroups() else COMET.replace("os.setsid()", "pass")
     order = a_program(flight, cwd=str(tmp_path), cgroups=cgroups)
     assert (await run(tmp_path / "folder", order)).exit_code == 0
     assert not (tmp_path / "landed").exists()
@@ -239,7 +239,7 @@ async def test_polite_signals_and_nonsense_do_not_end_a_shim(tmp_path: Path) -> 
             process.send_signal(number)
         nonsense = b"deadline nan\ndeadline\nsoft -inf\n\xff\n\nhard now\n"
         for text in (nonsense, b"x" * 2000, b"\n"):
-            (tmp_path / command_supervisor.CONTROL).write_bytes(text)
+            (tmp_path / shim_folder.CONTROL).write_bytes(text)
         (sleeper,) = process.children()
         sleeper.kill()
         ended = await shim.wait()
@@ -275,7 +275,7 @@ async def test_output_over_its_limit_is_dropped_but_not_its_beginning(tmp_path: 
     order = a_script(script, cwd=str(tmp_path), output_bytes_max=65536)
     async with running(folder, order):
         await eventually((tmp_path / "ready").exists)
-        log = folder / command_supervisor.OUTPUT
+        log = folder / shim_folder.OUTPUT
         await eventually(lambda: log.stat().st_size <= 65536)
         text = output(folder)
     assert text.startswith("first\n1\n2\n")
@@ -326,7 +326,7 @@ async def test_a_command_that_runs_out_of_memory_is_told_apart(tmp_path: Path) -
     order = a_program(ALLOCATE, str(2**28), memory=64 * 2**20)
     ended = await run(tmp_path, order)
     if can_limit_memory():
-        assert (ended.signal, ended.reason, ended.limits) == (signal.SIGKILL, "oom", "cgroup1")
+        assert (ended.signal, ended.reason, ended.limits) == (signal.SIGKILL, "oom", "cgroup2")
         assert ended.error == f"out of memory: its limit is {64 * 2**20} bytes"
     else:
         assert (ended.exit_code, ended.reason) == (1, None)
@@ -362,7 +362,7 @@ async def test_a_memory_limit_leaves_room_for_what_fits(tmp_path: Path) -> None:
 async def test_a_shim_that_fails_itself_leaves_nothing_running(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     # Where its mark goes there is a folder: writing it fails.
-    (folder / command_supervisor.STARTED).mkdir(parents=True)
+    (folder / shim_folder.STARTED).mkdir(parents=True)
     order = a_script(FAMILY, cwd=str(tmp_path))
     ended = await run(folder, order)
     assert ended.reason == "shim_lost"

@@ -1,4 +1,4 @@
-"""Limits: where groups go, what is written to them, and what they do to real processes."""
+"""Limits: where a cgroup goes, what is written to it, and what it does to real processes."""
 
 import os
 import subprocess
@@ -8,52 +8,38 @@ from pathlib import Path
 import pytest
 
 from holdfast.worker.processes import resource_limits
-from holdfast.worker.processes.resource_limits import Group, Limits, find_places
+from holdfast.worker.processes.resource_limits import Limits, find_cgroup
 from tests.embedded.users import wait_for
 from tests.worker.living import a_token
-from tests.worker.shimmed import can_kill_groups, can_limit_memory
+from tests.worker.shimmed import can_limit_memory
 
 MEMORY_1 = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory"
-CPU_1 = (
-    "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct"
-)
-SYSTEMD_1 = "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd"
-UNIFIED_2 = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,nsdelegate"
-PLAIN_2 = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
-PART_1 = "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory"
+UNIFIED = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,nsdelegate"
+PLAIN = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
+PART = "35 31 0:32 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw"
 OTHER = "22 28 0:20 / /proc rw - proc proc rw"
 
 
 @pytest.mark.parametrize(
-    ("mounts", "memberships", "places"),
+    ("mounts", "memberships", "folder"),
     [
-        ([], [], {}),
-        ([OTHER, PLAIN_2], ["0::/"], {"unified": "/sys/fs/cgroup"}),
-        (
-            [OTHER, PLAIN_2],
-            ["0::/system.slice/holdfast.service"],
-            {"unified": "/sys/fs/cgroup/system.slice/holdfast.service"},
-        ),
-        (
-            [MEMORY_1, CPU_1, SYSTEMD_1, UNIFIED_2],
-            ["4:memory:/user/me", "2:cpu,cpuacct:/", "1:name=systemd:/x", "0::/y"],
-            {
-                "memory": "/sys/fs/cgroup/memory/user/me",
-                "cpu": "/sys/fs/cgroup/cpu,cpuacct",
-                "unified": "/sys/fs/cgroup/unified/y",
-            },
-        ),
-        ([PART_1], ["4:memory:/docker/abc"], {"memory": "/sys/fs/cgroup/memory"}),
-        ([PART_1], ["4:memory:/docker/abc/d"], {"memory": "/sys/fs/cgroup/memory/d"}),
-        ([PART_1], ["4:memory:/docker/abcd"], {}),
-        ([PLAIN_2], ["0::/../other"], {}),
-        ([MEMORY_1], ["0::/"], {}),
+        ([], [], None),
+        ([OTHER, PLAIN], [], None),
+        ([OTHER, PLAIN], ["0::/"], "/sys/fs/cgroup"),
+        ([PLAIN], ["0::/system.slice/hf.service"], "/sys/fs/cgroup/system.slice/hf.service"),
+        ([MEMORY_1, UNIFIED], ["4:memory:/me", "1:name=x:/x", "0::/y"], "/sys/fs/cgroup/unified/y"),
+        ([MEMORY_1], ["4:memory:/me", "0::/"], None),
+        ([PART], ["0::/docker/abc"], "/sys/fs/cgroup"),
+        ([PART], ["0::/docker/abc/d"], "/sys/fs/cgroup/d"),
+        ([PART], ["0::/docker/abcd"], None),
+        ([PART, PLAIN], ["0::/docker/abcd"], "/sys/fs/cgroup/docker/abcd"),
+        ([PLAIN], ["0::/../other"], None),
     ],
 )
-def test_our_own_groups_are_found(
-    mounts: list[str], memberships: list[str], places: dict[str, str]
+def test_our_own_cgroup_is_found(
+    mounts: list[str], memberships: list[str], folder: str | None
 ) -> None:
-    assert find_places("\n".join(mounts), "\n".join(memberships)) == places
+    assert find_cgroup("\n".join(mounts), "\n".join(memberships)) == folder
 
 
 def a_folder(path: Path, **files: str) -> Path:
@@ -64,76 +50,38 @@ def a_folder(path: Path, **files: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("kind", "wanted"),
-    [
-        (
-            "cgroup2",
-            {
-                "memory.max": "1000000",
-                "memory.swap.max": "0",
-                "memory.oom.group": "1",
-                "cpu.max": "50000 100000",
-            },
-        ),
-        (
-            "cgroup1",
-            {
-                "memory.limit_in_bytes": "1000000",
-                "memory.memsw.limit_in_bytes": "1000000",
-                "cpu.cfs_period_us": "100000",
-                "cpu.cfs_quota_us": "50000",
-            },
-        ),
-    ],
-)
-def test_limits_are_written_in_the_words_of_each_version(
-    tmp_path: Path, kind: str, wanted: dict[str, str]
-) -> None:
-    for name in wanted:
+def test_limits_are_written_as_the_kernel_reads_them(tmp_path: Path) -> None:
+    names = ["memory.max", "memory.swap.max", "memory.oom.group", "cpu.max"]
+    for name in names:
         (tmp_path / name).write_text("")
-    Group(str(tmp_path), kind, ["memory", "cpu"]).limit(1_000_000, 0.5)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == wanted
+    resource_limits.set_limits(str(tmp_path), ["memory", "cpu"], memory=1_000_000, cpu=0.5)
+    assert [(tmp_path / name).read_text() for name in names] == [
+        "1000000",
+        "0",
+        "1",
+        "50000 100000",
+    ]
 
 
 def test_no_limit_is_written_that_was_not_asked_for_or_is_not_lent(tmp_path: Path) -> None:
     for name in ("memory.max", "cpu.max"):
         (tmp_path / name).write_text("max")
-    Group(str(tmp_path), "cgroup2", ["memory", "cpu"]).limit(0, 0.0)
-    Group(str(tmp_path), "cgroup2", []).limit(5, 5.0)
+    resource_limits.set_limits(str(tmp_path), ["memory", "cpu"])
+    resource_limits.set_limits(str(tmp_path), [], memory=5, cpu=5.0)
     assert {path.read_text() for path in tmp_path.iterdir()} == {"max"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "events", "peak"),
-    [
-        ("cgroup2", "memory.events", "memory.peak"),
-        ("cgroup1", "memory.oom_control", "memory.max_usage_in_bytes"),
-    ],
-)
-def test_numbers_are_read_in_the_words_of_each_version(
-    tmp_path: Path, kind: str, events: str, peak: str
-) -> None:
-    group = Group(str(tmp_path), kind, ["memory"])
-    assert (group.oom_kills(), group.memory_peak()) == (0, 0)
-    (tmp_path / events).write_text("oom 7\noom_kill_disable 0\noom_kill 2\noom_group_kill 1\n")
-    (tmp_path / peak).write_text("4096\n")
-    assert (group.oom_kills(), group.memory_peak()) == (2, 4096)
-
-
-def test_a_group_of_version_2_goes_where_controllers_are_lent(tmp_path: Path) -> None:
+def test_a_cgroup_goes_where_controllers_are_lent(tmp_path: Path) -> None:
     both = {"cgroup__controllers": "cpu memory pids", "cgroup__subtree_control": "pids"}
     own = a_folder(tmp_path / "own", **both)
-    bounds = Limits(memory=1, cpu=1.0)
-    bounds.plan({"unified": str(own)}, "name")
-    (group,) = bounds.groups
-    assert (group.path, group.kind) == (str(own / "holdfast-name"), "cgroup2")
-    assert group.controllers == {"memory", "cpu"}
+    limits = Limits(memory=1, cpu=1.0)
+    limits.plan(str(own), "name")
+    assert limits.cgroup == str(own / "holdfast-name")
     assert (own / "cgroup.subtree_control").read_text().startswith("+cpu")  # the last word
 
 
 @pytest.mark.parametrize("is_delegated", [True, False])
-def test_the_group_above_is_used_only_if_it_was_left_to_us(
+def test_the_cgroup_above_is_used_only_if_it_was_left_to_us(
     tmp_path: Path, is_delegated: bool
 ) -> None:
     lent = {"cgroup__controllers": "memory", "cgroup__subtree_control": "memory"}
@@ -141,49 +89,59 @@ def test_the_group_above_is_used_only_if_it_was_left_to_us(
     own = a_folder(above / "worker", cgroup__controllers="", cgroup__subtree_control="")
     if is_delegated:
         os.setxattr(above, "user.delegate", b"1")
-    bounds = Limits(memory=1)
-    bounds.plan({"unified": str(own)}, "name")
-    (group,) = bounds.groups
-    assert group.path == str((above if is_delegated else own) / "holdfast-name")
-    assert group.controllers == ({"memory"} if is_delegated else set())
+    limits = Limits(memory=1)
+    limits.plan(str(own), "name")
+    assert limits.cgroup == str((above if is_delegated else own) / "holdfast-name")
 
 
-def test_groups_are_planned_for_what_is_asked(tmp_path: Path) -> None:
-    places = {"memory": "/m", "cpu": "/c"}
-    for cpu, wanted in ((0.0, ["/m/holdfast-x"]), (1.0, ["/m/holdfast-x", "/c/holdfast-x"])):
-        bounds = Limits(cpu=cpu)
-        bounds.plan(places, "x")
-        assert [group.path for group in bounds.groups] == wanted
+def test_without_a_cgroup_of_version_2_there_is_none(tmp_path: Path) -> None:
+    limits = Limits(memory=1, cpu=1.0)
+    limits.plan(None, "name")
+    limits.make()
+    assert limits.cgroup is None
+    assert (limits.oom_kills(), limits.memory_peak()) == (0, 0)
 
 
-def test_a_group_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
-    bounds = Limits(memory=2**30)
-    bounds.plan({"memory": str(tmp_path)}, "x")
-    bounds.make()  # a folder, but no limit can be set
-    assert bounds.groups == []
-    assert bounds.list_pids() is None
-    assert (bounds.oom_kills(), bounds.memory_peak()) == (0, 0)
-    assert list(tmp_path.iterdir()) == []
+def test_a_cgroup_whose_limits_cannot_be_set_is_done_without(tmp_path: Path) -> None:
+    lent = {"cgroup__controllers": "memory", "cgroup__subtree_control": "memory"}
+    own = a_folder(tmp_path / "own", **lent)
+    limits = Limits(memory=2**30)
+    limits.plan(str(own), "x")
+    limits.make()  # a folder, but no limit can be set
+    assert limits.cgroup is None
+    assert (limits.oom_kills(), limits.memory_peak()) == (0, 0)
+    assert not (own / "holdfast-x").exists()
 
 
-def test_only_groups_of_our_own_making_are_ended(tmp_path: Path) -> None:
+def test_numbers_are_read_from_the_cgroup(tmp_path: Path) -> None:
+    own = a_folder(tmp_path / "own")
+    limits = Limits()
+    limits.plan(str(own), "x")
+    limits.make()
+    assert (limits.oom_kills(), limits.memory_peak()) == (0, 0)  # no controller, no file
+    (own / "holdfast-x" / "memory.events").write_text("oom 7\noom_kill 2\noom_group_kill 1\n")
+    (own / "holdfast-x" / "memory.peak").write_text("4096\n")
+    assert (limits.oom_kills(), limits.memory_peak()) == (2, 4096)
+
+
+def test_only_cgroups_of_our_own_making_are_ended(tmp_path: Path) -> None:
     stranger = a_folder(tmp_path / "stranger", cgroup__kill="", cgroup__procs="")
-    assert resource_limits.end_groups([str(stranger)])
+    assert resource_limits.end_cgroup(str(stranger))
     assert (stranger / "cgroup.kill").read_text() == ""
     ours = a_folder(tmp_path / "holdfast-x", cgroup__kill="", cgroup__procs="")
-    resource_limits.kill_groups([str(ours)])
+    resource_limits.kill_cgroup(str(ours))
     assert (ours / "cgroup.kill").read_text() == "1"
 
 
 ENTER = """
 import sys
-from holdfast.worker.processes.resource_limits import Limits, find_own_places
+from holdfast.worker.processes.resource_limits import Limits, find_own_cgroup
 memory, cpu, name = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-bounds = Limits(memory, cpu)
+limits = Limits(memory, cpu)
 if name:
-    bounds.plan(find_own_places(), name)
-    bounds.make()
-print(bounds.enter(), flush=True)
+    limits.plan(find_own_cgroup(), name)
+    limits.make()
+print(limits.enter(), limits.cgroup, flush=True)
 sys.stdin.read(1)
 """
 
@@ -205,50 +163,49 @@ def enter(memory: int, cpu: float, name: str) -> subprocess.Popen[str]:
         (2**61, 0.0, "rlimit"),
     ],
 )
-def test_it_is_said_what_holds_without_groups(memory: int, cpu: float, said: str) -> None:
+def test_it_is_said_what_holds_without_a_cgroup(memory: int, cpu: float, said: str) -> None:
     with enter(memory, cpu, "") as process:
         answer, _ = process.communicate(timeout=60)
-    assert answer == f"{said}\n"
+    assert answer == f"{said} None\n"
 
 
-def test_real_groups_hold_list_and_kill_what_has_entered() -> None:
-    name = a_token()
-    with enter(2**28, 1.0, name) as process:
-        assert process.stdout is not None
-        said = process.stdout.readline().strip()
-        places = resource_limits.find_own_places()
-        paths = [f"{place}/{resource_limits.PREFIX}{name}" for place in places.values()]
-        if can_limit_memory():
-            assert said.startswith("cgroup1")
-            group = Path(places["memory"], f"{resource_limits.PREFIX}{name}")
-            assert (group / "memory.limit_in_bytes").read_text() == f"{2**28}\n"
-            assert resource_limits.list_pids([str(group)]) == {process.pid}
-            assert Group(str(group), "cgroup1", ["memory"]).memory_peak() > 0
-        if can_limit_memory() or can_kill_groups():
-            resource_limits.kill_groups(paths)
-            process.wait(60)
-        else:
+def entered(process: subprocess.Popen[str]) -> tuple[str, Path | None]:
+    """Read what enforces the limits of a process, and where its cgroup is."""
+    assert process.stdout is not None
+    enforced, _, path = process.stdout.readline().rstrip("\n").rpartition(" ")
+    return enforced, None if path == "None" else Path(path)
+
+
+def test_a_real_cgroup_holds_lists_and_kills_what_has_entered() -> None:
+    with enter(2**28, 1.0, a_token()) as process:
+        enforced, cgroup = entered(process)
+        assert enforced.startswith("cgroup2" if can_limit_memory() else "rlimit")
+        if cgroup is None:
             process.kill()
-    assert resource_limits.end_groups(paths)
-    assert not any(Path(path).exists() for path in paths)
-
-
-def test_groups_within_a_group_are_ended_too() -> None:
-    name = a_token()
-    places = resource_limits.find_own_places()
-    with enter(2**28, 0.0, name) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+            return
         if can_limit_memory():
-            group = Path(places["memory"], f"{resource_limits.PREFIX}{name}")
-            inner = group / "inner"
-            inner.mkdir()
-            (inner / "cgroup.procs").write_text(str(process.pid))
-            wait_for(lambda: resource_limits.list_pids([str(group)]) == {process.pid})
-            assert resource_limits.end_groups([str(group)])
-            assert process.wait(60) != 0
-            assert not group.exists()
-        process.kill()
-    assert resource_limits.end_groups(
-        f"{place}/{resource_limits.PREFIX}{name}" for place in places.values()
-    )
+            assert (cgroup / "memory.max").read_text() == f"{2**28}\n"
+            assert (cgroup / "memory.swap.max").read_text() == "0\n"
+            assert (cgroup / "memory.oom.group").read_text() == "1\n"
+        if "cpu not limited" not in enforced:
+            assert (cgroup / "cpu.max").read_text() == "100000 100000\n"
+        assert resource_limits.list_pids(str(cgroup)) == {process.pid}
+        resource_limits.kill_cgroup(str(cgroup))
+        assert process.wait(60) != 0
+    assert resource_limits.end_cgroup(str(cgroup))
+    assert not cgroup.exists()
+
+
+def test_cgroups_within_a_cgroup_are_ended_too() -> None:
+    with enter(0, 0.0, a_token()) as process:
+        _, cgroup = entered(process)
+        if cgroup is None:
+            process.kill()
+            return
+        inner = cgroup / "inner"
+        inner.mkdir()
+        (inner / "cgroup.procs").write_text(str(process.pid))
+        wait_for(lambda: resource_limits.list_pids(str(cgroup)) == {process.pid})
+        assert resource_limits.end_cgroup(str(cgroup))
+        assert process.wait(60) != 0
+        assert not cgroup.exists()

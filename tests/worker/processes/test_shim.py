@@ -5,27 +5,27 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.worker.processes import command_supervisor, shim
+from holdfast.worker.processes import shim, shim_folder
 from tests.worker.shimmed import a_script, run, run_shim
 
 
 def test_a_shim_without_an_order_fails_and_says_so(tmp_path: Path) -> None:
-    for name in (command_supervisor.CONTROL, command_supervisor.ALIVE):
+    for name in (shim_folder.CONTROL, shim_folder.ALIVE):
         os.mkfifo(tmp_path / name)
     answer = run_shim(tmp_path)
     assert answer.returncode == 1
     assert b"order.json" in answer.stderr
-    assert not (tmp_path / command_supervisor.EXIT).exists()
+    assert not (tmp_path / shim_folder.EXIT).exists()
 
 
 async def test_a_second_shim_in_a_folder_does_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     assert (await run(folder, a_script("echo once"))).exit_code == 0
-    (folder / command_supervisor.EXIT).unlink()  # as if the first had been killed
+    (folder / shim_folder.EXIT).unlink()  # as if the first had been killed
     answer = run_shim(folder)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"", b"")
-    assert (folder / command_supervisor.OUTPUT).read_text() == "once\n"
-    assert not (folder / command_supervisor.EXIT).exists()
+    assert (folder / shim_folder.OUTPUT).read_text() == "once\n"
+    assert not (folder / shim_folder.EXIT).exists()
 
 
 def test_the_packages_of_the_shim_bring_in_no_more_than_it_needs() -> None:
@@ -44,9 +44,12 @@ def test_the_packages_of_the_shim_bring_in_no_more_than_it_needs() -> None:
             f"holdfast.worker.processes.{name}"
             for name in (
                 "clock",
+                "command_start",
                 "command_supervisor",
+                "command_usage",
                 "process_tree",
                 "resource_limits",
+                "shim_folder",
                 "watchdog",
             )
         ),

@@ -1,0 +1,99 @@
+"""Turn a process that the shim has forked into the command, under its limits.
+
+The new process reports on a pipe: first what enforces its limits, then, if it cannot become the
+command, a mark and the reason. The pipe closes when the command runs, or when the process has died.
+"""
+
+import ctypes
+import json
+import os
+import signal
+
+from holdfast.worker.processes.resource_limits import Limits
+from holdfast.worker.processes.watchdog import TOKEN_NAME
+
+REPORT_BYTES_MAX = 4096
+_FAILED = b"!"
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Order:
+    """What the worker wants run."""
+
+    def __init__(self, text: bytes) -> None:
+        fields = json.loads(text)
+        self.argv: list[str] = fields["argv"]
+        self.cwd: str = fields["cwd"]
+        self.token: str = fields["token"]
+        self.environment: dict[str, str] = {**fields["environment"], TOKEN_NAME: self.token}
+        self.deadline: float = fields["deadline"]
+        self.memory: int = fields["memory"]
+        self.cpu: float = fields["cpu"]
+        self.output_bytes_max: int = fields["output_bytes_max"]
+        self.cgroups: bool = fields["cgroups"]
+
+
+class CommandStart:
+    """A process on its way to becoming the command, and the pipe on which it reports."""
+
+    def __init__(self, order: Order, limits: Limits, output: int) -> None:
+        self.pipe, theirs = os.pipe()
+        os.set_blocking(self.pipe, False)
+        self._report = b""
+        shim = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                _become(order, limits, shim=shim, output=output, report=theirs)
+            finally:
+                os._exit(127)
+        os.close(theirs)
+
+    def is_over(self) -> bool:
+        """Read what was reported; True once it is the command, or never will be."""
+        try:
+            while text := os.read(self.pipe, REPORT_BYTES_MAX):
+                self._report += text
+        except BlockingIOError:
+            return False
+        os.close(self.pipe)
+        return True
+
+    def enforced_by(self) -> str | None:
+        """Say what enforces the limits of the command; None if it does not run."""
+        enforced, failed, _ = self._report.partition(_FAILED)
+        return enforced.decode() if enforced and not failed else None
+
+    def error(self) -> str | None:
+        """Say why it could not become the command; None if it could, or if it was killed first."""
+        _, failed, reason = self._report.partition(_FAILED)
+        return reason.decode("utf-8", "replace") if failed else None
+
+
+def _become(order: Order, limits: Limits, *, shim: int, output: int, report: int) -> None:
+    os.setsid()
+    # Should the shim be killed, its command dies with it: nobody would keep its deadline.
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != shim:
+        return
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)  # ignored ones would be inherited
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    step = "cannot set the limits"
+    try:
+        enforced = limits.enter()
+        step = f"cannot enter the folder {order.cwd!r}"
+        os.chdir(order.cwd)
+        step = f"cannot run {order.argv[0]!r}" if order.argv else "the command is empty"
+        os.write(report, enforced.encode())
+        os.execvpe(order.argv[0], order.argv, order.environment)
+    except OSError as error:
+        reason = f"{step}: {error.strerror}"
+    except (ValueError, IndexError) as error:  # a NUL character, a name with = in it, no program
+        reason = f"{step}: {error}"
+    except MemoryError:
+        reason = f"{step}: the memory limit is too low for that"
+    os.write(report, _FAILED + reason.encode("utf-8", "backslashreplace"))
