@@ -37,7 +37,7 @@ from holdfast.store.migrate import migrate
 from holdfast.wire.requests import JobListQuery
 from holdfast.wire.status import JobPage, JobStatus
 from holdfast.worker.claimed.worker import Worker, WorkerOptions
-from holdfast.worker.processes.slots import take_slot
+from holdfast.worker.slots import take_slot
 
 DRAIN_SECONDS = 10.0
 ANY_PORT = Address(port=0)

@@ -141,6 +141,13 @@ def test_every_module_has_an_importer() -> None:
     assert_none(unneeded)
 
 
+def test_programs_beside_a_worker_import_the_standard_library_and_each_other() -> None:
+    assert_tidy(
+        list_files(".py", under="holdfast/worker/processes"),
+        lambda path: tidy.find_foreign_imports(parse(path), "holdfast.worker.processes"),
+    )
+
+
 def test_every_aid_of_the_tests_is_used() -> None:
     needed = set()
     for path in list_files(".py", under="tests"):
@@ -334,3 +341,10 @@ def test_imports_are_seen_in_every_form() -> None:
 def test_a_modules_tests_are_where_it_is() -> None:
     assert tidy.test_file_of(Path("holdfast/rules/retry.py")) == Path("tests/rules/test_retry.py")
     assert tidy.test_file_of(Path("holdfast/errors.py")) == Path("tests/test_errors.py")
+
+
+def test_foreign_imports_are_found_wherever_they_stand() -> None:
+    fine = "import os.path\nfrom a.b import c\nimport a.b.c\n"
+    assert tidy.find_foreign_imports(ast.parse(fine), "a.b") == []
+    foreign = "import a\nfrom a import b\ndef f():\n    import msgspec\n    from . import x\n"
+    assert len(tidy.find_foreign_imports(ast.parse(foreign), "a.b")) == 4

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -227,6 +228,28 @@ def imported_modules(tree: ast.AST) -> set[str]:
                 found |= {module} | {f"{module}.{alias.name}" for alias in names}
             case ast.Constant(value=str(text)) if re.fullmatch(r"\w+(\.\w+)+(:\w+)?", text):
                 found.add(text.partition(":")[0])
+    return found
+
+
+def find_foreign_imports(tree: ast.AST, package: str) -> list[str]:
+    """Find imports of anything but the standard library and one package."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                modules = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), level=0):
+                modules = [module]
+            case ast.ImportFrom():
+                modules = ["."]
+            case _:
+                continue
+        found += [
+            f"line {node.lineno}: imports {name}"
+            for name in modules
+            if name.partition(".")[0] not in sys.stdlib_module_names
+            and not f"{name}.".startswith(f"{package}.")
+        ]
     return found
 
 

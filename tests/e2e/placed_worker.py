@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.model.resources import Capacity
 from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
-from holdfast.worker.processes.slots import take_slot
+from holdfast.worker.slots import take_slot
 
 
 async def main(options: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from holdfast.rules.submission import parse_spec
 from holdfast.services.runtime import Options, open_runtime
 from holdfast.store.database import Database
 from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
-from holdfast.worker.processes.slots import take_slot
+from holdfast.worker.slots import take_slot
 from tests.audits import assert_audit_is_silent
 from tests.fleet import Fleet, hang
 from tests.placed_world import PlacedWorld

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.worker.processes.slots import Slot, take_slot
+from holdfast.worker.slots import Slot, take_slot
 from holdfast.worker.watchdog_handle import WatchdogHandle
 from tests.worker.living import Workers
 from tests.worker.placed_workplace import PlacedWorkplace, open_placed

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.worker.claimed import worker as worker_module
 from holdfast.worker.claimed.worker import Worker, WorkerOptions
-from holdfast.worker.processes.slots import take_slot
+from holdfast.worker.slots import take_slot
 
 
 async def work(folder: Path, options: dict[str, Any]) -> None:

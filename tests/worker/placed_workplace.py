@@ -16,7 +16,7 @@ from holdfast.model.states import TaskState
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
-from holdfast.worker.processes.slots import take_slot
+from holdfast.worker.slots import take_slot
 from tests.waiting import eventually
 from tests.worker.bundle_store import Store
 from tests.worker.workplace import Workplace

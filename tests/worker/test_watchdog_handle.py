@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.processes.slots import Slot, take_slot
+from holdfast.worker.slots import Slot, take_slot
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.embedded.users import wait_for
 from tests.worker.living import a_token, lives, start_sleeper

@@ -15,8 +15,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.processes.slots import take_slot
 from holdfast.worker.running.command import RunningProcess
+from holdfast.worker.slots import take_slot
 from holdfast.worker.watchdog_handle import WatchdogHandle
 
 MARK = "HOLDFAST_WORKER"

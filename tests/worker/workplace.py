@@ -29,7 +29,7 @@ from holdfast.wire.requests import TaskClaimRequest
 from holdfast.worker.claimed.attempt import Attempt, JobCache
 from holdfast.worker.claimed.worker import Worker, WorkerOptions
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.processes.slots import take_slot
+from holdfast.worker.slots import take_slot
 from tests.embedded.users import ROOT
 from tests.waiting import eventually
 

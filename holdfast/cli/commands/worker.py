@@ -135,7 +135,7 @@ def run_worker(
 def _claimed(held: ExitStack, url: str, **options: Any) -> "Work":
     """Prepare to claim from queues."""
     from holdfast.worker.claimed.worker import Worker, WorkerOptions
-    from holdfast.worker.processes.slots import take_slot
+    from holdfast.worker.slots import take_slot
 
     folder = _folder_for(url)
     slot = take_slot(folder)
@@ -148,7 +148,7 @@ def _placed(held: ExitStack, url: str, offer: Offer, **options: Any) -> "Work":
     """Prepare to be given placed work."""
     from holdfast.worker.placed.host_resources import find_capacity
     from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
-    from holdfast.worker.processes.slots import take_slot
+    from holdfast.worker.slots import take_slot
 
     folder = _folder_for(url) / "placed"
     slot = take_slot(folder)

@@ -32,7 +32,6 @@ from holdfast.worker.claimed.sqs import Message, SqsInbox
 from holdfast.worker.claimed.wake_up_messages import WakeUpMessages
 from holdfast.worker.exit_codes import EXIT_UNSTOPPABLE
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.processes.slots import Slot
 from holdfast.worker.running.compensated_call import CompensatedCalls
 from holdfast.worker.running.function import (
     HANDED_BACK,
@@ -43,6 +42,7 @@ from holdfast.worker.running.function import (
     failure,
 )
 from holdfast.worker.running.spans import begin_run, end_run, go_on
+from holdfast.worker.slots import Slot
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 
 log = logging.getLogger("holdfast.worker")

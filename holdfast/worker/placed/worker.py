@@ -42,8 +42,8 @@ from holdfast.worker.placed.server_calls import PlacedCalls
 from holdfast.worker.placed.service import open_door
 from holdfast.worker.placed.takeover import find_left
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.processes.slots import Slot
 from holdfast.worker.running.function import HANDED_BACK, KILLED
+from holdfast.worker.slots import Slot
 
 log = logging.getLogger("holdfast.placed")
 SILENCE_SECONDS = 60.0

@@ -14,8 +14,8 @@ import pytest
 import uvloop
 
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.processes.slots import Slot, take_slot
 from holdfast.worker.running.command import CannotStart, ProcessEnded, RunningProcess
+from holdfast.worker.slots import Slot, take_slot
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.embedded.users import wait_for
 from tests.worker.blocking_calls import noting_blocking_calls

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Invalid, Unavailable
-from holdfast.worker.processes.slots import take_slot
+from holdfast.worker.slots import take_slot
 from tests.embedded.users import wait_for
 from tests.worker.living import FAMILY, Workers, await_process, lives
 
