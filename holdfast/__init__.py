@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     )
     from holdfast.errors import LeaseConflict as LeaseConflictError
     from holdfast.model.order import Output
+    from holdfast.model.policies import PolicyDefaults, PolicyLimits
     from holdfast.model.resources import Constraint, Coscheduling, Resources
-    from holdfast.model.spec import Backoff
+    from holdfast.model.spec import Backoff, Entrypoint
+    from holdfast.wire.policies import PolicyRequest
+    from holdfast.wire.requests import DeadLetterFilter, JobRequest
 
 # Imported when they are first asked for: the command line and the server need few of them.
 _HOMES = {
@@ -38,10 +41,16 @@ _HOMES = {
     "Constraint": "holdfast.model.resources",
     "Context": "holdfast.client.context",
     "Coscheduling": "holdfast.model.resources",
+    "DeadLetterFilter": "holdfast.wire.requests",
     "Dependency": "holdfast.client.task",
+    "Entrypoint": "holdfast.model.spec",
     "Graph": "holdfast.client.graph",
     "Job": "holdfast.client.job",
+    "JobRequest": "holdfast.wire.requests",
     "Output": "holdfast.model.order",
+    "PolicyDefaults": "holdfast.model.policies",
+    "PolicyLimits": "holdfast.model.policies",
+    "PolicyRequest": "holdfast.wire.policies",
     "Resources": "holdfast.model.resources",
     "TaskFunction": "holdfast.client.task",
     "Undo": "holdfast.client.undo",
@@ -56,18 +65,24 @@ __all__ = [
     "Constraint",
     "Context",
     "Coscheduling",
+    "DeadLetterFilter",
     "Dependency",
     "DependencyUnavailable",
+    "Entrypoint",
     "Graph",
     "HoldfastError",
     "IllegalMove",
     "Invalid",
     "Job",
+    "JobRequest",
     "KeyReused",
     "LeaseConflictError",
     "NotFound",
     "Output",
     "PermanentError",
+    "PolicyDefaults",
+    "PolicyLimits",
+    "PolicyRequest",
     "Refused",
     "Resources",
     "TaskFailed",

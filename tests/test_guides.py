@@ -12,6 +12,7 @@ from tests.tracing.sink import listening_sink
 __all__ = ["aws_fixture", "sqs_endpoint_fixture"]
 GUIDES = (
     "tasks",
+    "client",
     "order",
     "workers",
     "dead-letters",

@@ -37,9 +37,7 @@ def find_task(client: "Client", text: str) -> tuple[str, int | None]:
         return f"{found.job_id}.{found.task_index}", found.attempt
     if "." in check_id(text):
         return text, None
-    from holdfast.client.admin import get_job
-
-    job = get_job(client, text)
+    job = client.jobs.get(text)
     if job.num_tasks != 1:
         raise Invalid(
             "id", f"job {text} has {job.num_tasks} tasks; name one of them, like {text}.0"

@@ -10,34 +10,35 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, Unpack
-from uuid import uuid4
-
-import msgspec
 
 from holdfast.client import streams
 from holdfast.client.both import Bound, LoopThread, both, both_stream
 from holdfast.client.bundle import pack
-from holdfast.client.context import Identity, Lease, current, find_lease
+from holdfast.client.context import Identity, Lease, current
 from holdfast.client.datasets import create_dataset, list_datasets, name_dataset
 from holdfast.client.endpoints import get_address, list_endpoints
 from holdfast.client.graph import collect_by, find_graph, refer
 from holdfast.client.job import Job
+from holdfast.client.namespaces.dead_letters import DeadLetters
+from holdfast.client.namespaces.jobs import Jobs
+from holdfast.client.namespaces.queues import Queues
+from holdfast.client.namespaces.tasks import Tasks
+from holdfast.client.namespaces.types import Types
+from holdfast.client.namespaces.workers import Workers
 from holdfast.client.request import request_call, request_command
+from holdfast.client.submission import submit_request
 from holdfast.client.task import GivenOptions, TaskFunction
-from holdfast.client.traces import submit_span
 from holdfast.client.transport import Transport, find_server
 from holdfast.errors import Invalid
 from holdfast.model.ids import parse_job_id, parse_task_id
 from holdfast.wire.bundles import StoredBundle, bundle_path
-from holdfast.wire.requests import EventStreamQuery, JobBatchRequest, JobRequest, LogQuery
-from holdfast.wire.status import Event, JobBatchAnswer, JobStatus, SubmittedJob
+from holdfast.wire.requests import EventStreamQuery, JobRequest, LogQuery
+from holdfast.wire.status import Event, JobStatus
 
 Answer = TypeVar("Answer")
 PATIENCE_SECONDS = 30.0
-SUBMIT_SECONDS_MAX = 300.0
 UPLOAD_SECONDS_MAX = 1800.0
 FOLLOW_MS = 10_000
-LEASE_HEADER = "Holdfast-Lease"
 ACTOR_LENGTH_MAX = 256
 _open_clients: list["Client"] = []
 _shared_clients: dict[tuple[int, str], "Client"] = {}
@@ -94,6 +95,12 @@ class Client:
         self._opener = context
         self._thread: LoopThread | None = None
         self._transport = Transport(self.server, actor=_user())
+        self.jobs = Jobs(self)
+        self.tasks = Tasks(self)
+        self.queues = Queues(self)
+        self.workers = Workers(self)
+        self.types = Types(self)
+        self.dead_letters = DeadLetters(self)
 
     def __enter__(self) -> Self:
         self.open()
@@ -198,10 +205,12 @@ class Client:
             "GET", path, returns, query=query, seconds_max=self._patience + FOLLOW_MS / 1000
         )
 
-    async def change(self, path: str, body: Any, returns: type[Answer]) -> Answer:
+    async def change(
+        self, path: str, body: Any, returns: type[Answer], *, method: str = "POST"
+    ) -> Answer:
         """Call a route that changes something and may be repeated."""
         return await self._transport.insist(
-            "POST", path, returns, body=body, seconds_max=self._patience
+            method, path, returns, body=body, seconds_max=self._patience
         )
 
     def _submit_call(
@@ -227,50 +236,6 @@ class Client:
 
     def _refer(self, job: Job[Any]) -> str:
         return refer(self, job)
-
-
-async def submit_request(
-    client: Client, request: JobRequest, lease: Lease | None = None
-) -> SubmittedJob:
-    """Submit a job as it is described: what a running task submits is a child of its job."""
-    return await _post(client, "/api/jobs", _with_key(request), returns=SubmittedJob, lease=lease)
-
-
-async def submit_requests(client: Client, requests: Iterable[JobRequest]) -> list[SubmittedJob]:
-    """Submit jobs in one call, all or none; they may wait for each other by local names."""
-    batch = JobBatchRequest([_with_key(request) for request in requests])
-    answer = await _post(client, "/api/jobs:batch", batch, returns=JobBatchAnswer)
-    return answer.jobs
-
-
-def _with_key(request: JobRequest) -> JobRequest:
-    """Give a job a key: one whose answer got lost can be sent again, and is still one job."""
-    if request.idempotency_key is not None:
-        return request
-    return msgspec.structs.replace(request, idempotency_key=f"auto-{uuid4()}")
-
-
-async def _post(
-    client: Client,
-    path: str,
-    body: JobRequest | JobBatchRequest,
-    *,
-    returns: type[Answer],
-    lease: Lease | None = None,
-) -> Answer:
-    shown = lease or find_lease(client.server)
-    with submit_span(body) as headers:
-        if shown is not None:
-            headers[LEASE_HEADER] = str(shown)
-        return await client._transport.insist(
-            "POST",
-            path,
-            returns,
-            body=body,
-            headers=headers,
-            seconds_max=SUBMIT_SECONDS_MAX,
-            patience=client._patience,
-        )
 
 
 def submit_for(attempt: Identity) -> Submits:

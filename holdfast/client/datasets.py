@@ -1,10 +1,11 @@
 """Datasets as their readers and writers hold them; methods block, each has an `.aio`."""
 
 from collections.abc import AsyncGenerator, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from holdfast.client.both import LoopThread, both, both_stream
+from holdfast.client.pages import read_pages
 from holdfast.client.request import request_call
 from holdfast.client.task import TaskFunction
 from holdfast.errors import Invalid
@@ -37,7 +38,6 @@ from holdfast.wire.status import Changed
 if TYPE_CHECKING:
     from holdfast.client.client import Client
 
-Answer = TypeVar("Answer")
 PER_PAGE = 1000
 
 
@@ -68,13 +68,9 @@ class DatasetVersion:
         """Read its entries, by key."""
         path = dataset_path(self.dataset, "versions", self.number, "entries")
         query = PageQuery(PER_PAGE)
-        while True:
-            page = await self._client.read(path, EntryPage, query=query)
+        async for page in read_pages(self._client.read, path, EntryPage, query=query):
             for entry in page.entries:
                 yield entry
-            if page.next_page_token is None:
-                return
-            query = PageQuery(PER_PAGE, page.next_page_token)
 
 
 class Dataset:
@@ -112,15 +108,9 @@ class Dataset:
     @both
     async def versions(self) -> list[VersionStatus]:
         """List the versions, the newest first."""
-        found: list[VersionStatus] = []
-        query = PageQuery(PER_PAGE)
-        while True:
-            path = dataset_path(self.name, "versions")
-            page = await self._client.read(path, VersionPage, query=query)
-            found += page.versions
-            if page.next_page_token is None:
-                return found
-            query = PageQuery(PER_PAGE, page.next_page_token)
+        path, query = dataset_path(self.name, "versions"), PageQuery(PER_PAGE)
+        pages = read_pages(self._client.read, path, VersionPage, query=query)
+        return [version async for page in pages for version in page.versions]
 
     @both
     async def cut_overs(self, count_max: int = PER_PAGE) -> list[CutOverRecord]:
@@ -132,16 +122,12 @@ class Dataset:
     @both
     async def compare(self, before: int | str, after: int | str) -> list[EntryDifference]:
         """Say what was added, removed and changed from one version to another, by key."""
-        found: list[EntryDifference] = []
-        token: str | None = None
-        while True:
-            query = CompareQuery(str(before), str(after), PER_PAGE, token)
-            path = dataset_path(f"{self.name}:compare")
-            page = await self._client.read(path, ComparisonPage, query=query)
-            found += page.differences
-            token = page.next_page_token
-            if token is None:
-                return found
+        path, query = (
+            dataset_path(f"{self.name}:compare"),
+            CompareQuery(str(before), str(after), PER_PAGE),
+        )
+        pages = read_pages(self._client.read, path, ComparisonPage, query=query)
+        return [difference async for page in pages for difference in page.differences]
 
     @both
     def cut_over(
@@ -172,7 +158,8 @@ class Dataset:
             job = request_call(job, args, kwargs)
         elif args or kwargs:
             raise Invalid("args", "go with a function only; a request has its own")
-        return self._call("PUT", name, Changed, body=TriggerRequest(job))
+        path = dataset_path(self.name, "triggers", name)
+        return self._client.change(path, TriggerRequest(job), Changed, method="PUT")
 
     @both
     async def triggers(self) -> list[TriggerStatus]:
@@ -183,18 +170,8 @@ class Dataset:
     @both
     async def remove_trigger(self, name: str) -> bool:
         """Have cut-overs start a job no more; False if there was no such trigger."""
-        return (await self._call("DELETE", name, Changed)).changed
-
-    def _call(
-        self, method: str, trigger: str, returns: type[Answer], *, body: Any = None
-    ) -> Coroutine[Any, Any, Answer]:
-        return self._client._transport.insist(
-            method,
-            dataset_path(self.name, "triggers", trigger),
-            returns,
-            body=body,
-            seconds_max=self._client._patience,
-        )
+        path = dataset_path(self.name, "triggers", name)
+        return (await self._client.change(path, None, Changed, method="DELETE")).changed
 
 
 def name_dataset(client: "Client", name: str) -> Dataset:
@@ -217,11 +194,6 @@ async def get_dataset(client: "Client", name: str) -> DatasetStatus:
 
 async def list_datasets(client: "Client", prefix: str = "") -> list[DatasetStatus]:
     """List datasets whose names begin so, by name."""
-    found: list[DatasetStatus] = []
     query = DatasetListQuery(prefix or None, PER_PAGE)
-    while True:
-        page = await client.read(LIST_PATH, DatasetPage, query=query)
-        found += page.datasets
-        if page.next_page_token is None:
-            return found
-        query = DatasetListQuery(prefix or None, PER_PAGE, page.next_page_token)
+    pages = read_pages(client.read, LIST_PATH, DatasetPage, query=query)
+    return [dataset async for page in pages for dataset in page.datasets]

@@ -1,17 +1,24 @@
-"""Look up the addresses that running tasks have published."""
+"""The addresses that running tasks publish: looked up, registered and removed."""
 
 import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from holdfast.client.context import Lease
+from holdfast.client.pages import read_pages, read_some
 from holdfast.errors import NotFound
 from holdfast.wire.endpoints import (
     LIST_PATH,
+    REGISTER_PATH,
+    REMOVE_PATH,
     EndpointListQuery,
     EndpointPage,
+    EndpointRegisterRequest,
+    EndpointRemoveRequest,
     EndpointStatus,
     endpoint_path,
 )
+from holdfast.wire.status import Changed
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
@@ -40,11 +47,26 @@ async def get_endpoint(client: "Client", name: str, *, timeout: float = 0.0) -> 
 
 async def list_endpoints(client: "Client", prefix: str = "") -> list[EndpointStatus]:
     """List what running tasks have published under names that begin so, by name."""
-    found: list[EndpointStatus] = []
     query = EndpointListQuery(prefix or None, PER_PAGE)
-    while True:
-        page = await client.read(LIST_PATH, EndpointPage, query=query)
-        found += page.endpoints
-        if page.next_page_token is None:
-            return found
-        query = EndpointListQuery(prefix or None, PER_PAGE, page.next_page_token)
+    pages = read_pages(client.read, LIST_PATH, EndpointPage, query=query)
+    return [endpoint async for page in pages for endpoint in page.endpoints]
+
+
+async def list_some_endpoints(client: "Client", prefix: str, *, count_max: int) -> EndpointPage:
+    """List so many at most of those."""
+    query = EndpointListQuery(prefix or None)
+    return await read_some(client.read, LIST_PATH, EndpointPage, query=query, count_max=count_max)
+
+
+async def register_endpoint(
+    client: "Client", lease: Lease, name: str, *, address: str
+) -> EndpointStatus:
+    """Publish an address in the name of a running attempt."""
+    body = EndpointRegisterRequest(*lease, name, address)
+    return await client.change(REGISTER_PATH, body, EndpointStatus)
+
+
+async def remove_endpoint(client: "Client", lease: Lease, name: str) -> bool:
+    """Take back what a running attempt has published; False if it has nothing of that name."""
+    body = EndpointRemoveRequest(*lease, name)
+    return (await client.change(REMOVE_PATH, body, Changed)).changed

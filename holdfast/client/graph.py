@@ -7,6 +7,7 @@ import msgspec
 
 from holdfast.client.context import current
 from holdfast.client.job import Job
+from holdfast.client.submission import submit_requests
 from holdfast.errors import Invalid
 from holdfast.wire.requests import JobRequest
 
@@ -88,11 +89,9 @@ class Graph:
         return self._client
 
     async def _send(self, client: "Client") -> None:
-        from holdfast.client.client import submit_requests
-
         if self._requests:
             answers = await submit_requests(client, self._requests)
-            for job, answer in zip(self.jobs, answers, strict=True):
+            for job, answer in zip(self.jobs, answers.jobs, strict=True):
                 job._id = answer.job_id
 
 

@@ -3,20 +3,20 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
-from uuid import uuid4
+from collections.abc import AsyncGenerator, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from holdfast.client.both import LoopThread, both, both_stream
 from holdfast.client.outcome import open_result, open_results, read_results
+from holdfast.client.pages import read_pages
 from holdfast.client.progress import count_live, show_progress
 from holdfast.errors import Invalid
 from holdfast.model.ids import check_index
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import ENDED_STATES, parse_state
 from holdfast.wire.graphs import JobGraph
-from holdfast.wire.requests import CancelRequest, EventListQuery, JobQuery, ResultQuery
-from holdfast.wire.status import Changed, Event, EventPage, JobStatus, TaskResult
+from holdfast.wire.requests import EventListQuery, JobQuery, ResultQuery
+from holdfast.wire.status import Event, EventPage, JobStatus, TaskResult
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
@@ -103,19 +103,16 @@ class Job(Generic[Answer]):
         return await self._outcomes(timeout)
 
     @both
-    async def cancel(
+    def cancel(
         self,
         mode: CancelMode = "soft",
         reason: str = "cancelled",
         *,
         idempotency_key: str | None = None,
-    ) -> bool:
+    ) -> Coroutine[Any, Any, bool]:
         """Stop the job: softly, with its grace, or hard; False if it had ended or was cancelled."""
-        path = f"/api/jobs/{self.id}:cancel"
-        # A cancel whose answer got lost is sent again, and is told what the first one did.
-        body = CancelRequest(mode, reason, idempotency_key or f"auto-{uuid4()}")
-        answer = await self._client.change(path, body, Changed)
-        return answer.changed
+        jobs = self._client.jobs
+        return jobs.cancel.aio(self.id, mode, reason, idempotency_key=idempotency_key)
 
     @both_stream
     def logs(
@@ -128,19 +125,14 @@ class Job(Generic[Answer]):
     @both
     async def events(self) -> list[Event]:
         """List what happened to the job and its tasks."""
-        events: list[Event] = []
-        query = EventListQuery()
-        while True:
-            page = await self._client.read(f"/api/jobs/{self.id}/events", EventPage, query=query)
-            events += page.events
-            if page.next_page_token is None:
-                return events
-            query = EventListQuery(page_token=page.next_page_token)
+        path, read = f"/api/jobs/{self.id}/events", self._client.read
+        pages = read_pages(read, path, EventPage, query=EventListQuery())
+        return [event async for page in pages for event in page.events]
 
     @both
-    async def graph(self) -> JobGraph:
+    def graph(self) -> Coroutine[Any, Any, JobGraph]:
         """Read the jobs that it depends on and those that depend on it, directly or not."""
-        return await self._client.read(f"/api/jobs/{self.id}/graph", JobGraph)
+        return self._client.jobs.graph.aio(self.id)
 
     async def _read(self, wait_ms: int) -> JobStatus:
         query = JobQuery(wait_ms=wait_ms)

@@ -4,16 +4,16 @@ import base64
 import builtins
 from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
 from holdfast import errors
+from holdfast.client.pages import Reads, read_pages
 from holdfast.errors import TaskFailed
 from holdfast.wire.requests import PageQuery
 from holdfast.wire.status import ResultPage, TaskResult
 
-Answer = TypeVar("Answer")
 RESULTS_PER_PAGE = 500
 SUCCEEDED = "TASK_STATE_SUCCEEDED"
 # How a task fails by itself; another state may be the echo of a sibling's failure.
@@ -22,22 +22,10 @@ _OWN_FAULT = ("TASK_STATE_FAILED", "TASK_STATE_DEAD_LETTERED")
 _NOT_RAISED = (StopIteration, StopAsyncIteration)
 
 
-class Reads(Protocol):
-    """A way to read a route, which tries again while the server is away."""
-
-    async def __call__(self, path: str, returns: type[Answer], *, query: Any = None) -> Answer:
-        """Read it."""
-
-
-async def read_results(read: Reads, job_id: str) -> AsyncGenerator[ResultPage, None]:
+def read_results(read: Reads, job_id: str) -> AsyncGenerator[ResultPage, None]:
     """Read how every task of a job stands and what it returned, page by page."""
-    query = PageQuery(RESULTS_PER_PAGE)
-    while True:
-        page = await read(f"/api/jobs/{job_id}/results", ResultPage, query=query)
-        yield page
-        if page.next_page_token is None:
-            return
-        query = PageQuery(RESULTS_PER_PAGE, page.next_page_token)
+    path, query = f"/api/jobs/{job_id}/results", PageQuery(RESULTS_PER_PAGE)
+    return read_pages(read, path, ResultPage, query=query)
 
 
 def open_result(found: TaskResult) -> Any:

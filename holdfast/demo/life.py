@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from holdfast.cli.children import Child, start_child
-from holdfast.client.admin import submit_spec
 from holdfast.client.client import Client
 from holdfast.demo import life_tasks
 from holdfast.model.resources import Coscheduling, Resources
@@ -84,7 +83,7 @@ class Life:
                 labels={"team": "search"},
             ),
         ):
-            await asyncio.to_thread(submit_spec, client, request)
+            await client.jobs.submit.aio(request)
 
     async def _take_turn(self, turn: int) -> None:
         client, days = self._client, _days()

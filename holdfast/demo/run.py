@@ -14,6 +14,7 @@ from rich.text import Text
 from holdfast.cli.children import END_SECONDS_MAX, Child, end_children, start_child
 from holdfast.cli.commands.audit import read_findings
 from holdfast.cli.commands.server import SERVING_AT
+from holdfast.cli.output.text import first_line
 from holdfast.cli.signals import undisturbed
 from holdfast.client.client import Client
 from holdfast.demo.life import Life
@@ -21,10 +22,6 @@ from holdfast.demo.screen import JobSummary, Screen, job_table
 from holdfast.demo.story import Played, Story
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import Unavailable
-from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.operations.dead_letters import DeadLetterFilter, list_dead_letters
-from holdfast.store.database import Database
 
 
 def run(*, stay: bool, port: int) -> int:
@@ -72,14 +69,14 @@ async def play(
     try:
         address = await _read_address(server)
         variables["HOLDFAST_SERVER"] = address
-        async with Database(url) as database, Client(address) as client:
-            screen = Screen(console, Ledger(database))
+        async with Client(address) as client:
+            screen = Screen(console, client)
             story = Story(client, screen, variables, log=log)
             workers = story.workers
             played = await story.play()
             summaries = await screen.summarise()
             as_planned = show_jobs(console, played, summaries)
-            await _show_dead_letters(console, Ledger(database))
+            await _show_dead_letters(console, client)
             if stay:
                 console.print(f"\nThe dashboard is at {address}; work goes on until Ctrl-C")
                 await Life(client, variables, workers, log=log).go_on()
@@ -114,14 +111,14 @@ def show_jobs(console: Console, played: list[Played], summaries: list[JobSummary
     return as_planned
 
 
-async def _show_dead_letters(console: Console, ledger: Ledger) -> None:
+async def _show_dead_letters(console: Console, client: Client) -> None:
     console.print(Text("\nDead letters", style="bold"))
-    for letter in await list_dead_letters(ledger, DeadLetterFilter()):
-        task_id = TaskId(letter["job_id"], letter["task_index"])
-        console.print(Text.assemble(f"{task_id}  ", (letter["reason_code"], "bold")))
-        error = (letter["last_error"] or "").partition("\n")[0]
-        cause = f"at stage {letter['stage']}: {error}"
-        given = f"\n     input {letter['input']}" if letter["input"] is not None else ""
+    for listed in (await client.dead_letters.list.aio()).dead_letters:
+        letter = await client.dead_letters.get.aio(listed.task_id)
+        console.print(Text.assemble(f"{letter.task_id}  ", (letter.reason_code, "bold")))
+        cause = f"at stage {letter.stage}: {first_line(letter.last_error)}"
+        text = bytes(letter.input).decode()
+        given = "" if text == "null" else f"\n     input {text}"
         console.print(Text(f"     {cause}{given}"), soft_wrap=True)
 
 

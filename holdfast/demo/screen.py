@@ -15,11 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.output.colours import COLOURS, badge
-from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
+from holdfast.client.client import Client
 from holdfast.model.states import TaskState
 from holdfast.rules.lifecycle import EVENT_TYPES
-from holdfast.store.events import Event, list_events
+from holdfast.wire.status import Event
 
 _STATES = {kind: state for state, kind in EVENT_TYPES.items()} | {
     "submitted": TaskState.PENDING,
@@ -43,9 +42,9 @@ class JobSummary:
 class Screen:
     """The terminal, and how much of the log has been shown on it."""
 
-    def __init__(self, console: Console, ledger: Ledger) -> None:
+    def __init__(self, console: Console, client: Client) -> None:
         self._console = console
-        self._ledger = ledger
+        self._client = client
         self._names: dict[int, str] = {}
         self._shown: dict[int, set[int]] = defaultdict(set)
         self._began_at: datetime | None = None
@@ -80,8 +79,7 @@ class Screen:
         ]
 
     async def _read(self, job_id: int) -> list[Event]:
-        async with self._ledger.database.transaction() as tx:
-            return await list_events(tx, job_id)
+        return (await self._client.jobs.events.aio(job_id)).events
 
     def _show(self, group: list[Event]) -> None:
         first = group[0]
@@ -97,7 +95,7 @@ class Screen:
     def _words(self, event: Event) -> str:
         match event.type:
             case "submitted":
-                return f"job {self._names[event.job_id]} submitted"
+                return f"job {self._names[int(event.job_id)]} submitted"
             case "claimed":
                 return f"attempt {event.attempt} claimed by {event.actor}"
             case "placed":
@@ -107,7 +105,7 @@ class Screen:
             case "cancel_requested":
                 return f"cancel requested by {event.actor}: {event.cause}"
             case "compensated":
-                return f"undone by job {msgspec.json.decode(event.payload or '{}').get('job_id')}"
+                return f"undone by job {msgspec.json.decode(event.payload)['job_id']}"
             case "started":
                 return "job starts" if event.task_index < 0 else "runs"
             case "dead_lettered" if event.task_index >= 0:
@@ -138,8 +136,8 @@ def subject(group: list[Event]) -> str:
     """Name the job, the task or the tasks that events are about."""
     first, last = group[0], group[-1]
     if first.task_index < 0:
-        return str(first.job_id)
-    task_id = str(TaskId(first.job_id, first.task_index))
+        return first.job_id
+    task_id = f"{first.job_id}.{first.task_index}"
     return task_id if first is last else f"{task_id}-{last.task_index}"
 
 

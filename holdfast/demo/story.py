@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.cli.children import Child, start_child
-from holdfast.client.admin import submit_spec
 from holdfast.client.client import Client
 from holdfast.client.job import Job
 from holdfast.demo import story_tasks
@@ -132,7 +131,7 @@ class Story:
             max_retries_failure=1,
             backoff=Backoff(base=0.2),
         )
-        answer = await asyncio.to_thread(submit_spec, self._client, request)
+        answer = await self._client.jobs.submit.aio(request)
         await self._watch(await self._client.job.aio(answer.job_id), "gang")
         return Played(
             int(answer.job_id),
@@ -173,10 +172,9 @@ class Story:
 
     async def _wait_for(self, job: Job[Any], state: str, steps: int = 0) -> TaskStatus:
         """Wait until a job's task is in a state, and some steps ahead."""
-        path = f"/api/tasks/{job.id}.0"
         for _ in range(int(CHAPTER_SECONDS_MAX / LOOK_SECONDS)):
             await self._screen.show_news()
-            task = await self._client.loop_thread.await_(self._client.read(path, TaskStatus))
+            task = await self._client.tasks.get.aio(f"{job.id}.0")
             done = (task.progress or 0.0) * story_tasks.STEPS
             if task.state == f"TASK_STATE_{state}" and done >= steps:
                 return task

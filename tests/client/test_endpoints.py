@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast.client import admin, endpoints
+from holdfast.client import endpoints
 from holdfast.client.client import Client
 from holdfast.client.context import Lease
 from holdfast.errors import Invalid, NotFound
@@ -28,7 +28,7 @@ def running(hand: Hand, client: Client) -> ClaimedTask:
 
 def publish(client: Client, claim: ClaimedTask, name: str, *, address: str = "host:1") -> None:
     lease = Lease(claim.task_id, claim.attempt, claim.lease_token)
-    admin.register_endpoint(client, lease, name, address=address)
+    client.loop_thread.run(endpoints.register_endpoint(client, lease, name, address=address))
 
 
 async def test_an_address_is_looked_up_by_both_faces(client: Client, running: ClaimedTask) -> None:

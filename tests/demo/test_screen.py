@@ -7,14 +7,22 @@ from rich.console import Console
 
 from holdfast.demo.screen import fold, job_table, subject, summarise
 from holdfast.model.states import TaskState
-from holdfast.store.events import Event
+from holdfast.wire.status import Event
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def an_event(number: int, kind: str, task_index: int = 0, attempt: int = 0) -> Event:
     return Event(
-        number, 7, task_index, attempt, 0, kind, NOW, "worker", "c", None, None, None, 1, 1
+        id=number,
+        job_id="7",
+        task_index=task_index,
+        attempt=attempt,
+        seq=0,
+        type=kind,
+        ts=NOW,
+        actor="worker",
+        correlation_id="c",
     )
 
 
@@ -36,7 +44,7 @@ def test_a_job_is_summed_up_from_its_events_alone() -> None:
         ("placed", 1, 0), ("failed", 0, 0), ("retried", 0, 1), ("cancel_requested", -1, -1),
         ("claimed", 0, 1), ("succeeded", 0, 1), ("killed", 1, 0), ("killed", -1, -1),
     ]  # fmt: skip
-    events = [an_event(place, *event) for place, event in enumerate(kinds)]
+    events = [an_event(number, *event) for number, event in enumerate(kinds)]
     job = summarise(7, "name", events[::-1])
     assert job.state == TaskState.KILLED
     assert job.tasks == {TaskState.SUCCEEDED: 1, TaskState.KILLED: 1}

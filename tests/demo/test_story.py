@@ -10,7 +10,6 @@ from holdfast.cli.children import END_SECONDS_MAX, end_children
 from holdfast.client.client import Client
 from holdfast.demo.screen import Screen
 from holdfast.demo.story import Story
-from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
 from holdfast.server import Address, serve
@@ -30,7 +29,7 @@ async def test_every_job_ends_as_the_story_says(database_url: str, tmp_path: Pat
     ):
         variables = {**os.environ, "HOLDFAST_SERVER": server.url}
         variables["HOLDFAST_WORKER_DIR"] = str(tmp_path)
-        screen = Screen(Console(file=paper, width=80), Ledger(database))
+        screen = Screen(Console(file=paper, width=80), client)
         story = Story(client, screen, variables, log=log)
         try:
             played = await story.play()

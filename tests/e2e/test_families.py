@@ -6,8 +6,6 @@ import psutil
 import pytest
 
 import holdfast as hf
-from holdfast.client import admin
-from holdfast.wire.requests import JobListQuery
 from tests.e2e.families import ENDPOINT, have_a_child
 from tests.e2e.system import PROGRAM, eventually, running
 from tests.e2e.test_kills import check_ledger
@@ -67,7 +65,7 @@ def _cancel_a_command(client: hf.Client) -> None:
 
 def _list_children(client: hf.Client, job_id: str) -> list[hf.Job[object]]:
     """List the children of a job, those that have ended first."""
-    page = admin.list_jobs(client, JobListQuery(parent=job_id), 10)
+    page = client.jobs.list(parent=job_id)
     jobs = sorted(page.jobs, key=lambda job: job.finished_at_ms is None)
     return [client.job(job.job_id) for job in jobs]
 

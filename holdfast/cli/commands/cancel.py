@@ -26,8 +26,6 @@ def cancel(
     server: Server = None,
 ) -> int:
     """Cancel jobs and tasks. Exit code 1: one of them does not exist."""
-    from holdfast.client import admin
-
     wanted = check_ids(ids)
     if key is not None and len(wanted) > 1:
         raise Invalid("--key", "belongs to one cancel; give a single id with it")
@@ -36,7 +34,8 @@ def cancel(
     with open_client(server) as client:
         for an_id in wanted:
             try:
-                changed = admin.cancel(client, an_id, mode, reason=reason, idempotency_key=key)
+                ask = client.tasks.cancel if "." in an_id else client.jobs.cancel
+                changed = ask(an_id, mode, reason, idempotency_key=key)
             except NotFound as error:
                 is_missing = True
                 remark(f"holdfast: {error}")

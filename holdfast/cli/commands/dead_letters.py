@@ -74,13 +74,10 @@ def list_dead_letters(
     """List dead letters that wait for a decision."""
     import msgspec
 
-    from holdfast.client import admin
-    from holdfast.wire.requests import DeadLetterListQuery
-
     check_limit(limit)
-    wanted = DeadLetterListQuery(**msgspec.structs.asdict(filters.as_filter()), settled=settled)
+    wanted = msgspec.structs.asdict(filters.as_filter())
     with open_client(server) as client:
-        page = admin.list_dead_letters(client, wanted, limit)
+        page = client.dead_letters.list(**wanted, settled=settled, count_max=limit)
     if as_json:
         write_json(page)
         return 0
@@ -102,11 +99,9 @@ def show(
     as_json: Json = False,
 ) -> int:
     """Show one dead letter with its input."""
-    from holdfast.client import admin
-
     parse_task_id(task_id, "id")
     with open_client(server) as client:
-        letter = admin.get_dead_letter(client, task_id)
+        letter = client.dead_letters.get(task_id)
     if as_json:
         write_json(letter)
         return 0
@@ -131,16 +126,13 @@ def replay(
     as_json: Json = False,
 ) -> int:
     """Submit dead letters again, as new jobs that link to the old ones."""
-    from holdfast.client import admin
-
     if all == bool(task_ids):
         raise Invalid("ID", "give tasks' ids, or --all with filters, one of the two")
     if task_ids and filters != _EVERYTHING:
         raise Invalid("ID", "filters go with --all; ids are exact")
     which = filters.as_filter() if all else _check(task_ids)
     with open_client(server) as client:
-        answer = admin.replay_dead_letters(
-            client,
+        answer = client.dead_letters.replay(
             which,
             dry_run=dry_run,
             idempotency_key=key,
@@ -163,12 +155,10 @@ def discard(
     server: Server = None,
 ) -> int:
     """Settle dead letters that need nothing more; exact ids only."""
-    from holdfast.client import admin
-
     if not task_ids:
         raise Invalid("ID", "give tasks' ids, such as 4182.3")
     with open_client(server) as client:
-        admin.discard_dead_letters(client, _check(task_ids))
+        client.dead_letters.discard(_check(task_ids))
     for task_id in task_ids:
         write_line(f"{task_id} is discarded")
     return 0

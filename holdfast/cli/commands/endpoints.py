@@ -34,11 +34,11 @@ def list_endpoints(
     as_json: Json = False,
 ) -> int:
     """List the addresses that running tasks have published, by name."""
-    from holdfast.client import admin
+    from holdfast.client.endpoints import list_some_endpoints
 
     check_limit(limit)
     with open_client(server) as client:
-        found = admin.list_endpoints(client, prefix, limit)
+        found = client.loop_thread.run(list_some_endpoints(client, prefix, count_max=limit))
     if as_json:
         write_json(found)
         return 0
@@ -87,20 +87,21 @@ def register(
     server: Server = None,
 ) -> int:
     """Publish an address, within a task, until its attempt ends."""
-    from holdfast.client import admin
+    from holdfast.client.endpoints import register_endpoint
 
     with open_client(server) as client:
-        admin.register_endpoint(client, _own_lease(client), name, address=address)
+        publishing = register_endpoint(client, _own_lease(client), name, address=address)
+        client.loop_thread.run(publishing)
     return 0
 
 
 @app.command
 def remove(name: Name, /, *, server: Server = None) -> int:
     """Take back, within a task, what its attempt has published."""
-    from holdfast.client import admin
+    from holdfast.client.endpoints import remove_endpoint
 
     with open_client(server) as client:
-        if not admin.remove_endpoint(client, _own_lease(client), name):
+        if not client.loop_thread.run(remove_endpoint(client, _own_lease(client), name)):
             remark(f"this attempt has published no endpoint {name}")
     return 0
 

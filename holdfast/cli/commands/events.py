@@ -49,12 +49,9 @@ def show_events(
     with open_client(server) as client:
         if follow:
             return _follow_events(client, an_id, type, as_json=as_json)
-        from holdfast.client import admin
-        from holdfast.wire.requests import EventListQuery
-
         assert an_id is not None
-        wanted = EventListQuery(type)
-        page = admin.list_events(client, an_id, wanted, count_max=limit)
+        list_events = client.tasks.events if "." in an_id else client.jobs.events
+        page = list_events(an_id, type=type, count_max=limit)
     if as_json:
         write_json(page)
         return 0
@@ -76,12 +73,10 @@ def _follow_events(client: "Client", an_id: str | None, type: str | None, *, as_
 
 def _stream(client: "Client", an_id: str | None, type: str | None) -> "Iterator[Event]":
     """Follow a job or a task from its beginning, everything from now on."""
-    from holdfast.client import admin
-
     if an_id is None:
         return client.follow_events(type=type)
     job_id, _, index = an_id.partition(".")
-    admin.get_job(client, job_id)
+    client.jobs.get(job_id)
     events = client.follow_events(job_id=job_id, type=type, after=BEGINNING)
     return (event for event in events if not index or event.task_index == int(index))
 

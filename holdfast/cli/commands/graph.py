@@ -30,11 +30,9 @@ def show_graph(
     as_json: Json = False,
 ) -> int:
     """Draw the jobs that a job depends on and that depend on it; it is marked with a star."""
-    from holdfast.client import admin
-
     parse_job_id(job_id, "id")
     with open_client(server) as client:
-        graph = admin.get_graph(client, job_id)
+        graph = client.jobs.graph(job_id)
     if as_json:
         write_json(graph)
         return 0

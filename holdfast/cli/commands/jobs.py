@@ -62,18 +62,23 @@ def list_jobs(
     as_json: Json = False,
 ) -> int:
     """List jobs, the newest first."""
-    from holdfast.client import admin
-    from holdfast.wire.requests import JobListQuery
-
     check_limit(limit)
-    wanted = JobListQuery(state, name, type, owner, queue, parent, label)
+    filters = {
+        "state": state,
+        "name": name,
+        "type": type,
+        "owner": owner,
+        "queue": queue,
+        "parent": parent,
+        "label": label,
+    }
     with open_client(server) as client:
-        page = admin.list_jobs(client, wanted, limit)
+        page = client.jobs.list(**filters, count_max=limit)
     if as_json:
         write_json(page)
         return 0
     if not page.jobs:
-        remark("no jobs" if wanted == JobListQuery() else "no jobs match")
+        remark("no jobs match" if any(filters.values()) else "no jobs")
         return 0
     write_table(_JOB_COLUMNS, [_job_row(job) for job in page.jobs])
     if page.next_page_token is not None:
@@ -94,14 +99,11 @@ def show_job(
     """Show one job with its tasks."""
     import msgspec
 
-    from holdfast.client import admin
-    from holdfast.wire.requests import TaskListQuery
-
     parse_job_id(job_id, "id")
     check_limit(limit)
     with open_client(server) as client:
-        job = admin.get_job(client, job_id)
-        page = admin.list_tasks(client, job_id, TaskListQuery(), count_max=limit)
+        job = client.jobs.get(job_id)
+        page = client.tasks.list(job_id, count_max=limit)
     if as_json:
         write_json(msgspec.structs.replace(job, tasks=page.tasks))
         return 0

@@ -58,9 +58,7 @@ def show_logs(
 
 def _find_tasks(client: "Client", job_id: str) -> str | None:
     """Tell a job with many tasks, whose id is given back, from one that means its only task."""
-    from holdfast.client.admin import get_job
-
-    return job_id if get_job(client, job_id).num_tasks > 1 else None
+    return job_id if client.jobs.get(job_id).num_tasks > 1 else None
 
 
 def _read_task(
@@ -78,10 +76,8 @@ def _read_task(
 def _read_job(client: "Client", job_id: str, *, follow: bool) -> "Iterator[LogChunk]":
     """Read the latest attempt of each task, one task after the other, or all as they write."""
     from holdfast.cli.output.job_output import follow_job
-    from holdfast.client.admin import list_tasks
-    from holdfast.wire.requests import TaskListQuery
 
-    tasks = list_tasks(client, job_id, TaskListQuery(), count_max=TASKS_MAX).tasks
+    tasks = client.tasks.list(job_id, count_max=TASKS_MAX).tasks
     begun = {task.task_index: task.current_attempt_id for task in tasks}
     if follow:
         yield from follow_job(client, job_id, since=begun)

@@ -24,10 +24,8 @@ _COLUMNS = (
 @app.default
 def list_queues(*, server: Server = None, as_json: Json = False) -> int:
     """List queues: what waits, since when, what runs, and how fast it goes."""
-    from holdfast.client import admin
-
     with open_client(server) as client:
-        found = admin.list_queues(client)
+        found = client.queues.list()
     if as_json:
         write_json(found)
         return 0
@@ -54,10 +52,8 @@ def list_queues(*, server: Server = None, as_json: Json = False) -> int:
 @app.command
 def pause(name: QueueName, /, *, server: Server = None) -> int:
     """Hand out nothing more from a queue; what runs goes on."""
-    from holdfast.client import admin
-
     with open_client(server) as client:
-        admin.pause_queue(client, name)
+        client.queues.pause(name)
     write_line(f"queue {name} is paused")
     return 0
 
@@ -65,10 +61,8 @@ def pause(name: QueueName, /, *, server: Server = None) -> int:
 @app.command
 def resume(name: QueueName, /, *, server: Server = None) -> int:
     """Hand out tasks of a queue again."""
-    from holdfast.client import admin
-
     with open_client(server) as client:
-        admin.resume_queue(client, name)
+        client.queues.resume(name)
     write_line(f"queue {name} goes on")
     return 0
 

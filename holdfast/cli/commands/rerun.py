@@ -24,13 +24,15 @@ def rerun(
     as_json: Json = False,
 ) -> int:
     """Submit a job again, as a new job that links to the old one; writes its id."""
-    from holdfast.client import admin
-    from holdfast.wire.requests import RerunRequest
-
     parse_job_id(job_id, "id")
-    asked = RerunRequest(only_unsuccessful, dry_run, key, rebind_outputs)
     with open_client(server) as client:
-        made = admin.rerun_job(client, job_id, asked)
+        made = client.jobs.rerun(
+            job_id,
+            only_unsuccessful=only_unsuccessful,
+            dry_run=dry_run,
+            rebind_outputs=rebind_outputs,
+            idempotency_key=key,
+        )
     if as_json:
         write_json(made)
     elif made.job_id is None:

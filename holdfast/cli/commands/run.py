@@ -54,8 +54,6 @@ def run(
 
     Of several replicas each line begins with its task: [2].
     """
-    from holdfast.client import admin
-
     if not command:
         raise Invalid("COMMAND", "is missing; write it like `holdfast run -- echo hello`")
     if as_json and not detach:
@@ -64,7 +62,7 @@ def run(
     on_exhausted: OnExhausted | None = None if detach else "fail"
     request = describe_command(command, flags, placing, on_exhausted=on_exhausted)
     with open_client(server) as client:
-        answer = admin.submit_spec(client, with_workspace(client, request, placing))
+        answer = client.jobs.submit(with_workspace(client, request, placing))
         if detach:
             if as_json:
                 write_json(answer)
@@ -74,7 +72,7 @@ def run(
         with _cancelling(client, answer.job_id) as asked:
             chunks = tell_waiting(client, _follow(client, answer))
             write_chunks(chunks, has_many_tasks=answer.num_tasks > 1)
-            job = admin.get_job(client, answer.job_id, wait_seconds=10.0)
+            job = client.jobs.get(answer.job_id, wait=10.0)
         return _judge(job, was_cancelled=bool(asked))
 
 

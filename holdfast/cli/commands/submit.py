@@ -97,10 +97,8 @@ def submit(
 def _submit_job(
     request: JobRequest, placing: PlacedFlags, server: str | None, *, as_json: bool
 ) -> int:
-    from holdfast.client import admin
-
     with open_client(server, patience=PATIENCE_SECONDS) as client:
-        answer = admin.submit_spec(client, with_workspace(client, request, placing))
+        answer = client.jobs.submit(with_workspace(client, request, placing))
     if as_json:
         write_json(answer)
         return 0
@@ -112,11 +110,9 @@ def _submit_job(
 
 def _submit_graph(path: str, server: str | None, *, as_json: bool) -> int:
     """Submit the jobs of a file in one call; writes their ids, in the order of the file."""
-    from holdfast.client import admin
-
     batch = read_graph(path)
     with open_client(server, patience=PATIENCE_SECONDS) as client:
-        answer = admin.submit_graph(client, batch)
+        answer = client.jobs.submit_all(batch.specs)
     if as_json:
         write_json(answer)
         return 0

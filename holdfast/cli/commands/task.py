@@ -44,10 +44,8 @@ def show_task(
     as_json: Json = False,
 ) -> int:
     """Show one task with its attempts; a job's id means its only task."""
-    from holdfast.client import admin
-
     with open_client(server) as client:
-        task = admin.get_task(client, find_task(client, task_id)[0])
+        task = client.tasks.get(find_task(client, task_id)[0])
     if as_json:
         write_json(task)
         return 0
@@ -72,10 +70,8 @@ def explain_task(
     as_json: Json = False,
 ) -> int:
     """Say why a task stands where it stands; a job's id means its only task."""
-    from holdfast.client import admin
-
     with open_client(server) as client:
-        explanation = admin.explain_task(client, find_task(client, task_id)[0])
+        explanation = client.tasks.explain(find_task(client, task_id)[0])
     if as_json:
         write_json(explanation)
         return 0

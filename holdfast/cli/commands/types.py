@@ -101,20 +101,19 @@ _NOTHING = Flags()
 @app.default
 def list_types(*, limit: Limit = TYPES_SHOWN, server: Server = None, as_json: Json = False) -> int:
     """List types that jobs have, and those with a policy."""
-    from holdfast.client import policies
-    from holdfast.wire.policies import TypePage
-
     check_limit(limit)
     with open_client(server) as client:
-        found = policies.list_types(client, limit)
+        found = client.types.list(count_max=limit)
     if as_json:
-        write_json(TypePage(found))
+        write_json(found)
         return 0
-    if not found:
+    if not found.types:
         remark("no types: no jobs and no policies")
         return 0
-    write_table(_COLUMNS, [(each.type, _say(each.defaults), _say(each.limits)) for each in found])
-    if len(found) == limit:
+    write_table(
+        _COLUMNS, [(each.type, _say(each.defaults), _say(each.limits)) for each in found.types]
+    )
+    if found.next_page_token is not None:
         remark(f"there may be more; --limit {limit * 2} shows more of them")
     return 0
 
@@ -125,10 +124,8 @@ app.command(list_types, name="list")
 @app.command
 def show(type_name: TypeName, /, *, server: Server = None, as_json: Json = False) -> int:
     """Show the policy of a type."""
-    from holdfast.client import policies
-
     with open_client(server) as client:
-        found = policies.get_type(client, type_name)
+        found = client.types.get(type_name)
     if as_json:
         write_json(found)
         return 0
@@ -154,13 +151,11 @@ def set_policy(
 
     Exit code 1: somebody else has changed it at the same moment.
     """
-    from holdfast.client import policies
-
     if flags == _NOTHING and not fresh:
         raise Invalid("TYPE", "give something to set, such as --retries 3")
     with open_client(server) as client:
-        before = policies.get_type(client, type_name)
-        stored = policies.set_policy(client, type_name, _change(before, flags, fresh=fresh))
+        before = client.types.get(type_name)
+        stored = client.types.set(type_name, _change(before, flags, fresh=fresh))
     if as_json:
         write_json(stored)
         return 0
@@ -171,10 +166,8 @@ def set_policy(
 @app.command
 def unset(type_name: TypeName, /, *, server: Server = None) -> int:
     """Take the policy of a type back. Exit code 1: it has none."""
-    from holdfast.client import policies
-
     with open_client(server) as client:
-        if not policies.unset_policy(client, type_name):
+        if not client.types.unset(type_name):
             remark(f"type {type_name} has no policy")
             return EXIT_NO
     write_line(f"type {type_name} has no policy now")
@@ -191,18 +184,18 @@ def history(
     as_json: Json = False,
 ) -> int:
     """List who changed the policy of a type, and to what; the newest first."""
-    from holdfast.client import policies
-    from holdfast.wire.policies import PolicyHistory
-
     check_limit(limit)
     with open_client(server) as client:
-        found = policies.list_changes(client, type_name, limit)
+        found = client.types.history(type_name, count_max=limit)
     if as_json:
-        write_json(PolicyHistory(found))
+        write_json(found)
         return 0
     write_table(
         _CHANGES,
-        [(str(c.version), moment(c.changed_at_ms), c.actor, *_say_content(c.after)) for c in found],
+        [
+            (str(c.version), moment(c.changed_at_ms), c.actor, *_say_content(c.after))
+            for c in found.changes
+        ],
     )
     return 0
 

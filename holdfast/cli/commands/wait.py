@@ -76,10 +76,8 @@ def _wait_for(client: "Client", an_id: str, ends_at: float | None) -> Stand:
 
 
 def _look(client: "Client", an_id: str, wait_seconds: float) -> Stand:
-    from holdfast.client import admin
-
     if "." in an_id:
-        task = admin.get_result(client, an_id, wait_seconds=wait_seconds)
+        task = client.tasks.result(an_id, wait=wait_seconds)
         return Stand(an_id, task.state, task.is_finished, task.exit_code, task.error)
-    job = admin.get_job(client, an_id, wait_seconds=wait_seconds)
+    job = client.jobs.get(an_id, wait=wait_seconds)
     return Stand(an_id, job.state, job.finished_at_ms is not None, job.exit_code, job.error)

@@ -1,7 +1,6 @@
 """`holdfast workers`: who works, and who should leave."""
 
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
@@ -49,11 +48,9 @@ def list_workers(
     as_json: Json = False,
 ) -> int:
     """List workers, the living first."""
-    from holdfast.client import admin
-
     check_limit(limit)
     with open_client(server) as client:
-        found = admin.list_workers(client, limit)
+        found = client.workers.list(count_max=limit)
     if as_json:
         write_json(found)
         return 0
@@ -75,11 +72,9 @@ def show(
     as_json: Json = False,
 ) -> int:
     """Show one worker: what it has, what it holds, and when it last answered."""
-    from holdfast.wire.status import WorkerStatus
-
-    path = f"/api/workers/{quote(check_worker_id(worker_id, 'id'), '/:@')}"
+    check_worker_id(worker_id, "id")
     with open_client(server) as client:
-        worker = client.loop_thread.run(client.read(path, WorkerStatus))
+        worker = client.workers.get(worker_id)
     if as_json:
         write_json(worker)
         return 0
@@ -96,11 +91,9 @@ def drain(
     server: Server = None,
 ) -> int:
     """Ask a worker to finish what it has, take nothing more, and leave."""
-    from holdfast.client import admin
-
     check_worker_id(worker_id, "id")
     with open_client(server) as client:
-        admin.drain_worker(client, worker_id)
+        client.workers.drain(worker_id)
     write_line(f"worker {worker_id} is draining")
     return 0
 

@@ -92,12 +92,10 @@ def write_chunks(chunks: Iterable["LogChunk"], *, has_many_tasks: bool) -> None:
 
 def tell_waiting(client: "Client", chunks: Iterable["LogChunk"]) -> Iterator["LogChunk"]:
     """Say what a task waits for as long as it has not begun, and again when that has changed."""
-    from holdfast.client import admin
-
     told: str | None = None
     for chunk in chunks:
         if chunk.attempt < 0:
-            reason = admin.get_task(client, chunk.task_id).pending_reason
+            reason = client.tasks.get(chunk.task_id).pending_reason
             if reason and reason != told:
                 remark(f"holdfast: task {chunk.task_id} waits: {reason}")
                 told = reason
@@ -108,11 +106,9 @@ def read_chunks(
     client: "Client", task_id: str, *, attempt: int | None, follow: bool
 ) -> Iterator["LogChunk"]:
     """Read the output of one attempt, the latest if none is named; to follow is until it ends."""
-    from holdfast.client import admin
-
     offset = 0
     while True:
-        chunk = admin.read_log(client, task_id, attempt=attempt, offset=offset, follow=follow)
+        chunk = client.tasks.read_log(task_id, attempt=attempt, offset=offset, follow=follow)
         # A task that nobody has claimed has no attempt to stay with yet.
         if chunk.attempt >= 0:
             attempt = chunk.attempt
@@ -124,15 +120,13 @@ def read_chunks(
 
 def follow_task(client: "Client", task_id: str) -> Iterator["LogChunk"]:
     """Read the output of every attempt from now on, until the task has finished."""
-    from holdfast.client import admin
-
     attempt: int | None = None
     while True:
         for chunk in read_chunks(client, task_id, attempt=attempt, follow=True):
             yield chunk
         last = chunk.attempt
         while True:
-            task = admin.get_task(client, task_id)
+            task = client.tasks.get(task_id)
             if task.current_attempt_id > last:
                 attempt = last + 1
                 break

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.client.client import LEASE_HEADER
+from holdfast.client.submission import LEASE_HEADER
 from holdfast.client.transport import Transport
 from holdfast.errors import HoldfastError, Invalid, NotFound
 from holdfast.wire.bundles import (

@@ -1,0 +1,102 @@
+"""`client.jobs`: any job of the server, by its id."""
+
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from holdfast.client.both import both
+from holdfast.client.namespaces.namespace import Namespace, repeatable
+from holdfast.client.pages import COUNT_MAX, read_some
+from holdfast.client.submission import submit_request, submit_requests
+from holdfast.model.ids import parse_job_id
+from holdfast.model.outcomes import CancelMode
+from holdfast.wire.graphs import JobGraph
+from holdfast.wire.lists import RerunAnswer
+from holdfast.wire.requests import (
+    EventListQuery,
+    JobListQuery,
+    JobQuery,
+    JobRequest,
+    RerunRequest,
+)
+from holdfast.wire.status import EventPage, JobBatchAnswer, JobPage, JobStatus, SubmittedJob
+
+
+class Jobs(Namespace):
+    """Jobs, by their ids."""
+
+    @both
+    def submit(self, request: JobRequest) -> Coroutine[Any, Any, SubmittedJob]:
+        """Submit a job as it is described."""
+        return submit_request(self._client, request)
+
+    @both
+    def submit_all(self, requests: Iterable[JobRequest]) -> Coroutine[Any, Any, JobBatchAnswer]:
+        """Submit jobs in one call, all or none; they may wait for each other by local names."""
+        return submit_requests(self._client, list(requests))
+
+    @both
+    def get(self, job_id: str | int, *, wait: float = 0.0) -> Coroutine[Any, Any, JobStatus]:
+        """Read a job; with a wait, once it has ended or so many seconds are over."""
+        query = JobQuery(wait_ms=int(wait * 1000))
+        return self._client.read(_path(job_id), JobStatus, query=query)
+
+    @both
+    def cancel(
+        self,
+        job_id: str | int,
+        mode: CancelMode = "soft",
+        reason: str = "cancelled",
+        *,
+        idempotency_key: str | None = None,
+    ) -> Coroutine[Any, Any, bool]:
+        """Cancel a job, softly with its grace, or hard; False if it had ended or was cancelled."""
+        return self._cancel(_path(job_id), mode, reason, idempotency_key=idempotency_key)
+
+    @both
+    def rerun(
+        self,
+        job_id: str | int,
+        *,
+        only_unsuccessful: bool = False,
+        dry_run: bool = False,
+        rebind_outputs: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Coroutine[Any, Any, RerunAnswer]:
+        """Submit a job again, whole or those of its tasks that did not succeed."""
+        key = idempotency_key if dry_run else repeatable(idempotency_key)
+        body = RerunRequest(only_unsuccessful, dry_run, key, rebind_outputs)
+        return self._client.change(f"{_path(job_id)}:rerun", body, RerunAnswer)
+
+    @both
+    def graph(self, job_id: str | int) -> Coroutine[Any, Any, JobGraph]:
+        """Read the jobs that a job depends on and those that depend on it, directly or not."""
+        return self._client.read(f"{_path(job_id)}/graph", JobGraph)
+
+    @both
+    def events(
+        self, job_id: str | int, *, type: str | None = None, count_max: int = COUNT_MAX
+    ) -> Coroutine[Any, Any, EventPage]:
+        """List what happened to a job and its tasks."""
+        path, query = f"{_path(job_id)}/events", EventListQuery(type)
+        return read_some(self._client.read, path, EventPage, query=query, count_max=count_max)
+
+    @both
+    def list(
+        self,
+        *,
+        state: str | None = None,
+        name: str | None = None,
+        type: str | None = None,
+        owner: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        label: str | None = None,
+        count_max: int = COUNT_MAX,
+    ) -> Coroutine[Any, Any, JobPage]:
+        """List jobs, the newest first; `name` is how their names begin, `label` is key=value."""
+        query = JobListQuery(state, name, type, owner, queue, parent, label)
+        return read_some(self._client.read, "/api/jobs", JobPage, query=query, count_max=count_max)
+
+
+def _path(job_id: str | int) -> str:
+    return f"/api/jobs/{parse_job_id(str(job_id))}"

@@ -1,0 +1,85 @@
+"""`client.tasks`: any task of the server, by its id."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from holdfast.client.both import both
+from holdfast.client.namespaces.namespace import Namespace
+from holdfast.client.pages import COUNT_MAX, read_some
+from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.model.outcomes import CancelMode
+from holdfast.wire.requests import EventListQuery, LogQuery, ResultQuery, TaskListQuery
+from holdfast.wire.status import (
+    EventPage,
+    Explanation,
+    LogChunk,
+    TaskPage,
+    TaskResult,
+    TaskStatus,
+)
+
+
+class Tasks(Namespace):
+    """Tasks, by their ids, such as 4182.3."""
+
+    @both
+    def get(self, task_id: str) -> Coroutine[Any, Any, TaskStatus]:
+        """Read a task with all its attempts."""
+        return self._client.read(_path(task_id), TaskStatus)
+
+    @both
+    def result(self, task_id: str, *, wait: float = 0.0) -> Coroutine[Any, Any, TaskResult]:
+        """Read how a task stands and what it returned; with a wait, once it has finished."""
+        query = ResultQuery(int(wait * 1000))
+        return self._client.read(f"{_path(task_id)}/result", TaskResult, query=query)
+
+    @both
+    def explain(self, task_id: str) -> Coroutine[Any, Any, Explanation]:
+        """Ask why a task stands where it stands."""
+        return self._client.read(f"{_path(task_id)}/explain", Explanation)
+
+    @both
+    def cancel(
+        self,
+        task_id: str,
+        mode: CancelMode = "soft",
+        reason: str = "cancelled",
+        *,
+        idempotency_key: str | None = None,
+    ) -> Coroutine[Any, Any, bool]:
+        """Cancel a task; False if it had finished or was cancelled before."""
+        return self._cancel(_path(task_id), mode, reason, idempotency_key=idempotency_key)
+
+    @both
+    def read_log(
+        self, task_id: str, *, attempt: int | None = None, offset: int = 0, follow: bool = False
+    ) -> Coroutine[Any, Any, LogChunk]:
+        """Read a stretch of an attempt's output; to follow is to wait for more for a while."""
+        query = LogQuery(attempt, offset, follow)
+        return self._client.read(f"{_path(task_id)}/logs", LogChunk, query=query)
+
+    @both
+    def events(
+        self, task_id: str, *, type: str | None = None, count_max: int = COUNT_MAX
+    ) -> Coroutine[Any, Any, EventPage]:
+        """List what happened to a task."""
+        path, query = f"{_path(task_id)}/events", EventListQuery(type)
+        return read_some(self._client.read, path, EventPage, query=query, count_max=count_max)
+
+    @both
+    def list(
+        self,
+        job_id: str | int,
+        *,
+        state: str | None = None,
+        task_from: int = 0,
+        count_max: int = COUNT_MAX,
+    ) -> Coroutine[Any, Any, TaskPage]:
+        """List tasks of a job, by index, from one on."""
+        path = f"/api/jobs/{parse_job_id(str(job_id))}/tasks"
+        query = TaskListQuery(state, task_from)
+        return read_some(self._client.read, path, TaskPage, query=query, count_max=count_max)
+
+
+def _path(task_id: str) -> str:
+    return f"/api/tasks/{parse_task_id(task_id)}"

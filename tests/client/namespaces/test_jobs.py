@@ -1,0 +1,121 @@
+"""`client.jobs` on a real server."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.client import pages
+from holdfast.client.client import Client
+from holdfast.errors import Invalid, KeyReused, NotFound
+from holdfast.model.spec import Entrypoint
+from holdfast.wire.requests import JobRequest
+from tests.client.hand import Hand
+from tests.client.namespaces.conftest import Face
+
+REQUEST = JobRequest(entrypoint=Entrypoint(shell="true"), queue="q")
+
+
+def test_a_job_is_submitted_once_even_if_it_is_sent_twice(call: Face, client: Client) -> None:
+    keyed = msgspec.structs.replace(REQUEST, idempotency_key="k")
+    first, second = call(client.jobs.submit, keyed), call(client.jobs.submit, keyed)
+    assert (first.is_new, second.is_new) == (True, False)
+    assert first.job_id == second.job_id
+    assert call(client.jobs.submit, REQUEST).job_id != call(client.jobs.submit, REQUEST).job_id
+
+
+def test_jobs_that_wait_for_each_other_are_submitted_together(call: Face, client: Client) -> None:
+    first = msgspec.structs.replace(REQUEST, local_name="first")
+    second = msgspec.structs.replace(REQUEST, depends_on=["first"])
+    made = call(client.jobs.submit_all, iter([first, second])).jobs
+    graph = call(client.jobs.graph, made[1].job_id)
+    assert {node.job_id for node in graph.nodes} == {job.job_id for job in made}
+
+
+def test_jobs_are_listed_over_pages_up_to_the_number_asked_for(
+    call: Face, client: Client, submit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "PAGE_SIZE_MAX", 2)
+    ids = [submit() for _ in range(5)]
+    assert [job.job_id for job in call(client.jobs.list, count_max=5).jobs] == ids[::-1]
+    assert call(client.jobs.list).next_page_token is None
+    short = call(client.jobs.list, count_max=3)
+    assert [job.job_id for job in short.jobs] == ids[:1:-1]
+    assert short.next_page_token is not None
+
+
+def test_jobs_are_listed_by_what_they_are(call: Face, client: Client) -> None:
+    chosen = {"name": "report", "type": "t", "owner": "me"}
+    request = msgspec.structs.replace(REQUEST, **chosen, labels={"a": "b"})
+    made = call(client.jobs.submit, request)
+    call(client.jobs.submit, REQUEST)
+    filters: dict[str, Any] = {
+        **chosen,
+        "name": "rep",
+        "state": "pending",
+        "queue": "q",
+        "label": "a=b",
+    }
+    assert [job.job_id for job in call(client.jobs.list, **filters).jobs] == [made.job_id]
+    assert call(client.jobs.list, parent=made.job_id).jobs == []
+
+
+def test_a_job_is_read_with_its_events(
+    call: Face, client: Client, hand: Hand, submit: Callable[..., str]
+) -> None:
+    job_id = submit(3)
+    hand.work("one")
+    assert call(client.jobs.get, int(job_id)).tasks_succeeded == 1
+    events = call(client.jobs.events, job_id).events
+    assert [event.type for event in events if event.task_index == 0] == [
+        "claimed",
+        "started",
+        "succeeded",
+    ]
+    assert len(call(client.jobs.events, job_id, type="submitted").events) == 1
+    assert call(client.jobs.events, job_id, count_max=1).next_page_token is not None
+
+
+def test_a_job_is_cancelled_once(call: Face, client: Client, submit: Callable[..., str]) -> None:
+    job_id = submit(2)
+    assert call(client.jobs.cancel, job_id, "hard", "all of it")
+    assert not call(client.jobs.cancel, job_id)
+    ended = call(client.jobs.get, job_id, wait=10)
+    assert (ended.state, ended.cancel_reason) == ("JOB_STATE_KILLED", "all of it")
+
+
+def test_a_job_is_submitted_again(
+    call: Face, client: Client, hand: Hand, submit: Callable[..., str]
+) -> None:
+    job_id = submit(2)
+    hand.work("one")
+    hand.fail(hand.claim())
+    dry = call(client.jobs.rerun, job_id, only_unsuccessful=True, dry_run=True)
+    assert (dry.job_id, dry.num_tasks) == (None, 1)
+    first = call(client.jobs.rerun, job_id, idempotency_key="k")
+    assert call(client.jobs.rerun, job_id, idempotency_key="k").job_id == first.job_id
+    assert call(client.jobs.rerun, job_id).job_id != first.job_id
+    with pytest.raises(KeyReused):
+        call(client.jobs.rerun, job_id, idempotency_key="k", only_unsuccessful=True)
+
+
+def test_what_is_no_job_is_refused(call: Face, client: Client) -> None:
+    with pytest.raises(NotFound):
+        call(client.jobs.get, 999999)
+    with pytest.raises(Invalid):
+        call(client.jobs.cancel, "../queues/q")
+
+
+def test_what_a_task_submits_is_a_child_of_its_job(
+    client: Client, hand: Hand, submit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = submit()
+    claim = hand.claim()
+    lease = {"TASK_ID": claim.task_id, "ATTEMPT": claim.attempt, "LEASE_TOKEN": claim.lease_token}
+    for name, text in lease.items():
+        monkeypatch.setenv(f"HOLDFAST_{name}", str(text))
+    monkeypatch.setenv("HOLDFAST_SERVER", client.server)
+    assert client.jobs.get(submit()).parent_job_id == parent
+    monkeypatch.delenv("HOLDFAST_LEASE_TOKEN")
+    assert client.jobs.get(submit()).parent_job_id is None

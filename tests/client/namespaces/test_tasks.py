@@ -1,0 +1,61 @@
+"""`client.tasks` on a real server."""
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.client.client import Client
+from holdfast.errors import Invalid, NotFound
+from tests.client.hand import Hand
+from tests.client.namespaces.conftest import Face
+
+
+def test_a_task_is_read_with_its_attempts_and_events(
+    call: Face, client: Client, hand: Hand, submit: Callable[..., str]
+) -> None:
+    job_id = submit(3)
+    hand.work("one")
+    task = call(client.tasks.get, f"{job_id}.0")
+    assert [attempt.worker_id for attempt in task.attempts or []] == ["hand-1"]
+    assert call(client.tasks.result, f"{job_id}.0", wait=10).is_finished
+    assert not call(client.tasks.result, f"{job_id}.1").is_finished
+    assert "PENDING" in call(client.tasks.explain, f"{job_id}.1").lines[0]
+    events = call(client.tasks.events, f"{job_id}.0").events
+    assert [event.type for event in events] == ["claimed", "started", "succeeded"]
+
+
+def test_tasks_of_a_job_are_listed_by_index(
+    call: Face, client: Client, hand: Hand, submit: Callable[..., str]
+) -> None:
+    job_id = submit(3)
+    hand.work("one")
+    first = call(client.tasks.list, job_id, count_max=2)
+    assert [task.task_index for task in first.tasks] == [0, 1]
+    assert first.next_page_token is not None
+    waiting = call(client.tasks.list, job_id, state="pending", task_from=2)
+    assert [task.task_index for task in waiting.tasks] == [2]
+
+
+def test_a_log_is_read_from_an_offset(
+    call: Face, client: Client, hand: Hand, submit: Callable[..., str]
+) -> None:
+    job_id = submit()
+    before = call(client.tasks.read_log, f"{job_id}.0")
+    assert (before.attempt, before.is_complete) == (-1, False)
+    hand.print(hand.claim(), b"one\ntwo\n")
+    chunk = call(client.tasks.read_log, f"{job_id}.0", attempt=0, offset=4, follow=True)
+    assert (chunk.content, chunk.next_offset) == (b"two\n", 8)
+
+
+def test_a_task_is_cancelled_once(call: Face, client: Client, submit: Callable[..., str]) -> None:
+    job_id = submit(2)
+    assert call(client.tasks.cancel, f"{job_id}.0", "soft", "first", idempotency_key="k")
+    assert call(client.tasks.cancel, f"{job_id}.0", "soft", "first", idempotency_key="k")
+    assert not call(client.tasks.cancel, f"{job_id}.0")
+
+
+def test_what_is_no_task_is_refused(call: Face, client: Client) -> None:
+    with pytest.raises(NotFound):
+        call(client.tasks.get, "999999.0")
+    with pytest.raises(Invalid):
+        call(client.tasks.get, "999999")
