@@ -32,8 +32,8 @@ EXPECTED: dict[str, dict[str, str]] = {
     "mark_lost": {"workers": "worker"},
     "list_booked": {"leases": PLACED, "tasks": "tasks"},
     "list_ports": {"leases": PLACED, "workers": "worker"},
-    "find_line": {"ready": LINE},
-    "list_placed_lines": {"ready": LINE, "jobs": "jobs_pkey"},
+    "find_placed_ready": {"ready": LINE},
+    "list_demands": {"ready": LINE, "jobs": "jobs_pkey"},
     "drop_ready_of_ended_jobs": {"ready": LINE},
     "hold_open_workers": {"workers": "worker"},
     "take_ready_of_jobs": {"ready": LINE, "tasks": "tasks", "jobs": "jobs_pkey"},
@@ -102,4 +102,4 @@ async def test_the_check_sees_a_plan_that_reads_too_much(database: Database) -> 
     """A control: without the index of placed work, its line is caught."""
     async with database.connection() as connection:
         await connection.execute(f"drop index holdfast.{LINE}")
-    assert await _misreads(database, "list_placed_lines") != []
+    assert await _misreads(database, "list_demands") != []

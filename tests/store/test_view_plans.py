@@ -87,7 +87,7 @@ SORTED = {
     "count_finished": {"events": "ts", "jobs": "job_id"},
     "count_events_since": {"events": "ts"},
     "read_dead_letters": {"dead_letters": "task_index"},
-    "list_lines_of_job": {"ready": "job_id", "jobs": "job_id"},
+    "list_demands_of_job": {"ready": "job_id", "jobs": "job_id"},
     "read_graph_jobs": {"jobs": "= mine.job_id"},
     "list_edges": {"dependencies": "= mine.job_id"},
 }
@@ -109,7 +109,7 @@ STATEMENTS = {
     **load_statements("lists"),
     **load_statements("samples"),
     **load_statements("dataset_views"),
-    "list_lines_of_job": load_statements("cluster")["list_lines_of_job"],
+    "list_demands_of_job": load_statements("cluster")["list_demands_of_job"],
     **{name: load_statements("tasks")[name] for name in ("read_inputs", "measure_inputs")},
 }
 # A walk that starts at the front of an index, or a merge of two answers that are in order.

@@ -5,8 +5,8 @@ import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
-from typing import Any, NamedTuple
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,20 +15,37 @@ from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.spec import JobSpec
+from holdfast.model.spec import JobSpec, Policy
 from holdfast.model.states import TaskState
-from holdfast.operations.ending.endings import id_columns
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.rules.health import judge
 from holdfast.rules.placement.ports import PORT_MIN, PORTS_PER_HOST, choose_ports
 from holdfast.rules.placement.scheduler import Demand, Placement, Shape, WorkerView, plan, shape_of
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.attempts import AttemptUsage, keep_usage
+from holdfast.store.tables.jobs import load_specs
+from holdfast.store.tables.placed_leases import (
+    Booked,
+    PlacedTask,
+    list_booked,
+    list_ports,
+    place_tasks,
+)
+from holdfast.store.tables.placed_ready import (
+    ReadyOfJob,
+    TakenOfJob,
+    WantedOfJob,
+    drop_ready_of_ended_jobs,
+    drop_stale_ready,
+    has_placed_ready,
+    list_demands,
+    list_demands_of_job,
+    take_ready_of_jobs,
+)
+from holdfast.store.tables.workers import FleetWorker, hold_open_workers, read_fleet
 
 log = logging.getLogger("holdfast.place")
-_CLUSTER = load_statements("cluster")
-_JOBS = load_statements("jobs")
 LINE_TASKS_MAX = 256
 PLACEMENTS_MAX = 1000
 STALE_MAX = 10_000
@@ -69,7 +86,7 @@ class _Chosen(NamedTuple):
     task_id: TaskId
     attempt: int
     worker_id: str
-    eligible_at: Any
+    eligible_at: datetime
 
 
 class _Committed(NamedTuple):
@@ -106,7 +123,7 @@ class Scheduler:
         """Look at everything once, plan, and commit."""
         async with self._ledger.database.transaction() as tx:
             await hold_term(tx, term)
-            if await tx.fetch_one(_CLUSTER["find_line"]) is None:
+            if not await has_placed_ready(tx):
                 return []  # most of the time; the fleet need not be looked at
             snapshot = await self.read(tx)
         if snapshot.ended_jobs:
@@ -152,49 +169,49 @@ class Scheduler:
         """Read what there is to place, of all jobs or of one, and where."""
         now = (await tx.now()).timestamp()
         # Before the leases: a worker that registers meanwhile brings adopted ones along.
-        fleet = await tx.fetch(_CLUSTER["read_fleet"])
+        fleet = await read_fleet(tx)
         most = {"tasks_max": LINE_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
         if job_id is None:
-            rows = await tx.fetch(_CLUSTER["list_placed_lines"], **most)
+            ready = await list_demands(tx, **most)
         else:
-            rows = await tx.fetch(_CLUSTER["list_lines_of_job"], job_id=job_id, **most)
-        live = [row for row in rows if row["is_live"]]
-        booked = await tx.fetch(_CLUSTER["list_booked"])
-        await self._learn(tx, {row["job_id"] for row in [*live, *booked]})
+            ready = await list_demands_of_job(tx, job_id, **most)
+        live = [item for item in ready if item.is_live]
+        booked = await list_booked(tx)
+        await self._learn(tx, {item.job_id for item in live} | {item.job_id for item in booked})
         ports: dict[str, set[int]] = defaultdict(set)
-        for host, port in await tx.fetch(_CLUSTER["list_ports"]):
+        for host, port in await list_ports(tx):
             ports[host].add(port)
         workers = self._see_workers(fleet, booked, ports)
-        ended = sorted({row["job_id"] for row in rows if not row["is_live"]})
-        return Snapshot(workers, [self._demand(row) for row in live], now, ended, ports)
+        ended = sorted({item.job_id for item in ready if not item.is_live})
+        return Snapshot(workers, [self._demand(item) for item in live], now, ended, ports)
 
     async def _learn(self, tx: Transaction, job_ids: set[int]) -> None:
         """Read the wants of jobs not met before, and forget those that are not met any more."""
         self._wants = {job: wants for job, wants in self._wants.items() if job in job_ids}
         missing = sorted(job_ids - self._wants.keys())
         if missing:
-            for row in await tx.fetch(_JOBS["load_specs"], job_ids=missing):
-                spec = read_tolerantly(row["spec"], JobSpec)
+            for row in await load_specs(tx, missing):
+                spec = read_tolerantly(row.spec, JobSpec)
                 ports = tuple(spec.resources.ports) if spec.resources else ()
-                self._wants[row["job_id"]] = Wants(
+                self._wants[row.job_id] = Wants(
                     shape_of(spec), spec.coscheduling is not None, ports
                 )
 
-    def _demand(self, row: Any) -> Demand:
-        wants = self._wants[row["job_id"]]
+    def _demand(self, ready: ReadyOfJob) -> Demand:
+        wants = self._wants[ready.job_id]
         return Demand(
-            row["job_id"],
-            row["priority"],
-            row["since"],
-            row["ready"],
+            ready.job_id,
+            ready.priority,
+            ready.since,
+            ready.ready,
             wants.shape,
-            row["unfinished"] if wants.is_gang else None,
-            row["unfinished"] - row["ready"] if wants.is_gang else 0,
-            row["avoid"],
+            ready.unfinished if wants.is_gang else None,
+            ready.unfinished - ready.ready if wants.is_gang else 0,
+            ready.avoid,
         )
 
     def _see_workers(
-        self, fleet: Iterable[Any], booked: Iterable[Any], ports: dict[str, set[int]]
+        self, fleet: Iterable[FleetWorker], booked: Iterable[Booked], ports: dict[str, set[int]]
     ) -> list[WorkerView]:
         used: dict[str, list[float]] = defaultdict(lambda: [0.0, 0, 0, 0])
         unstarted: Counter[str] = Counter()
@@ -205,19 +222,19 @@ class Scheduler:
                 amounts[place] += amount * leases
             unstarted[worker_id] += starting
         views = []
-        for row in fleet:
-            cpu, memory, disk, gpu = used[row["worker_id"]]
-            why_not = _why_not(row)
+        for worker in fleet:
+            cpu, memory, disk, gpu = used[worker.worker_id]
+            why_not = _why_not(worker)
             views.append(
                 WorkerView(
-                    row["worker_id"],
-                    row["name"],
-                    row["host"],
-                    _decode_capacity(row["capacity"]),
-                    json.loads(row["attributes"]),
+                    worker.worker_id,
+                    worker.name,
+                    worker.host,
+                    _decode_capacity(worker.capacity),
+                    json.loads(worker.attributes),
                     Capacity(cpu, int(memory), int(disk), int(gpu)),
-                    PORTS_PER_HOST - len(ports.get(row["host"], ())),
-                    unstarted[row["worker_id"]],
+                    PORTS_PER_HOST - len(ports.get(worker.host, ())),
+                    unstarted[worker.worker_id],
                     why_not is None,
                     why_not,
                 )
@@ -236,10 +253,7 @@ class Scheduler:
     ) -> _Committed:
         """Give tasks to workers, as far as what the plan was made of still holds."""
         await hold_term(tx, term)
-        rows = await tx.fetch(
-            _CLUSTER["hold_open_workers"], worker_ids=sorted({p.worker_id for p in placements})
-        )
-        open_workers = {row[0] for row in rows}
+        open_workers = await hold_open_workers(tx, {p.worker_id for p in placements})
         placements = [p for p in placements if p.worker_id in open_workers]
         wanted: Counter[tuple[int, str | None]] = Counter()
         for placement in placements:
@@ -258,19 +272,12 @@ class Scheduler:
         if not chosen:
             return []
         specs = await ledger.specs.load(tx, {item.task_id.job_id for item in chosen})
-        policies = [specs[item.task_id.job_id].policy for item in chosen]
-        leased = await tx.fetch(
-            _CLUSTER["place_tasks"],
-            **id_columns([item.task_id for item in chosen]),
-            worker_ids=[item.worker_id for item in chosen],
-            durations=[timedelta(seconds=policy.lease) for policy in policies],
-            run_timeouts=[
-                None if policy.timeout is None else timedelta(seconds=policy.timeout)
-                for policy in policies
-            ],
-            ports=[json.dumps(named) if named else None for named in given],
-        )
-        assert len(leased) == len(chosen), "a locked task could not be placed"
+        tasks = [
+            _placed_task(item, ports, specs[item.task_id.job_id].policy)
+            for item, ports in zip(chosen, given, strict=True)
+        ]
+        count = await place_tasks(tx, tasks)
+        assert count == len(chosen), "a locked task could not be placed"
         await _note_ports(tx, chosen, given)
         moves = Moves()
         for item in chosen:
@@ -308,18 +315,13 @@ class Scheduler:
     ) -> list[_Chosen]:
         """Take ready tasks for placements; fewer than planned, if some have gone meanwhile."""
         keys = sorted(wanted, key=lambda key: (key[0], key[1] or ""))
-        rows = await tx.fetch(
-            _CLUSTER["take_ready_of_jobs"],
-            job_ids=[job_id for job_id, _ in keys],
-            avoids=[avoid for _, avoid in keys],
-            counts=[wanted[key] for key in keys],
-        )
-        fresh: dict[tuple[int, str | None], list[Any]] = defaultdict(list)
-        for row in rows:
-            if row["state"] == TaskState.PENDING and row["job_is_live"]:
-                fresh[row["job_id"], row["avoid"]].append(row)
+        taken = await take_ready_of_jobs(tx, [WantedOfJob(*key, wanted[key]) for key in keys])
+        fresh: dict[tuple[int, str | None], list[TakenOfJob]] = defaultdict(list)
+        for task in taken:
+            if task.state == TaskState.PENDING and task.job_is_live:
+                fresh[task.job_id, task.avoid].append(task)
             else:
-                self._stale.add(row["job_id"])
+                self._stale.add(task.job_id)
         return _share_out(placements, fresh)
 
 
@@ -328,7 +330,7 @@ class _GangIncomplete(Exception):
 
 
 def _share_out(
-    placements: Sequence[Placement], fresh: dict[tuple[int, str | None], list[Any]]
+    placements: Sequence[Placement], fresh: dict[tuple[int, str | None], list[TakenOfJob]]
 ) -> list[_Chosen]:
     """Give ready tasks to the workers that the plan has chosen."""
     chosen: list[_Chosen] = []
@@ -337,46 +339,53 @@ def _share_out(
         share, demand[:] = demand[: placement.count], demand[placement.count :]
         chosen += [
             _Chosen(
-                TaskId(row["job_id"], row["task_index"]),
-                row["attempt"],
+                TaskId(task.job_id, task.task_index),
+                task.attempt,
                 placement.worker_id,
-                row["eligible_at"],
+                task.eligible_at,
             )
-            for row in share
+            for task in share
         ]
     return sorted(chosen, key=lambda item: item.task_id)
 
 
+def _placed_task(item: _Chosen, ports: dict[str, int], policy: Policy) -> PlacedTask:
+    return PlacedTask(
+        item.task_id,
+        item.worker_id,
+        timedelta(seconds=policy.lease),
+        None if policy.timeout is None else timedelta(seconds=policy.timeout),
+        json.dumps(ports) if ports else None,
+    )
+
+
 async def _note_ports(tx: Transaction, chosen: list[_Chosen], given: list[dict[str, int]]) -> None:
-    noted = [(item, ports) for item, ports in zip(chosen, given, strict=True) if ports]
+    noted = [
+        AttemptUsage(item.task_id, item.attempt, ports=json.dumps(ports))
+        for item, ports in zip(chosen, given, strict=True)
+        if ports
+    ]
     if noted:
-        await tx.fetch(
-            _CLUSTER["keep_usage"],
-            **id_columns([item.task_id for item, _ in noted]),
-            attempts=[item.attempt for item, _ in noted],
-            ports=[json.dumps(ports) for _, ports in noted],
-            usages=[None] * len(noted),
-            builds=[None] * len(noted),
-        )
+        await keep_usage(tx, noted)
 
 
 async def _drop_ended(_: Ledger, tx: Transaction, job_ids: list[int]) -> None:
     """Clear the demand of tasks whose jobs have ended or were cancelled."""
-    await tx.fetch(_CLUSTER["drop_ready_of_ended_jobs"], job_ids=job_ids, batch_max=STALE_MAX)
+    await drop_ready_of_ended_jobs(tx, job_ids, STALE_MAX)
 
 
 async def _drop_stale(_: Ledger, tx: Transaction, job_ids: list[int]) -> None:
     """Clear the demand of tasks that were cancelled one by one."""
-    await tx.fetch(_CLUSTER["drop_stale_ready"], job_ids=job_ids, batch_max=STALE_MAX)
+    await drop_stale_ready(tx, job_ids, STALE_MAX)
 
 
-def _why_not(row: Any) -> str | None:
+def _why_not(worker: FleetWorker) -> str | None:
     """Say why a worker is given nothing new."""
-    if row["draining"]:
+    if worker.draining:
         return "draining"
-    if judge(row["consecutive_failures"]) != "healthy":
+    if judge(worker.consecutive_failures) != "healthy":
         return "its last heartbeat failed"
-    return None if row["answered"] else "has not answered yet"
+    return None if worker.answered else "has not answered yet"
 
 
 def _gang_size(snapshot: Snapshot, job_id: int) -> int | None:

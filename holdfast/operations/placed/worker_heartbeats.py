@@ -11,18 +11,18 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ending.endings import id_columns
 from holdfast.operations.placed.heartbeat_notes import note_beats
 from holdfast.operations.placed.leadership import Term, hold_term
-from holdfast.operations.report import Fence, fence_columns
 from holdfast.rules.health import Health, judge
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.statements import load_statements
+from holdfast.store.tables import attempts, placed_leases, workers
+from holdfast.store.tables.attempts import AttemptUsage
+from holdfast.store.tables.placed_leases import WantedAttempt
 
-_CLUSTER = load_statements("cluster")
 FAILURE_LENGTH_MAX = 1000
 # An attempt, what it has used, and what its build took.
 Usage = tuple[Fence, dict[str, Any] | None, dict[str, Any] | None]
@@ -81,47 +81,50 @@ ALREADY_LOST = Judgement("dead", "it was lost before")
 
 async def list_called(ledger: Ledger) -> list[str]:
     """List the workers that are to be called."""
-    return [row[0] for row in await ledger.database.fetch(_CLUSTER["list_called_workers"])]
+    return await workers.list_called_workers(ledger.database)
 
 
 async def list_stops(ledger: Ledger) -> set[tuple[str, TaskId, int, bool]]:
     """List what called workers should stop: the worker, the attempt, and whether it has ended."""
-    rows = await ledger.database.fetch(_CLUSTER["list_placed_stops"])
-    return {(row[0], TaskId(row[1], row[2]), row[3], row[4]) for row in rows}
+    return {
+        (worker_id, TaskId(job_id, task_index), attempt, ending)
+        for worker_id, job_id, task_index, attempt, ending in await placed_leases.list_placed_stops(
+            ledger.database
+        )
+    }
 
 
 async def list_unfinished_losses(ledger: Ledger) -> list[tuple[str, str]]:
     """List workers that are lost and whose attempts nobody has ended yet, with the cause."""
-    rows = await ledger.database.fetch(_CLUSTER["list_unfinished_losses"])
-    return [(row[0], row[1]) for row in rows]
+    return [*await placed_leases.list_unfinished_losses(ledger.database)]
 
 
 async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list[Prepared]:
     """Read what to tell workers; those that were lost meanwhile are left out. Raises Deposed."""
     async with ledger.database.transaction() as tx:
         await hold_term(tx, term)
-        workers = await tx.fetch(_CLUSTER["read_called_workers"], worker_ids=list(worker_ids))
-        rows = await tx.fetch(_CLUSTER["read_wanted"], worker_ids=[row[0] for row in workers])
-        specs = await ledger.specs.load(tx, {row["job_id"] for row in rows})
-        peers = await _find_peers(tx, rows, specs)
+        called = await workers.read_called_workers(tx, worker_ids)
+        found = await placed_leases.read_wanted(tx, [worker.worker_id for worker in called])
+        specs = await ledger.specs.load(tx, {attempt.job_id for attempt in found})
+        peers = await _find_peers(tx, found, specs)
     wanted: dict[str, list[Wanted]] = defaultdict(list)
-    answered_at = {row["worker_id"]: row["answered_at"] for row in workers}
-    for row in sorted(rows, key=lambda row: (row["job_id"], row["task_index"])):
-        stored_at = answered_at[row["worker_id"]]
-        job_peers = peers.get(row["job_id"], [])
-        wanted[row["worker_id"]].append(
-            _wanted(row, stored_at, specs[row["job_id"]], peers=job_peers)
+    answered_at = {worker.worker_id: worker.answered_at for worker in called}
+    for attempt in sorted(found, key=lambda attempt: (attempt.job_id, attempt.task_index)):
+        stored_at = answered_at[attempt.worker_id]
+        job_peers = peers.get(attempt.job_id, [])
+        wanted[attempt.worker_id].append(
+            _wanted(attempt, stored_at, specs[attempt.job_id], peers=job_peers)
         )
     return [
         Prepared(
-            row["worker_id"],
-            row["address"],
-            row["secret"],
-            None if row["answered_at"] is None else (row["answered_epoch"], row["answered_number"]),
-            row["draining"],
-            wanted[row["worker_id"]],
+            worker.worker_id,
+            worker.address,
+            worker.secret,
+            worker.answered,
+            worker.draining,
+            wanted[worker.worker_id],
         )
-        for row in workers
+        for worker in called
     ]
 
 
@@ -134,27 +137,20 @@ async def _store_answers(
     ledger: Ledger, tx: Transaction, term: Term, *, heard: Sequence[Heard]
 ) -> list[bool]:
     await hold_term(tx, term)
-    rows = await tx.fetch(
-        _CLUSTER["hold_workers"], worker_ids=sorted({item.worker_id for item in heard})
-    )
-    live = {row[0] for row in rows}
+    live = await workers.hold_workers(tx, {item.worker_id for item in heard})
     known = [item for item in heard if item.worker_id in live]
     named = sorted((fence, item.worker_id) for item in known for fence in item.running)
     if named:
-        rows = await tx.fetch(
-            _CLUSTER["renew_placed"],
-            **fence_columns([fence for fence, _ in named]),
-            worker_ids=[worker_id for _, worker_id in named],
+        renewed = await placed_leases.renew_placed(tx, named)
+        await note_beats(
+            ledger,
+            tx,
+            [(TaskId(job_id, index), number, until) for job_id, index, number, until in renewed],
         )
-        await note_beats(ledger, tx, [(TaskId(row[0], row[1]), row[2], row[3]) for row in rows])
     if known:
         # After the renewals: a lease is counted from the moment that is noted here.
-        await tx.fetch(
-            _CLUSTER["record_answers"],
-            epoch=term.epoch,
-            worker_ids=[item.worker_id for item in known],
-            numbers=[item.number for item in known],
-        )
+        answers = [(item.worker_id, item.number) for item in known]
+        await workers.record_answers(tx, answers, epoch=term.epoch)
     return [item.worker_id in live for item in heard]
 
 
@@ -173,61 +169,50 @@ async def _count_failures(
     _: Ledger, tx: Transaction, term: Term, *, failures: Sequence[Failure]
 ) -> dict[str, Judgement]:
     await hold_term(tx, term)
-    ordered = sorted(failures)
-    rows = await tx.fetch(
-        _CLUSTER["count_failures"],
-        worker_ids=[failure.worker_id for failure in ordered],
-        failures=[failure.reason[:FAILURE_LENGTH_MAX] for failure in ordered],
+    failing = await workers.count_failures(
+        tx, [(worker_id, reason[:FAILURE_LENGTH_MAX]) for worker_id, reason in sorted(failures)]
     )
     judged = {
         worker_id: Judgement(
             judge(count), f"{count} heartbeats in a row failed, the last: {reason}"
         )
-        for worker_id, count, reason in rows
+        for worker_id, count, reason in failing
     }
     dead = sorted(worker_id for worker_id, found in judged.items() if found.health == "dead")
     if dead:
-        await tx.fetch(
-            _CLUSTER["mark_lost"],
-            worker_ids=dead,
-            causes=[judged[worker_id].cause for worker_id in dead],
-        )
+        await workers.mark_lost(tx, [(worker_id, judged[worker_id].cause) for worker_id in dead])
     return judged
 
 
 async def keep_usage(ledger: Ledger, told: Sequence[Usage]) -> None:
     """Note what attempts have used, and what their builds took."""
-    kept = {item[0][:2]: item for item in told if item[1] or item[2]}
-    told = [item for _, item in sorted(kept.items())]
-    if not told:
-        return
-    async with ledger.database.transaction() as tx:
-        await tx.fetch(
-            _CLUSTER["keep_usage"],
-            **id_columns([fence.task_id for fence, _, _ in told]),
-            attempts=[fence.attempt for fence, _, _ in told],
-            ports=[None] * len(told),
-            usages=[_json(usage) for _, usage, _ in told],
-            builds=[_json(build) for _, _, build in told],
+    used = {
+        fence[:2]: AttemptUsage(
+            fence.task_id, fence.attempt, usage=_json(usage), build=_json(build)
         )
+        for fence, usage, build in told
+        if usage or build
+    }
+    if used:
+        async with ledger.database.transaction() as tx:
+            await attempts.keep_usage(tx, [used[attempt] for attempt in sorted(used)])
 
 
 async def _find_peers(
-    tx: Transaction, rows: Sequence[Any], specs: dict[int, StoredSpec]
+    tx: Transaction, wanted: Sequence[WantedAttempt], specs: dict[int, StoredSpec]
 ) -> dict[int, list[str]]:
     """Say where the members of gangs are, for those that are still to be started."""
     job_ids = {
-        row["job_id"]
-        for row in rows
-        if not row["acknowledged"] and not row["ending"] and specs[row["job_id"]].policy.is_gang
+        attempt.job_id
+        for attempt in wanted
+        if not attempt.acknowledged and not attempt.ending and specs[attempt.job_id].policy.is_gang
     }
     peers = {job_id: [""] * specs[job_id].num_tasks for job_id in job_ids}
     if job_ids:
-        for row in await tx.fetch(_CLUSTER["read_gangs"], job_ids=sorted(job_ids)):
-            ports: dict[str, int] = json.loads(row["ports"] or "{}")
-            peers[row["job_id"]][row["task_index"]] = _peer(
-                row["address"], specs[row["job_id"]], ports
-            )
+        for member in await placed_leases.read_gangs(tx, job_ids):
+            ports: dict[str, int] = json.loads(member.ports or "{}")
+            peer = _peer(member.address, specs[member.job_id], ports)
+            peers[member.job_id][member.task_index] = peer
     return peers
 
 
@@ -240,17 +225,19 @@ def _peer(address: str, stored: StoredSpec, ports: dict[str, int]) -> str:
     return f"{host}:{ports[resources.ports[0]]}"
 
 
-def _wanted(row: Any, stored_at: datetime | None, job: StoredSpec, *, peers: list[str]) -> Wanted:
-    cancel_by = row["cancel_deadline_at"]
+def _wanted(
+    attempt: WantedAttempt, stored_at: datetime | None, job: StoredSpec, *, peers: list[str]
+) -> Wanted:
+    cancel_by = attempt.cancel_deadline_at
     return Wanted(
-        Fence(TaskId(row["job_id"], row["task_index"]), row["attempt"], row["lease_token"]),
-        TaskState(row["state"]),
-        row["ending"],
-        row["acknowledged"],
-        None if stored_at is None else row["expires_at"] - stored_at,
-        None if cancel_by is None else max(cancel_by - row["now"], timedelta()),
-        json.loads(row["ports"] or "{}"),
-        row["input"],
+        Fence(TaskId(attempt.job_id, attempt.task_index), attempt.attempt, attempt.lease_token),
+        TaskState(attempt.state),
+        attempt.ending,
+        attempt.acknowledged,
+        None if stored_at is None else attempt.expires_at - stored_at,
+        None if cancel_by is None else max(cancel_by - attempt.now, timedelta()),
+        json.loads(attempt.ports or "{}"),
+        attempt.input,
         job,
         peers,
     )

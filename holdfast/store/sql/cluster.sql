@@ -133,10 +133,10 @@ select workers.host, port.value::int as port
  cross join lateral jsonb_each_text(leases.ports) as port
  where leases.placed and leases.ports is not null;
 
--- name: find_line
+-- name: find_placed_ready
 select 1 from holdfast.ready where queue = '' limit 1;
 
--- name: list_placed_lines
+-- name: list_demands
 -- From job to job by the index, and of each job no more rows than one pass could place.
 with recursive heads as (
     (select ready.job_id from holdfast.ready where ready.queue = '' order by ready.job_id limit 1)
@@ -160,7 +160,7 @@ select heads.job_id, jobs.priority, line.avoid, line.ready, line.since,
                 limit case when jobs.spec ? 'coscheduling' then $gang_max::int else $tasks_max::int end) as first
         group by first.avoid) as line;
 
--- name: list_lines_of_job
+-- name: list_demands_of_job
 -- One job's share of what the scheduler reads.
 select jobs.job_id, jobs.priority, line.avoid, line.ready, line.since,
        jobs.num_tasks - jobs.succeeded as unfinished,

@@ -12,7 +12,7 @@ _CLUSTER = load_statements("cluster")
 
 async def has_placed_ready(tx: Transaction) -> bool:
     """Tell whether anything waits to be placed."""
-    return await tx.fetch_one(_CLUSTER["find_line"]) is not None
+    return await tx.fetch_one(_CLUSTER["find_placed_ready"]) is not None
 
 
 class ReadyOfJob(NamedTuple):
@@ -27,18 +27,18 @@ class ReadyOfJob(NamedTuple):
     is_live: bool
 
 
-async def list_placed_lines(tx: Transaction, *, tasks_max: int, gang_max: int) -> list[ReadyOfJob]:
+async def list_demands(tx: Transaction, *, tasks_max: int, gang_max: int) -> list[ReadyOfJob]:
     """List what waits to be placed, of each job no more than one pass could place."""
-    rows = await tx.fetch(_CLUSTER["list_placed_lines"], tasks_max=tasks_max, gang_max=gang_max)
+    rows = await tx.fetch(_CLUSTER["list_demands"], tasks_max=tasks_max, gang_max=gang_max)
     return list(map(ReadyOfJob._make, rows))
 
 
-async def list_lines_of_job(
+async def list_demands_of_job(
     tx: Transaction, job_id: int, *, tasks_max: int, gang_max: int
 ) -> list[ReadyOfJob]:
     """List what waits to be placed of one live job."""
     rows = await tx.fetch(
-        _CLUSTER["list_lines_of_job"], job_id=job_id, tasks_max=tasks_max, gang_max=gang_max
+        _CLUSTER["list_demands_of_job"], job_id=job_id, tasks_max=tasks_max, gang_max=gang_max
     )
     return list(map(ReadyOfJob._make, rows))
 

@@ -100,6 +100,13 @@ class CalledWorker(NamedTuple):
     answered_at: datetime | None
     draining: bool
 
+    @property
+    def answered(self) -> tuple[int, int] | None:
+        """Name the call it has answered last: epoch and number."""
+        if self.answered_epoch is None or self.answered_number is None:
+            return None
+        return self.answered_epoch, self.answered_number
+
 
 async def read_called_workers(tx: Transaction, worker_ids: Sequence[str]) -> list[CalledWorker]:
     """Read how to call workers; those that are lost are left out."""

@@ -7,8 +7,8 @@ from holdfast.store.tables.placed_ready import (
     drop_ready_of_ended_jobs,
     drop_stale_ready,
     has_placed_ready,
-    list_lines_of_job,
-    list_placed_lines,
+    list_demands,
+    list_demands_of_job,
     take_ready_of_jobs,
 )
 from tests.placed_world import PlacedWorld
@@ -22,10 +22,10 @@ async def test_what_waits_to_be_placed_is_counted_and_taken(
     job_id = await cluster.submit([1, 2, 3], priority=2)
     async with ledger.database.transaction() as tx:
         assert await has_placed_ready(tx)
-        [line] = await list_placed_lines(tx, tasks_max=2, gang_max=9)
+        [line] = await list_demands(tx, tasks_max=2, gang_max=9)
         assert line[:4] == (job_id, 2, None, 2)
         assert (line.unfinished, line.is_live) == (3, True)
-        assert await list_lines_of_job(tx, job_id, tasks_max=2, gang_max=9) == [line]
+        assert await list_demands_of_job(tx, job_id, tasks_max=2, gang_max=9) == [line]
         first, second = await take_ready_of_jobs(tx, [WantedOfJob(job_id, None, 2)])
         assert (first.task_index, second.task_index) == (0, 1)
         assert (first.state, first.job_is_live) == (TaskState.PENDING, True)
