@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.errors import Refused
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
@@ -193,7 +192,7 @@ def fence_of(claim: Claim) -> Fence:
     return Fence(claim.task_id, claim.attempt, claim.lease_token)
 
 
-def _raised(answer: Answer | Refused) -> Answer:
-    if isinstance(answer, Refused):
+def _raised(answer: Answer | Exception) -> Answer:
+    if isinstance(answer, Exception):
         raise answer
     return answer

@@ -7,7 +7,9 @@ themselves, because only they know what a duplicate is.
 
 A write that fails is tried again in halves, so it must be one transaction, or harmless if repeated:
 `weigh` and `weight_max` keep a batch to what the operation writes at once. What follows a commit is
-no part of the write: it must not raise (`holdfast.ledger.news.after_commit`).
+no part of the write: it must not raise (`holdfast.ledger.news.after_commit`). A write that is made
+of several transactions answers the items of one that failed with the error: they alone are tried
+again.
 
     call ─┐            ┌─ write (one transaction) ─┐
     call ─┼─ waiting ──┤                           ├─ answers
@@ -19,7 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from holdfast.errors import Overloaded, Stopping, Unavailable
+from holdfast.errors import Overloaded, Refused, Stopping, Unavailable
 from holdfast.store.database import LockTimeout
 
 Item = TypeVar("Item")
@@ -154,9 +156,17 @@ class Batcher(Generic[Item, Answer]):
             return
         if len(answers) != len(batch):  # it is committed, so it is not tried again
             problem = AssertionError(f"{len(batch)} items were written, {len(answers)} answered")
-            answers = [problem] * len(batch)
+            for entry in batch:
+                entry.answer(problem)
+            return
+        unwritten: dict[Exception, list[_Entry[Item, Answer]]] = {}
         for entry, answer in zip(batch, answers, strict=True):
-            entry.answer(answer)
+            if isinstance(answer, Exception) and not isinstance(answer, Refused):
+                unwritten.setdefault(answer, []).append(entry)
+            else:
+                entry.answer(answer)
+        for reason, entries in unwritten.items():
+            await self._retreat(entries, reason)
 
     async def _retreat(self, batch: list[_Entry[Item, Answer]], error: Exception) -> None:
         is_lock_timeout = isinstance(error, LockTimeout)

@@ -4,25 +4,29 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from holdfast.errors import Invalid, KeyReused, LeaseConflict, Refused, Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId, check_task_id, check_worker_id
+from holdfast.model.spec import Policy
 from holdfast.model.states import TaskState
-from holdfast.operations.ending.endings import id_columns
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.statements import load_statements
-
-_READY = load_statements("ready")
-_TASKS = load_statements("tasks")
-_LEASES = load_statements("leases")
-_KEYS = load_statements("keys")
-_WORKERS = load_statements("workers")
+from holdfast.store.tables.keys import find_key, take_key
+from holdfast.store.tables.leases import list_claimed_with_key
+from holdfast.store.tables.ready import (
+    TakenTask,
+    drop_stale,
+    explain_unclaimable,
+    take_ready,
+    take_ready_by_id,
+)
+from holdfast.store.tables.tasks import Assignment, NewLease, assign_tasks
+from holdfast.store.tables.workers import list_lost_workers
 
 TASKS_PER_CLAIM_MAX = 1000
 QUEUES_PER_CLAIM_MAX = 100
@@ -61,6 +65,7 @@ class Claim(NamedTuple):
 
 
 Answer = list[Claim] | Refused
+Share = tuple[ClaimRequest, list[TakenTask]]
 
 
 class _WorkersLost(Exception):
@@ -75,144 +80,138 @@ class _KeyTaken(Exception):
     """A request came under a key that was used before: the transaction has to look there first."""
 
 
-async def claim(ledger: Ledger, requests: Sequence[ClaimRequest]) -> list[Answer]:
-    """Answer each request with its claims, or with why there are none."""
-    answers: list[Answer] = [_check(request) or [] for request in requests]
+async def claim(ledger: Ledger, requests: Sequence[ClaimRequest]) -> list[Answer | Exception]:
+    """Answer each request with its claims, or with why there are none.
+
+    Different queues are different transactions: what one has committed is answered, whatever
+    becomes of the next. Of those that nothing was written for, the error is the answer.
+    """
+    answers: list[Answer | Exception] = [_check(request) or [] for request in requests]
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     firsts: dict[tuple[str, str], int] = {}
     repeats: list[tuple[int, int]] = []
-    for place, request in enumerate(requests):
-        if isinstance(answers[place], Refused):
+    for position, request in enumerate(requests):
+        if isinstance(answers[position], Refused):
             continue
         if request.idempotency_key is not None:
-            first = firsts.setdefault((request.worker_id, request.idempotency_key), place)
-            if first != place:
-                repeats.append((place, first))
+            first = firsts.setdefault((request.worker_id, request.idempotency_key), position)
+            if first != position:
+                repeats.append((position, first))
                 continue
-        groups[request.queues].append(place)
-    for places in groups.values():
-        found = await _claim_group(ledger, [requests[place] for place in places])
-        for place, answer in zip(places, found, strict=True):
-            answers[place] = answer
-    for place, first in repeats:
-        same = requests[place].digest == requests[first].digest
-        answers[place] = answers[first] if same else _key_reused(requests[place])
+        groups[request.queues].append(position)
+    for positions in groups.values():
+        found = await _claim_group(ledger, [requests[position] for position in positions])
+        for position, answer in zip(positions, found, strict=True):
+            answers[position] = answer
+    for position, first in repeats:
+        same = requests[position].digest == requests[first].digest
+        answers[position] = answers[first] if same else _key_reused(requests[position])
     return answers
 
 
-async def _claim_group(ledger: Ledger, requests: list[ClaimRequest]) -> list[Answer]:
-    """Answer requests for the same queues, or requests by id."""
-    lost: set[str] = set()
-    while True:
-        going = [request for request in requests if request.worker_id not in lost]
-        try:
-            if going and going[0].queues:
-                found = await _claim_from_queues(ledger, going[0].queues, going)
-            else:
-                found = await _claim_ids(ledger, going)
-        except _WorkersLost as error:
-            lost |= error.worker_ids
-            continue
-        answers = iter(found)
-        return [
-            LeaseConflict(request.task_id, f"worker {request.worker_id} has been replaced")
-            if request.worker_id in lost
-            else next(answers)
-            for request in requests
-        ]
-
-
-async def _claim_from_queues(
-    ledger: Ledger, queues: tuple[str, ...], requests: list[ClaimRequest]
-) -> list[Answer]:
-    answers: list[Answer] = [[] for _ in requests]
-    open_places = list(range(len(requests)))
+async def _claim_group(ledger: Ledger, requests: list[ClaimRequest]) -> list[Answer | Exception]:
+    """Answer requests for the same queues, or requests by id: a transaction, sometimes a few."""
+    queues = requests[0].queues
+    answers: list[Answer | Exception] = [
+        [] if queues else Unavailable("the same claim keeps coming; try again") for _ in requests
+    ]
+    left = list(range(len(requests)))
     keys_first = False
-    for _ in range(ROUNDS_MAX):
-        asked = [requests[place] for place in open_places]
-        try:
-            found, stale = await ledger.write(
-                _claim_round, asked, queues=queues, keys_first=keys_first
-            )
-        except _KeyTaken:
-            keys_first = True
-            continue
-        for place, answer in zip(open_places, found, strict=True):
-            answers[place] = answer
-        # Stale rows were in the way; whoever got nothing because of them looks again.
-        open_places = [place for place in open_places if answers[place] == []]
-        if not stale or not open_places:
-            break
-        await ledger.write(_drop_stale, queues)
+    try:
+        for _ in range(ROUNDS_MAX):
+            asked = [requests[position] for position in left]
+            is_blocked = False
+            try:
+                if queues:
+                    found = await ledger.write(_claim_round, asked, keys_first=keys_first)
+                    is_blocked = None in found
+                else:
+                    found = await ledger.write(_claim_by_id, asked)
+            except _KeyTaken:  # by the same request before, or elsewhere at this moment
+                keys_first = True
+                continue
+            except _WorkersLost as lost:
+                found = [_refuse_lost(request, lost.worker_ids) for request in asked]
+            for position, answer in zip(left, found, strict=True):
+                if answer is not None:
+                    answers[position] = answer
+            left = [
+                position for position, answer in zip(left, found, strict=True) if answer is None
+            ]
+            if not left:
+                break
+            if is_blocked:
+                await ledger.write(_drop_stale, queues)
+    except Exception as error:  # noqa: BLE001 - the rounds before this one are committed
+        for position in left:
+            answers[position] = error
     return answers
+
+
+def _refuse_lost(request: ClaimRequest, lost: set[str]) -> Answer | None:
+    if request.worker_id not in lost:
+        return None
+    return LeaseConflict(request.task_id, f"worker {request.worker_id} has been replaced")
 
 
 async def _drop_stale(_: Ledger, tx: Transaction, queues: tuple[str, ...]) -> None:
     """Clear the head of queues of what a large cancel has left there."""
-    await tx.fetch(_READY["drop_stale"], queues=list(queues), batch_max=STALE_MAX)
+    await drop_stale(tx, queues, STALE_MAX)
 
 
 async def _claim_round(
-    ledger: Ledger,
-    tx: Transaction,
-    requests: list[ClaimRequest],
-    *,
-    queues: tuple[str, ...],
-    keys_first: bool,
-) -> tuple[list[Answer], bool]:
-    """Share what is ready among requests. A key seen before is rare, so it is noticed last."""
+    ledger: Ledger, tx: Transaction, requests: list[ClaimRequest], *, keys_first: bool
+) -> list[Answer | None]:
+    """Share what is ready among requests; None for one that stale rows were in the way of.
+
+    A key seen before is rare, so it is noticed last.
+    """
     answers: list[Answer | None] = [None] * len(requests)
     if keys_first:
         answers = await _repeated(ledger, tx, requests)
-    asking = [place for place, answer in enumerate(answers) if answer is None]
-    wanted = sum(requests[place].max_tasks for place in asking)
+    asking = [position for position, answer in enumerate(answers) if answer is None]
+    wanted = sum(requests[position].max_tasks for position in asking)
     if not wanted:
-        return [answer if answer is not None else [] for answer in answers], False
-    rows = await tx.fetch(_READY["take_ready"], queues=list(queues), tasks_max=wanted)
-    fresh = [row for row in rows if row[2] == TaskState.PENDING and row[7]]
-    fresh.sort(key=lambda row: (row[8], row[9], row[0], row[1]))
-    shares: list[tuple[ClaimRequest, list[Any]]] = []
-    for place in asking:
-        request = requests[place]
+        return answers
+    tasks = await take_ready(tx, requests[0].queues, wanted)
+    fresh = [task for task in tasks if task.state == TaskState.PENDING and task.job_is_live]
+    is_blocked = len(fresh) < len(tasks)
+    fresh.sort(key=lambda task: (task.urgency, task.eligible_at, task.job_id, task.task_index))
+    shares: list[Share] = []
+    for position in asking:
+        request = requests[position]
         share, fresh = fresh[: request.max_tasks], fresh[request.max_tasks :]
         shares.append((request, share))
     claims = await _assign(ledger, tx, shares)
-    empty = [] if keys_first else [place for place in asking if not shares[place][1]]
-    for place, answer in zip(asking, claims, strict=True):
-        answers[place] = answer
-    for place in empty:
-        answers[place] = await _repeat(ledger, tx, requests[place])
-    taken = sum(len(share) for _, share in shares)
-    return [answer if answer is not None else [] for answer in answers], taken < len(rows)
-
-
-async def _claim_ids(ledger: Ledger, requests: list[ClaimRequest]) -> list[Answer]:
-    for _ in range(ROUNDS_MAX):
-        try:
-            return await ledger.write(_claim_by_id, requests)
-        except _KeyTaken:  # by the same request elsewhere, between our look and our claim
-            continue
-    raise Unavailable("the same claim keeps coming; try again")
+    for position, answer in zip(asking, claims, strict=True):
+        answers[position] = answer
+        if not answer and not keys_first:
+            answers[position] = await _repeat(ledger, tx, requests[position]) or []
+    return [None if is_blocked and answer == [] else answer for answer in answers]
 
 
 async def _claim_by_id(
     ledger: Ledger, tx: Transaction, requests: list[ClaimRequest]
-) -> list[Answer]:
+) -> list[Answer | None]:
     answers = await _repeated(ledger, tx, requests)
-    asking = [place for place, answer in enumerate(answers) if answer is None]
-    asked = [requests[place].task_id for place in asking]
+    asking = [position for position, answer in enumerate(answers) if answer is None]
+    asked = [requests[position].task_id for position in asking]
     wanted = {task_id for task_id in asked if task_id is not None}
-    rows = await tx.fetch(_READY["take_ready_by_id"], **id_columns(sorted(wanted)))
-    fresh = {TaskId(row[0], row[1]): row for row in rows if row[2] == TaskState.PENDING and row[7]}
-    shares: list[tuple[ClaimRequest, list[Any]]] = []
-    for place in asking:
-        task_id = requests[place].task_id
+    tasks = await take_ready_by_id(tx, sorted(wanted))
+    fresh = {
+        TaskId(task.job_id, task.task_index): task
+        for task in tasks
+        if task.state == TaskState.PENDING and task.job_is_live
+    }
+    shares: list[Share] = []
+    for position in asking:
+        task_id = requests[position].task_id
         # Two requests for one task in one batch: the first gets it.
-        row = fresh.pop(task_id, None) if task_id else None
-        shares.append((requests[place], [row] if row is not None else []))
+        task = fresh.pop(task_id, None) if task_id else None
+        shares.append((requests[position], [task] if task is not None else []))
     claims = await _assign(ledger, tx, shares)
-    for place, answer in zip(asking, claims, strict=True):
-        answers[place] = answer
+    for position, answer in zip(asking, claims, strict=True):
+        answers[position] = answer
     losers = [r.task_id for r, answer in zip(requests, answers, strict=True) if not answer]
     reasons = await _explain(tx, [task_id for task_id in losers if task_id])
     return [
@@ -223,65 +222,64 @@ async def _claim_by_id(
 
 
 async def _explain(tx: Transaction, task_ids: list[TaskId]) -> dict[TaskId, str]:
-    if not task_ids:
-        return {}
-    rows = await tx.fetch(_READY["explain_unclaimable"], **id_columns(task_ids))
-    return {TaskId(row[0], row[1]): row[2] for row in rows}
+    return await explain_unclaimable(tx, task_ids) if task_ids else {}
 
 
-async def _assign(
-    ledger: Ledger, tx: Transaction, shares: list[tuple[ClaimRequest, list[Any]]]
-) -> list[Answer]:
+async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[Answer]:
     """Move tasks to ASSIGNED, each with a lease of its own."""
-    rows = sorted(
-        ((row, request) for request, share in shares for row in share),
-        key=lambda pair: (pair[0][0], pair[0][1]),
+    chosen = sorted(
+        ((task, request) for request, share in shares for task in share),
+        key=lambda pair: pair[0][:2],
     )
-    if not rows:
+    if not chosen:
         return [[] for _ in shares]
-    specs = await ledger.specs.load(tx, {row[0] for row, _ in rows})
-    policies = [specs[row[0]].policy for row, _ in rows]
-    leased = await tx.fetch(
-        _TASKS["assign_tasks"],
-        **id_columns([(row[0], row[1]) for row, _ in rows]),
-        worker_ids=[request.worker_id for _, request in rows],
-        durations=[timedelta(seconds=policy.lease) for policy in policies],
-        run_timeouts=[
-            None if policy.timeout is None else timedelta(seconds=policy.timeout)
-            for policy in policies
-        ],
-        claim_keys=[request.idempotency_key for _, request in rows],
+    specs = await ledger.specs.load(tx, {task.job_id for task, _ in chosen})
+    leases = await assign_tasks(
+        tx, [_assignment(task, request, specs[task.job_id].policy) for task, request in chosen]
     )
-    if len(leased) < len(rows):
-        lost = await _find_lost(tx, {request.worker_id for _, request in rows})
+    if len(leases) < len(chosen):
+        lost = await list_lost_workers(tx, {request.worker_id for _, request in chosen})
         assert lost, "a locked task could not be assigned"
         raise _WorkersLost(lost)
     await _keep_keys(tx, [request for request, share in shares if share])
     moves = Moves()
-    for row, _ in rows:
-        moves.add(row[0], TaskState.PENDING, TaskState.ASSIGNED)
-        moves.require_live(row[0])
+    for task, _ in chosen:
+        moves.add(task.job_id, TaskState.PENDING, TaskState.ASSIGNED)
+        moves.require_live(task.job_id)
     await apply_moves(tx, moves)
-    leases = {(row[0], row[1]): (row[2], row[3]) for row in leased}
-    for row, _ in rows:
-        claimed_at = leases[row[0], row[1]][1] - timedelta(seconds=specs[row[0]].policy.lease)
-        tx.news.waits.append((row[0], (claimed_at - row[9]).total_seconds()))
+    by_task = {lease[:2]: lease for lease in leases}
+    for task, _ in chosen:
+        duration = timedelta(seconds=specs[task.job_id].policy.lease)
+        claimed_at = by_task[task[:2]].expires_at - duration
+        tx.news.waits.append((task.job_id, (claimed_at - task.eligible_at).total_seconds()))
     return [
-        [
-            Claim(
-                TaskId(row[0], row[1]),
-                row[3],
-                *leases[row[0], row[1]],
-                timedelta(seconds=specs[row[0]].policy.lease),
-                specs[row[0]],
-                row[6],
-                row[4],
-                row[5],
-            )
-            for row in share
-        ]
+        [_claim_of(task, by_task[task[:2]], specs[task.job_id]) for task in share]
         for _, share in shares
     ]
+
+
+def _assignment(task: TakenTask, request: ClaimRequest, policy: Policy) -> Assignment:
+    return Assignment(
+        TaskId(task.job_id, task.task_index),
+        request.worker_id,
+        timedelta(seconds=policy.lease),
+        None if policy.timeout is None else timedelta(seconds=policy.timeout),
+        request.idempotency_key,
+    )
+
+
+def _claim_of(task: TakenTask, lease: NewLease, stored: StoredSpec) -> Claim:
+    return Claim(
+        TaskId(task.job_id, task.task_index),
+        task.attempt,
+        lease.lease_token,
+        lease.expires_at,
+        timedelta(seconds=stored.policy.lease),
+        stored,
+        task.input,
+        task.failure_count,
+        task.preemption_count,
+    )
 
 
 async def _repeated(
@@ -295,43 +293,38 @@ async def _repeat(ledger: Ledger, tx: Transaction, request: ClaimRequest) -> Ans
     """Answer a request that came before under the same key; None if it did not."""
     if request.idempotency_key is None:
         return None
-    scope = f"claim:{request.worker_id}"
-    used = await tx.fetch_one(_KEYS["find_key"], scope=scope, key=request.idempotency_key)
+    used = await find_key(tx, f"claim:{request.worker_id}", request.idempotency_key)
     if used is None:
         return None
-    if used[0] != request.digest:
+    if used.request_digest != request.digest:
         return _key_reused(request)
-    rows = await tx.fetch(
-        _LEASES["list_claimed_with_key"],
-        worker_id=request.worker_id,
-        claim_key=request.idempotency_key,
-    )
-    specs = await ledger.specs.load(tx, {row[0] for row in rows})
+    leases = await list_claimed_with_key(tx, request.worker_id, request.idempotency_key)
+    specs = await ledger.specs.load(tx, {lease.job_id for lease in leases})
     return [
         Claim(
-            TaskId(row[0], row[1]), row[2], row[3], row[4], row[4] - row[5], specs[row[0]], row[8],
-            row[6], row[7],
+            TaskId(lease.job_id, lease.task_index),
+            lease.attempt,
+            lease.lease_token,
+            lease.expires_at,
+            lease.expires_at - lease.now,
+            specs[lease.job_id],
+            lease.input,
+            lease.failure_count,
+            lease.preemption_count,
         )
-        for row in rows
-    ]  # fmt: skip
+        for lease in leases
+    ]
 
 
 async def _keep_keys(tx: Transaction, requests: list[ClaimRequest]) -> None:
-    keyed = [request for request in requests if request.idempotency_key]
-    for request in sorted(keyed, key=lambda r: (r.worker_id, r.idempotency_key or "")):
-        taken = await tx.fetch_one(
-            _KEYS["take_key"],
-            scope=f"claim:{request.worker_id}",
-            key=request.idempotency_key,
-            request_digest=request.digest,
-        )
-        if taken is None:  # the same request went through before: give its answer
-            raise _KeyTaken(request.idempotency_key)
-
-
-async def _find_lost(tx: Transaction, worker_ids: set[str]) -> set[str]:
-    rows = await tx.fetch(_WORKERS["list_lost_workers"], worker_ids=sorted(worker_ids))
-    return {row[0] for row in rows}
+    keyed = [
+        (f"claim:{request.worker_id}", request.idempotency_key, request.digest)
+        for request in requests
+        if request.idempotency_key
+    ]
+    for scope, key, digest in sorted(keyed):
+        if not await take_key(tx, scope, key, request_digest=digest):
+            raise _KeyTaken(key)  # the same request went through before: give its answer
 
 
 def _key_reused(request: ClaimRequest) -> Refused:

@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 from holdfast.errors import LeaseConflict, Refused
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.operations.placed.heartbeat_notes import note_beats
-from holdfast.operations.report import Fence, check_fence, fence_columns
 from holdfast.store.database import LockTimeout, Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.leases import find_leases, renew_leases
 
-_LEASES = load_statements("leases")
 _ROUNDS_MAX = 20
 
 
@@ -59,9 +58,9 @@ async def renew(ledger: Ledger, fences: Sequence[Fence]) -> list[Answer]:
 
 
 async def _renew(tx: Transaction, fences: list[Fence]) -> dict[Fence, Answer]:
-    rows = await tx.fetch(_LEASES["renew_leases"], **fence_columns(fences))
+    leases = await renew_leases(tx, fences)
     answers: dict[Fence, Answer] = {}
-    for job_id, task_index, attempt, token, expires_at, now, ending, cancelled, deadline in rows:
+    for job_id, task_index, attempt, token, expires_at, now, ending, cancelled, deadline in leases:
         task_id = TaskId(job_id, task_index)
         cancel: CancelMode | None = "hard" if ending else "soft" if cancelled else None
         answers[Fence(task_id, attempt, token)] = Renewed(
@@ -69,12 +68,11 @@ async def _renew(tx: Transaction, fences: list[Fence]) -> dict[Fence, Answer]:
             expires_at,
             expires_at - now,
             cancel,
-            max(deadline - now, timedelta()) if cancel == "soft" else None,
+            max(deadline - now, timedelta()) if cancel == "soft" and deadline else None,
         )
     left = [fence for fence in fences if fence not in answers]
     if left:
-        found = await tx.fetch(_LEASES["find_leases"], **fence_columns(left))
-        held = {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in found}
+        held = await find_leases(tx, left)
         for fence in left:
             if fence not in held:
                 answers[fence] = LeaseConflict(fence.task_id, "the lease is lost; stop the attempt")

@@ -10,13 +10,12 @@ from holdfast.model.fence import Fence as Fence
 from holdfast.model.fence import check_fence as check_fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ending.endings import id_columns, lock_tasks
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.columns import fence_columns as fence_columns
+from holdfast.store.tables.leases import find_leases
+from holdfast.store.tables.tasks import lock_tasks, start_building, start_running
 
-_TASKS = load_statements("tasks")
-_LEASES = load_statements("leases")
-_STARTS = {TaskState.BUILDING: "start_building", TaskState.RUNNING: "start_running"}
+_STARTS = {TaskState.BUILDING: start_building, TaskState.RUNNING: start_running}
 
 
 class Report(NamedTuple):
@@ -55,9 +54,8 @@ async def _report(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Ans
     moved: set[tuple[Fence, TaskState]] = set()
     for state, fences in by_state.items():
         moved |= {(fence, state) for fence in await start(tx, fences, state, moves=moves)}
-    known = await _find_leased(
-        tx, [report.fence for report in reports if (report.fence, report.state) not in moved]
-    )
+    left = [report.fence for report in reports if (report.fence, report.state) not in moved]
+    known = await find_leases(tx, left) if left else set()
     await apply_moves(tx, moves)
     answers: list[Answer] = []
     for item in reports:
@@ -79,29 +77,12 @@ async def start(
     """Lock tasks and move open attempts forward; returns those that this brought forward."""
     if not fences:
         return []
-    rows = await tx.fetch(_TASKS[_STARTS[state]], **fence_columns(sorted(fences)))
     tokens = {}
-    for job_id, task_index, token, before in rows:
+    for job_id, task_index, token, before in await _STARTS[state](tx, sorted(fences)):
         moves.add(job_id, before, state)
         tokens[job_id, task_index] = token
     # Two tokens for one task in one batch: only the one that matches the lease has moved it.
     return [fence for fence in fences if tokens.get(fence.task_id) == fence.lease_token]
-
-
-async def _find_leased(tx: Transaction, fences: Sequence[Fence]) -> set[Fence]:
-    if not fences:
-        return set()
-    rows = await tx.fetch(_LEASES["find_leases"], **fence_columns(fences))
-    return {Fence(TaskId(row[0], row[1]), row[2], row[3]) for row in rows}
-
-
-def fence_columns(fences: Sequence[Fence]) -> dict[str, list[object]]:
-    """Spread fences into the four arrays that statements take."""
-    return {
-        **id_columns([fence.task_id for fence in fences]),  # type: ignore[dict-item]
-        "attempts": [fence.attempt for fence in fences],
-        "tokens": [fence.lease_token for fence in fences],
-    }
 
 
 def _check(report: Report) -> Refused | None:
