@@ -116,8 +116,9 @@ def test_states_stand_in_sql_by_name() -> None:
 
 def test_every_file_of_statements_is_read() -> None:
     sources = "".join(read(path) for path in package())
-    files = list_files(".sql", under="holdfast/store/sql")
-    assert_none([path.name for path in files if f'load_statements("{path.stem}")' not in sources])
+    folder = ROOT / "holdfast/store/sql"
+    names = [path.relative_to(folder).with_suffix("") for path in folder.rglob("*.sql")]
+    assert_none([str(name) for name in names if f'load_statements("{name}")' not in sources])
 
 
 def test_every_module_has_an_importer() -> None:

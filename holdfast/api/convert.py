@@ -7,10 +7,13 @@ import msgspec
 
 from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.model.states import TaskState
-from holdfast.store import events
-from holdfast.store.fleet import HEALTH, DeadLetterRow, QueueRow, WorkerLoad, WorkerRow
-from holdfast.store.placed_views import AccountRow, AttemptPlace
-from holdfast.store.views import AttemptRow, JobRow, ResultRow, TaskRow
+from holdfast.store.reads import events
+from holdfast.store.reads.attempts import AccountRow, AttemptOnWorker, AttemptRow
+from holdfast.store.reads.dead_letters import DeadLetterRow
+from holdfast.store.reads.jobs import JobRow
+from holdfast.store.reads.queues import QueueRow
+from holdfast.store.reads.tasks import ResultRow, TaskRow
+from holdfast.store.reads.workers import HEALTH, WorkerLoad, WorkerRow
 from holdfast.wire.raw import raw
 from holdfast.wire.status import (
     Amounts,
@@ -159,12 +162,12 @@ def _ended_there(task: TaskRow) -> bool:
     return task.finished_at is not None and task.last_attempt == task.attempt
 
 
-def current_place(task: TaskRow) -> AttemptPlace:
+def current_attempt_of(task: TaskRow) -> AttemptOnWorker:
     """Say where the current attempt is or was; a task that waits for its retry has no worker."""
     worker_id = task.last_worker_id if _ended_there(task) else None
     if task.is_open:
         worker_id = task.lease_worker_id
-    return AttemptPlace(task.task_index, current_attempt(task), worker_id)
+    return AttemptOnWorker(task.task_index, current_attempt(task), worker_id)
 
 
 def task_status(
@@ -177,7 +180,7 @@ def task_status(
 ) -> TaskStatus:
     """Tell everything about a task; one that waits for its retry has no worker and no ports."""
     ended_there = _ended_there(task)
-    worker_id = current_place(task).worker_id
+    worker_id = current_attempt_of(task).worker_id
     started_at = task.last_started_at if ended_there else None
     if task.is_open:
         started_at = task.started_at

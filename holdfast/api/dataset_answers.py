@@ -7,7 +7,7 @@ import msgspec
 from holdfast.api.convert import to_ms
 from holdfast.model.ids import TaskId
 from holdfast.rules.comparison import Difference
-from holdfast.store import datasets as views
+from holdfast.store.reads import datasets
 from holdfast.wire.datasets import (
     CutOverRecord,
     DatasetStatus,
@@ -18,7 +18,7 @@ from holdfast.wire.datasets import (
 )
 
 
-def tell_dataset(row: views.DatasetRow) -> DatasetStatus:
+def tell_dataset(row: datasets.DatasetRow) -> DatasetStatus:
     """Tell of a dataset."""
     return DatasetStatus(
         name=row.name,
@@ -30,7 +30,7 @@ def tell_dataset(row: views.DatasetRow) -> DatasetStatus:
     )
 
 
-def tell_version(dataset: str, row: views.VersionRow) -> VersionStatus:
+def tell_version(dataset: str, row: datasets.VersionRow) -> VersionStatus:
     """Tell of a version."""
     return VersionStatus(
         dataset=dataset,
@@ -48,7 +48,7 @@ def tell_version(dataset: str, row: views.VersionRow) -> VersionStatus:
     )
 
 
-def tell_entry(row: views.EntryRow) -> Entry:
+def tell_entry(row: datasets.EntryRow) -> Entry:
     """Tell of an entry, and of the attempt that committed it."""
     return Entry(
         key=row.key,
@@ -70,12 +70,12 @@ def tell_difference(found: Difference) -> EntryDifference:
     return EntryDifference(
         kind=found.kind,
         key=found.key,
-        before=tell_entry(before) if isinstance(before, views.EntryRow) else None,
-        after=tell_entry(after) if isinstance(after, views.EntryRow) else None,
+        before=tell_entry(before) if isinstance(before, datasets.EntryRow) else None,
+        after=tell_entry(after) if isinstance(after, datasets.EntryRow) else None,
     )
 
 
-def tell_cut_over(row: views.CutOverRow) -> CutOverRecord:
+def tell_cut_over(row: datasets.CutOverRow) -> CutOverRecord:
     """Tell of a cut-over of the past."""
     return CutOverRecord(
         number=row.number,
@@ -88,7 +88,7 @@ def tell_cut_over(row: views.CutOverRow) -> CutOverRecord:
     )
 
 
-def tell_trigger(row: views.TriggerRow) -> TriggerStatus:
+def tell_trigger(row: datasets.TriggerRow) -> TriggerStatus:
     """Tell of a trigger."""
     return TriggerStatus(
         name=row.name,

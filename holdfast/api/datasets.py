@@ -14,7 +14,7 @@ from holdfast.operations.datasets import versions as datasets
 from holdfast.operations.datasets.cut_over import cut_over
 from holdfast.rules.outputs import VERSION_MAX, check_name
 from holdfast.rules.submission import check_text
-from holdfast.store import datasets as views
+from holdfast.store.reads import datasets as reads
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.datasets import (
     LIST_PATH,
@@ -82,7 +82,7 @@ async def list_datasets(call: Call[None, DatasetListQuery]) -> DatasetPage:
     check_text("name", asked.name or "", 256)
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, NamePlace)
     async with call.runtime.reads.transaction() as tx:
-        page = await views.list_datasets(
+        page = await reads.list_datasets(
             tx, asked.name or "", after="" if place is None else place.name, page_size=page_size
         )
     following = None if page.next_after is None else NamePlace(page.next_after)
@@ -92,7 +92,7 @@ async def list_datasets(call: Call[None, DatasetListQuery]) -> DatasetPage:
 async def show_dataset(call: Call[None, Nothing]) -> DatasetStatus:
     """Read one dataset."""
     async with call.runtime.reads.transaction() as tx:
-        return answers.tell_dataset(await views.get_dataset(tx, _name(call)))
+        return answers.tell_dataset(await reads.get_dataset(tx, _name(call)))
 
 
 async def open_version(call: Call[VersionRequest, Nothing]) -> Reply:
@@ -107,7 +107,7 @@ async def open_version(call: Call[VersionRequest, Nothing]) -> Reply:
     )
     async with call.runtime.reads.transaction() as tx:
         return Reply(
-            answers.tell_version(name, await views.get_version(tx, name, opened.version)), 201
+            answers.tell_version(name, await reads.get_version(tx, name, opened.version)), 201
         )
 
 
@@ -115,9 +115,9 @@ async def list_versions(call: Call[None, PageQuery]) -> VersionPage:
     """List the versions of a dataset, the newest first."""
     name, asked = _name(call), call.query
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, NumberPlace)
-    before = views.NUMBER_MAX if place is None else place.number
+    before = reads.NUMBER_MAX if place is None else place.number
     async with call.runtime.reads.transaction() as tx:
-        page = await views.list_versions(tx, name, before=before, page_size=page_size)
+        page = await reads.list_versions(tx, name, before=before, page_size=page_size)
     following = None if page.next_after is None else NumberPlace(page.next_after)
     return VersionPage(
         [answers.tell_version(name, row) for row in page.rows], write_token(following)
@@ -128,7 +128,7 @@ async def show_version(call: Call[None, Nothing]) -> VersionStatus:
     """Read one version, or the current one."""
     name, wanted = _name(call), _wanted(call.path["version"], "version")
     async with call.runtime.reads.transaction() as tx:
-        return answers.tell_version(name, await views.get_version(tx, name, wanted))
+        return answers.tell_version(name, await reads.get_version(tx, name, wanted))
 
 
 async def list_entries(call: Call[None, PageQuery]) -> EntryPage:
@@ -142,8 +142,8 @@ async def list_entries(call: Call[None, PageQuery]) -> EntryPage:
     after = "" if place is None else place.key
     check_text("page_token", after, 1024)
     async with call.runtime.reads.snapshot() as tx:
-        version = await views.get_version(tx, name, wanted)
-        page = await views.list_entries(tx, name, version, after=after, page_size=page_size)
+        version = await reads.get_version(tx, name, wanted)
+        page = await reads.list_entries(tx, name, version, after=after, page_size=page_size)
     following = None if page.next_after is None else EntryPlace(version.version, page.next_after)
     return EntryPage(
         version.version, [answers.tell_entry(row) for row in page.rows], write_token(following)
@@ -160,9 +160,9 @@ async def compare_versions(call: Call[None, CompareQuery]) -> ComparisonPage:
         before, after, key = place.before, place.after, place.key
         check_text("page_token", key, 1024)
     async with call.runtime.reads.snapshot() as tx:
-        old = await views.get_version(tx, name, before)
-        new = await views.get_version(tx, name, after)
-        found = await views.compare_versions(
+        old = await reads.get_version(tx, name, before)
+        new = await reads.get_version(tx, name, after)
+        found = await reads.compare_versions(
             tx, name, old, other=new, after=key, page_size=page_size
         )
     following = (
@@ -200,9 +200,9 @@ async def list_cut_overs(call: Call[None, PageQuery]) -> CutOverPage:
     """List the cut-overs of a dataset, the latest first."""
     asked = call.query
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, NumberPlace)
-    before = views.NUMBER_MAX if place is None else place.number
+    before = reads.NUMBER_MAX if place is None else place.number
     async with call.runtime.reads.transaction() as tx:
-        page = await views.list_cut_overs(tx, _name(call), before=before, page_size=page_size)
+        page = await reads.list_cut_overs(tx, _name(call), before=before, page_size=page_size)
     following = None if page.next_after is None else NumberPlace(page.next_after)
     return CutOverPage([answers.tell_cut_over(row) for row in page.rows], write_token(following))
 
@@ -231,7 +231,7 @@ async def put_trigger(call: Call[TriggerRequest, Nothing]) -> Reply:
 async def list_triggers(call: Call[None, Nothing]) -> TriggerList:
     """List the jobs that a cut-over starts."""
     async with call.runtime.reads.transaction() as tx:
-        rows = await views.list_triggers(tx, _name(call))
+        rows = await reads.list_triggers(tx, _name(call))
     return TriggerList([answers.tell_trigger(row) for row in rows])
 
 

@@ -10,8 +10,11 @@ import msgspec
 from holdfast.api.convert import is_orphaned, say_time, task_error, to_ms
 from holdfast.model.states import TaskState
 from holdfast.rules.placement.scheduler import Reason
-from holdfast.store.fleet import DeadLetterRow
-from holdfast.store.views import AHEAD_MAX, AttemptRow, JobRow, Line, TaskRow
+from holdfast.store.reads.attempts import AttemptRow
+from holdfast.store.reads.dead_letters import DeadLetterRow
+from holdfast.store.reads.jobs import JobRow
+from holdfast.store.reads.queues import AHEAD_MAX, QueueCondition
+from holdfast.store.reads.tasks import TaskRow
 
 ATTEMPTS_TOLD_MAX = 20
 _JOINING = Reason("joining", "joins the line for the next pass", {})
@@ -20,7 +23,7 @@ _JOINING = Reason("joining", "joins the line for the next pass", {})
 def pending_reason(
     job: JobRow,
     task: TaskRow,
-    line: Line,
+    line: QueueCondition,
     *,
     ahead: int | None = None,
     placing: Reason | None = None,
@@ -83,7 +86,7 @@ def _later(job: JobRow, task: TaskRow, now: datetime) -> Reason | None:
     return Reason("not_eligible", message, details)
 
 
-def _queue_reason(queue: str, line: Line, ahead: int | None) -> Reason:
+def _queue_reason(queue: str, line: QueueCondition, ahead: int | None) -> Reason:
     """Tell what stands between a queue's tasks and a worker."""
     details: dict[str, Any] = {"queue": queue}
     if line.paused_by is not None:
@@ -100,7 +103,7 @@ def _queue_reason(queue: str, line: Line, ahead: int | None) -> Reason:
 def explain_task(
     job: JobRow,
     task: TaskRow,
-    line: Line,
+    line: QueueCondition,
     *,
     attempts: Sequence[AttemptRow],
     reason: Reason | None,
@@ -128,7 +131,7 @@ def explain_task(
     return lines
 
 
-def _tell_lease(task: TaskRow, line: Line) -> list[str]:
+def _tell_lease(task: TaskRow, line: QueueCondition) -> list[str]:
     if task.lease_expires_at is None:
         return []
     until = say_time(task.lease_expires_at)

@@ -6,7 +6,7 @@ from holdfast.api import convert
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.model.ids import parse_job_id
 from holdfast.model.order import Condition
-from holdfast.store.order_views import EdgeRow, NodeRow, read_graph
+from holdfast.store.reads.graph import EdgeRow, NodeRow, read_graph
 from holdfast.wire.graphs import GraphEdge, GraphNode, JobGraph
 from holdfast.wire.requests import Nothing
 

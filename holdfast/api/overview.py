@@ -9,7 +9,7 @@ from holdfast.api.endpoint import Call, Endpoint
 from holdfast.model.states import ENDED_STATES
 from holdfast.rules.quantiles import quantile
 from holdfast.services.overview import Chart
-from holdfast.store.samples import Step
+from holdfast.store.reads.samples import Step
 from holdfast.wire.overview import Attention, LiveTasks, Overview, OverviewQuery, Series
 
 Value = TypeVar("Value")

@@ -20,7 +20,7 @@ from holdfast.model.ids import JOB_ID_MAX, parse_job_id
 from holdfast.model.states import parse_state
 from holdfast.rules.submission import check_text
 from holdfast.services.doorbell import Bell
-from holdfast.store import job_lists, views
+from holdfast.store.reads import jobs, tasks
 from holdfast.wire.requests import JobListQuery, JobQuery
 from holdfast.wire.status import JobPage, JobStatus
 
@@ -38,12 +38,12 @@ async def list_jobs(call: Call[None, JobListQuery]) -> JobPage:
     place = read_token(asked.page_token, JobPlace)
     before = JOB_ID_MAX if place is None else place.job_id
     async with call.runtime.reads.transaction() as tx:
-        page = await job_lists.list_jobs(tx, wanted, before=before, page_size=page_size)
+        page = await jobs.list_jobs(tx, wanted, before=before, page_size=page_size)
     following = None if page.next_after is None else JobPlace(page.next_after)
     return JobPage([convert.job_status(job) for job in page.rows], write_token(following))
 
 
-def _job_filter(asked: JobListQuery) -> views.JobFilter:
+def _job_filter(asked: JobListQuery) -> jobs.JobFilter:
     for field in ("name", "type", "owner", "queue"):
         check_text(field, getattr(asked, field) or "", TEXT_MAX)
     label = None
@@ -58,7 +58,7 @@ def _job_filter(asked: JobListQuery) -> views.JobFilter:
     since, until = asked.submitted_from_ms, asked.submitted_until_ms
     if since is not None and until is not None and since >= until:
         raise Invalid("submitted_until_ms", "is not after submitted_from_ms; swap the two")
-    return views.JobFilter(
+    return jobs.JobFilter(
         state=None if asked.state is None else parse_state(asked.state),
         # Every name starts with nothing.
         name=asked.name or None,
@@ -84,7 +84,7 @@ async def show_job(call: Call[None, JobQuery]) -> JobStatus:
     with doorbells.listen([Bell("job", str(job_id))]) as listener:
         while True:
             async with call.runtime.reads.transaction() as tx:
-                job = await views.get_job_with_spec(tx, job_id)
+                job = await jobs.get_job_with_spec(tx, job_id)
             remaining = ends_at - clock()
             if job.finished_at is not None or remaining <= 0 or doorbells.is_closed:
                 break
@@ -92,10 +92,10 @@ async def show_job(call: Call[None, JobQuery]) -> JobStatus:
     if not call.query.tasks:
         return convert.job_status(job)
     async with call.runtime.reads.transaction() as tx:
-        page = await views.list_tasks(tx, job_id, page_size=TASKS_SHOWN_MAX)
+        page = await tasks.list_tasks(tx, job_id, page_size=TASKS_SHOWN_MAX)
         facts = await read_facts(tx, job, page.rows)
-    tasks = await tell_tasks(call.runtime.reasons, job, page.rows, facts=facts)
-    return convert.job_status(job, tasks)
+    shown = await tell_tasks(call.runtime.reasons, job, page.rows, facts=facts)
+    return convert.job_status(job, shown)
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

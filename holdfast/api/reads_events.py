@@ -14,10 +14,10 @@ from holdfast.api.pages import EventPlace, check_page_size, read_token, write_to
 from holdfast.errors import Invalid, Unavailable
 from holdfast.model.ids import parse_job_id, parse_task_id
 from holdfast.services.runtime import Runtime
-from holdfast.store import events, views
-from holdfast.store.events import Cursor
-from holdfast.store.follow import (
+from holdfast.store.reads import events, jobs, tasks
+from holdfast.store.reads.events import (
     ID_MAX,
+    Cursor,
     Follower,
     Moment,
     list_events_of_job,
@@ -40,7 +40,7 @@ async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
     job_id = parse_job_id(call.path["job_id"])
     kind, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
-        job = await views.get_job(tx, job_id)
+        job = await jobs.get_job(tx, job_id)
         if kind in NOTES:
             found = await list_notes(tx, job_id, kind, after=after, page_size=page_size + 1)
         else:
@@ -60,7 +60,7 @@ async def list_task_events(call: Call[None, EventListQuery]) -> EventPage:
     task_id = parse_task_id(call.path["task_id"])
     kind, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
-        await views.get_task(tx, task_id)
+        await tasks.get_task(tx, task_id)
         if kind in NOTES:
             found = await list_notes(
                 tx,
@@ -132,7 +132,7 @@ async def pour(
     """Write events as they come; the place is told at once, and when nothing happens for long."""
     clock = asyncio.get_running_loop().time
     quiet_since = clock()
-    yield _write_id("events follow", follower.place)
+    yield _write_id("events follow", follower.cursor)
     while not runtime.is_stopping:
         try:
             async with runtime.follows.transaction() as tx:
@@ -145,7 +145,7 @@ async def pour(
             yield b"".join(chunks)
             quiet_since = clock()
         elif clock() - quiet_since >= keep_alive_seconds:
-            yield _write_id("nothing new", follower.place)
+            yield _write_id("nothing new", follower.cursor)
             quiet_since = clock()
         if is_all:
             await asyncio.sleep(LOOK_SECONDS)

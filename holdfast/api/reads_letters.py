@@ -10,9 +10,8 @@ from holdfast.errors import Invalid
 from holdfast.model.outcomes import STAGES, ReasonCode
 from holdfast.rules.fingerprint import fingerprint, first_line
 from holdfast.rules.submission import check_text
-from holdfast.store import lists
-from holdfast.store.fleet import LetterFilter
-from holdfast.store.lists import LetterRow, Letters
+from holdfast.store.reads import dead_letters
+from holdfast.store.reads.dead_letters import LetterFilter, LetterRow, Letters
 from holdfast.wire.lists import DeadLetterSummary, LetterCell, LetterGroup, LetterSummaryQuery
 
 TEXT_MAX = 256
@@ -24,7 +23,7 @@ async def sum_up_letters(call: Call[None, LetterSummaryQuery]) -> DeadLetterSumm
     check_letter_filter(asked)
     wanted = LetterFilter(asked.reason_code, asked.stage, asked.type, asked.queue)
     async with call.runtime.reads.transaction() as tx:
-        letters = await lists.read_letters(tx, wanted)
+        letters = await dead_letters.read_letters(tx, wanted)
     # Thousands of errors take a while to tell apart, and this loop has leases to renew.
     return await asyncio.to_thread(sum_up, letters)
 

@@ -7,8 +7,9 @@ from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.pages import AttemptPlace, StretchPlace, check_page_size, read_token, write_token
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.model.states import TaskState
-from holdfast.store import lists, views
-from holdfast.store.lists import JobAttemptRow, LogPlace
+from holdfast.store.reads import attempts, jobs, logs, tasks
+from holdfast.store.reads.attempts import JobAttemptRow
+from holdfast.store.reads.logs import LogPosition
 from holdfast.wire.lists import (
     JobAttempt,
     JobAttemptPage,
@@ -28,12 +29,12 @@ async def list_job_attempts(call: Call[None, JobAttemptQuery]) -> JobAttemptPage
     """List the attempts of all tasks of a job, by task and number; open ones too."""
     job_id, asked = parse_job_id(call.path["job_id"]), call.query
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, AttemptPlace)
-    after = lists.AttemptPlace(asked.task_from, -1)
+    after = attempts.AttemptPosition(asked.task_from, -1)
     if place is not None:
-        after = max(after, lists.AttemptPlace(place.task_index, place.attempt))
+        after = max(after, attempts.AttemptPosition(place.task_index, place.attempt))
     async with call.runtime.reads.transaction() as tx:
-        await views.get_job(tx, job_id)
-        found = await lists.list_job_attempts(tx, job_id, after=after, page_size=page_size + 1)
+        await jobs.get_job(tx, job_id)
+        found = await attempts.list_job_attempts(tx, job_id, after=after, page_size=page_size + 1)
     page = found[:page_size]
     following = None
     if len(found) > page_size:
@@ -58,19 +59,19 @@ async def read_job_logs(call: Call[None, JobLogQuery]) -> JobLogPage:
     """Read the output of a job's tasks as it was stored; a short page is not the last one."""
     job_id, asked = parse_job_id(call.path["job_id"]), call.query
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, StretchPlace)
-    after = lists.FIRST_STRETCH
+    after = logs.FIRST_STRETCH
     if place is not None:
         stored_at = _EPOCH + timedelta(microseconds=place.microseconds)
-        after = LogPlace(stored_at, place.task_index, place.attempt, place.start_offset)
+        after = LogPosition(stored_at, place.task_index, place.attempt, place.start_offset)
     async with call.runtime.reads.transaction() as tx:
-        job = await views.get_job(tx, job_id)
-        page = await lists.read_job_log(tx, job, asked.task_index, after=after, page_size=page_size)
+        job = await jobs.get_job(tx, job_id)
+        page = await logs.read_job_log(tx, job, asked.task_index, after=after, page_size=page_size)
     stretches = [
         LogStretch(
-            task_id=str(TaskId(job_id, row.place.task_index)),
-            attempt=row.place.attempt,
-            offset=row.place.start_offset,
-            stored_at_ms=convert.to_ms(row.place.stored_at),
+            task_id=str(TaskId(job_id, row.position.task_index)),
+            attempt=row.position.attempt,
+            offset=row.position.start_offset,
+            stored_at_ms=convert.to_ms(row.position.stored_at),
             content=row.content,
         )
         for row in page.stretches
@@ -84,7 +85,7 @@ async def show_input(call: Call[None, Nothing]) -> TaskInput:
     """Read what a task was given."""
     task_id = parse_task_id(call.path["task_id"])
     async with call.runtime.reads.transaction() as tx:
-        return TaskInput(str(task_id), raw(await lists.get_input(tx, task_id)))
+        return TaskInput(str(task_id), raw(await tasks.get_input(tx, task_id)))
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

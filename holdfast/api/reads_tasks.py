@@ -19,10 +19,12 @@ from holdfast.operations.logs import Log, read_log
 from holdfast.rules.placement.scheduler import Reason
 from holdfast.services.doorbell import Bell
 from holdfast.services.reasons import Reasons
-from holdfast.store import fleet, order_views, placed_views, views
 from holdfast.store.database import Transaction
-from holdfast.store.placed_views import AccountRow
-from holdfast.store.views import AttemptRow, JobRow, Line, TaskRow
+from holdfast.store.reads import attempts, dead_letters, graph, jobs, queues, tasks
+from holdfast.store.reads.attempts import AccountRow, AttemptRow
+from holdfast.store.reads.jobs import JobRow
+from holdfast.store.reads.queues import QueueCondition
+from holdfast.store.reads.tasks import TaskRow
 from holdfast.wire.requests import LogQuery, Nothing, PageQuery, ResultQuery, TaskListQuery
 from holdfast.wire.status import (
     AttemptList,
@@ -50,7 +52,7 @@ class Facts(NamedTuple):
     of the jobs that theirs still waits for.
     """
 
-    line: Line
+    line: QueueCondition
     ahead: int | None
     standing: dict[int, str | None]
     accounts: dict[int, AccountRow]
@@ -65,30 +67,30 @@ async def list_tasks(call: Call[None, TaskListQuery]) -> TaskPage:
     place = read_token(asked.page_token, IndexPlace)
     after = asked.task_from - 1 if place is None else place.index
     async with call.runtime.reads.transaction() as tx:
-        job = await views.get_job(tx, job_id)
-        page = await views.list_tasks(tx, job_id, state, after=after, page_size=page_size)
+        job = await jobs.get_job(tx, job_id)
+        page = await tasks.list_tasks(tx, job_id, state, after=after, page_size=page_size)
         facts = await read_facts(tx, job, page.rows)
-    tasks = await tell_tasks(call.runtime.reasons, job, page.rows, facts=facts)
+    shown = await tell_tasks(call.runtime.reasons, job, page.rows, facts=facts)
     following = None if page.next_after is None else IndexPlace(page.next_after)
-    return TaskPage(tasks, write_token(following))
+    return TaskPage(shown, write_token(following))
 
 
 async def read_facts(
     tx: Transaction, job: JobRow, rows: Sequence[TaskRow], *, ahead: int | None = None
 ) -> Facts:
     """Read what else there is to tell of tasks of one job."""
-    line = await views.read_line(tx, job.queue)
-    unmet = await order_views.list_unmet(tx, job.job_id, UNMET_TOLD_MAX) if job.unmet else []
+    line = await queues.read_condition(tx, job.queue)
+    unmet = await graph.list_unmet(tx, job.job_id, UNMET_TOLD_MAX) if job.unmet else []
     if job.queue is not None:
         return Facts(line, ahead, {}, {}, unmet)
     waiting = [row.task_index for row in rows if row.state == TaskState.PENDING]
     is_over = job.cancel_mode is not None or job.finished_at is not None
     standing = {}
     if waiting and not is_over:
-        standing = await placed_views.read_standing(tx, job.job_id, waiting)
-    places = [convert.current_place(row) for row in rows]
-    tried = [place for place in places if place.attempt != NO_ATTEMPT]
-    accounts = await placed_views.read_accounts(tx, job.job_id, tried) if tried else {}
+        standing = await queues.read_standing(tx, job.job_id, waiting)
+    current = [convert.current_attempt_of(row) for row in rows]
+    tried = [each for each in current if each.attempt != NO_ATTEMPT]
+    accounts = await attempts.read_accounts(tx, job.job_id, tried) if tried else {}
     return Facts(line, ahead, standing, accounts, unmet)
 
 
@@ -134,7 +136,7 @@ async def show_task(call: Call[None, Nothing]) -> TaskStatus:
     """Read one task with the history of its attempts."""
     task_id = parse_task_id(call.path["task_id"])
     async with call.runtime.reads.transaction() as tx:
-        job, task = await views.get_task(tx, task_id)
+        job, task = await tasks.get_task(tx, task_id)
         attempts = await _read_attempts(tx, task_id)
         facts = await read_facts(tx, job, [task], ahead=await _count_ahead(tx, job, task))
     [told] = await tell_tasks(call.runtime.reasons, job, [task], facts=facts)
@@ -145,13 +147,13 @@ async def show_task(call: Call[None, Nothing]) -> TaskStatus:
 
 
 async def _read_attempts(tx: Transaction, task_id: TaskId) -> list[AttemptRow]:
-    return await views.list_attempts(tx, task_id, page_size=ATTEMPTS_SHOWN_MAX)
+    return await attempts.list_attempts(tx, task_id, page_size=ATTEMPTS_SHOWN_MAX)
 
 
 async def _count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int | None:
     if task.state != TaskState.PENDING or job.queue is None or job.unmet:
         return None
-    return await views.count_ahead(tx, job, task)
+    return await queues.count_ahead(tx, job, task)
 
 
 async def list_attempts(call: Call[None, PageQuery]) -> AttemptList:
@@ -160,26 +162,26 @@ async def list_attempts(call: Call[None, PageQuery]) -> AttemptList:
     place = read_token(call.query.page_token, IndexPlace)
     after = -1 if place is None else place.index
     async with call.runtime.reads.transaction() as tx:
-        job, task = await views.get_task(tx, task_id)
-        found = await views.list_attempts(tx, task_id, after=after, page_size=page_size + 1)
-        line = await views.read_line(tx, job.queue)
+        job, task = await tasks.get_task(tx, task_id)
+        found = await attempts.list_attempts(tx, task_id, after=after, page_size=page_size + 1)
+        line = await queues.read_condition(tx, job.queue)
     page = found[:page_size]
     following = IndexPlace(page[-1].attempt) if len(found) > page_size else None
-    attempts = [convert.task_attempt(row, task, line.now) for row in page]
-    return AttemptList(attempts, write_token(following))
+    shown = [convert.task_attempt(row, task, line.now) for row in page]
+    return AttemptList(shown, write_token(following))
 
 
 async def explain(call: Call[None, Nothing]) -> Explanation:
     """Explain in sentences why a task stands where it stands."""
     task_id = parse_task_id(call.path["task_id"])
     async with call.runtime.reads.transaction() as tx:
-        _, task = await views.get_task(tx, task_id)
-        job = await views.get_job_with_spec(tx, task_id.job_id)
+        _, task = await tasks.get_task(tx, task_id)
+        job = await jobs.get_job_with_spec(tx, task_id.job_id)
         attempts = await _read_attempts(tx, task_id)
         facts = await read_facts(tx, job, [task], ahead=await _count_ahead(tx, job, task))
         letter = None
         if task.state == TaskState.DEAD_LETTERED:
-            letter = await fleet.get_dead_letter(tx, task_id)
+            letter = await dead_letters.get_dead_letter(tx, task_id)
     [reason] = await _why_pending(call.runtime.reasons, job, [task], facts=facts)
     lines = explain_task(job, task, facts.line, attempts=attempts, reason=reason, letter=letter)
     told = None if reason is None else PendingReason(reason.code, reason.message, reason.details)
@@ -195,7 +197,7 @@ async def show_result(call: Call[None, ResultQuery]) -> TaskResult:
     with doorbells.listen([Bell("job", str(task_id.job_id))]) as listener:
         while True:
             async with reads.transaction() as tx:
-                found = await views.get_result(tx, task_id)
+                found = await tasks.get_result(tx, task_id)
             remaining = ends_at - clock()
             if found.is_finished or remaining <= 0 or doorbells.is_closed:
                 return convert.task_result(str(task_id), found)
@@ -209,8 +211,8 @@ async def list_results(call: Call[None, PageQuery]) -> ResultPage:
     place = read_token(call.query.page_token, IndexPlace)
     after = -1 if place is None else place.index
     async with call.runtime.reads.transaction() as tx:
-        job = await views.get_job(tx, job_id)
-        found = await views.list_results(tx, job_id, after=after, page_size=page_size + 1)
+        job = await jobs.get_job(tx, job_id)
+        found = await tasks.list_results(tx, job_id, after=after, page_size=page_size + 1)
     page = found[:page_size]
     following = IndexPlace(page[-1].task_index) if len(found) > page_size else None
     results = [convert.task_result(str(TaskId(job_id, row.task_index)), row) for row in page]
@@ -244,7 +246,7 @@ async def _read_log(call: Call[None, LogQuery], task_id: TaskId) -> Log:
         return await read()
     except NotFound:
         async with reads.transaction() as tx:
-            _, task = await views.get_task(tx, task_id)
+            _, task = await tasks.get_task(tx, task_id)
         if asked.attempt is not None:
             raise
     # One may have begun between the two looks, and be over, too.

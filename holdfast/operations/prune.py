@@ -6,8 +6,8 @@ from datetime import timedelta
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.partitions import prune_partition
 from holdfast.operations.submitting.submit import delete_hidden_job
-from holdfast.store.samples import prune_samples
 from holdfast.store.statements import load_statements
+from holdfast.store.tables.samples import prune_samples
 
 _ENDPOINTS = load_statements("endpoints")
 _EVENTS = load_statements("events")

@@ -12,7 +12,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from holdfast.store.database import Database
-from holdfast.store.fleet import QueueView, count_leases, count_workers, list_queues
+from holdfast.store.reads.attempts import count_leases
+from holdfast.store.reads.queues import QueueView, list_queues
+from holdfast.store.reads.workers import count_workers
 
 FRESH_SECONDS = 5.0
 QUEUES_MAX = 1000

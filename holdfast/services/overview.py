@@ -14,9 +14,10 @@ from holdfast.rules.attention import (
     WorkerStanding,
     list_attention,
 )
-from holdfast.store import samples
 from holdfast.store.database import Database
-from holdfast.store.fleet import count_workers, list_lines
+from holdfast.store.reads import dead_letters, queues, samples, tasks, workers
+from holdfast.store.reads.queues import list_lines
+from holdfast.store.reads.workers import count_workers
 
 FRESH_SECONDS = 1.0
 # To find out what needs attention costs more, and it changes more slowly.
@@ -29,7 +30,7 @@ class Chart:
 
     now: datetime
     step_seconds: int
-    live: samples.Live
+    live: tasks.Live
     workers: dict[str, int]
     steps: list[tuple[datetime, samples.Step | None]]
 
@@ -44,7 +45,7 @@ async def read_chart(database: Database, window_seconds: int) -> Chart:
         return Chart(
             now=now,
             step_seconds=step_seconds,
-            live=await samples.count_live(tx),
+            live=await tasks.count_live(tx),
             workers=await count_workers(tx),
             steps=[(at, known.get(at)) for at in begins],
         )
@@ -55,13 +56,13 @@ async def read_attention(database: Database) -> list[Attention]:
     async with database.transaction() as tx:
         view = await list_lines(tx)
         now = view.now
-        served = await samples.list_served_queues(tx, now)
-        finishing = await samples.list_finishing_queues(tx, now)
+        served = await queues.list_served_queues(tx, now)
+        finishing = await queues.list_finishing_queues(tx, now)
         failing = await samples.count_failures_by_type(tx, now - RECENT, failures_min=FAILURES_MIN)
-        letters = await samples.count_open_letters(tx)
+        letters = await dead_letters.count_open_letters(tx)
     async with database.snapshot() as tx:
-        missing = await samples.list_missing_workers(tx, now, recent=RECENT)
-    queues = [
+        missing = await workers.list_missing_workers(tx, now, recent=RECENT)
+    lines = [
         QueueStanding(
             row.queue,
             row.depth,
@@ -74,7 +75,7 @@ async def read_attention(database: Database) -> list[Attention]:
         for row in view.queues.values()
     ]
     return list_attention(
-        queues=queues,
+        queues=lines,
         types=[TypeStanding(*row) for row in failing],
         dead_letters=letters,
         workers=[WorkerStanding(*row) for row in missing],

@@ -15,7 +15,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.operations.placed.place import Scheduler, Snapshot
 from holdfast.rules.placement.scheduler import Demand, Reason, explain
 from holdfast.store.database import Database
-from holdfast.store.placed_views import count_jobs_in_line
+from holdfast.store.reads.queues import count_jobs_in_line
 
 FRESH_SECONDS = 1.0
 JOBS_MAX = 2000

@@ -15,8 +15,9 @@ from holdfast.ledger.news import News
 from holdfast.model.states import ENDED_STATES, TaskState
 from holdfast.rules.quantiles import BOUNDS_SECONDS
 from holdfast.services.metrics import Metrics
-from holdfast.store.fleet import count_leases
-from holdfast.store.samples import Counts, Tally, add_sample, count_pending
+from holdfast.store.reads.attempts import count_leases
+from holdfast.store.reads.tasks import count_pending
+from holdfast.store.tables.samples import Counts, Tally, add_sample
 
 log = logging.getLogger("holdfast.samples")
 # Twice per shortest step, so that none goes by without a row.

@@ -6,12 +6,16 @@ it then says where to go on, even if nothing was found. What a page may cost is 
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from holdfast.store.database import Transaction
+from holdfast.store.statements import Statement
 
 EXAMINED_MAX = 10_000
 STRETCH_MIN = 1000
 Row = TypeVar("Row")
 Key = TypeVar("Key")
+Walk = Callable[[int, int], Awaitable[list[int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,16 @@ class Page(Generic[Row, Key]):
 
     rows: list[Row]
     next_after: Key | None
+
+
+def walker(tx: Transaction, statement: Statement, after_field: str, **values: Any) -> Walk:
+    """Make a walk along numbers of a statement that lists them after one."""
+
+    async def walk(after: int, count_max: int) -> list[int]:
+        rows = await tx.fetch(statement, **values, **{after_field: after}, count_max=count_max)
+        return [row[0] for row in rows]
+
+    return walk
 
 
 async def fill_page(

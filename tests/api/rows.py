@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.model.states import TaskState
-from holdfast.store.fleet import WorkerRow
-from holdfast.store.views import JobRow, TaskRow
+from holdfast.store.reads.jobs import JobRow
+from holdfast.store.reads.tasks import TaskRow
+from holdfast.store.reads.workers import WorkerRow
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=90)

@@ -9,9 +9,11 @@ from holdfast.api import convert
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
-from holdfast.store.fleet import DeadLetterRow, QueueRow, WorkerLoad
-from holdfast.store.placed_views import AccountRow
-from holdfast.store.views import AttemptRow, ResultRow
+from holdfast.store.reads.attempts import AccountRow, AttemptRow
+from holdfast.store.reads.dead_letters import DeadLetterRow
+from holdfast.store.reads.queues import QueueRow
+from holdfast.store.reads.tasks import ResultRow
+from holdfast.store.reads.workers import WorkerLoad
 from holdfast.wire.status import Amounts, BuildMetrics, ResourceUsage, WorkerResources
 from tests.api.rows import CLOSED, LATER, NOW, OPEN, a_job, a_task, a_worker
 
@@ -234,12 +236,12 @@ def test_a_placed_task_shows_the_account_of_its_current_attempt() -> None:
 
 
 def test_the_current_attempt_is_where_its_worker_is() -> None:
-    assert convert.current_place(a_task()) == (3, -1, None)
-    assert convert.current_place(a_task(**OPEN)) == (3, 1, "w2")
+    assert convert.current_attempt_of(a_task()) == (3, -1, None)
+    assert convert.current_attempt_of(a_task(**OPEN)) == (3, 1, "w2")
     ended = OPEN | CLOSED | {"state": TaskState.FAILED, "attempt": 0, "finished_at": LATER}
-    assert convert.current_place(a_task(**ended)) == (3, 0, "w1")
+    assert convert.current_attempt_of(a_task(**ended)) == (3, 0, "w1")
     waiting = OPEN | CLOSED | {"state": TaskState.PENDING}
-    assert convert.current_place(a_task(**waiting)) == (3, 0, None)
+    assert convert.current_attempt_of(a_task(**waiting)) == (3, 0, None)
 
 
 def test_a_workers_health_is_a_word() -> None:

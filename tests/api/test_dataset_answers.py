@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from holdfast.api import dataset_answers as answers
 from holdfast.rules.comparison import Difference
-from holdfast.store.datasets import CutOverRow, DatasetRow, EntryRow, TriggerRow, VersionRow
+from holdfast.store.reads.datasets import CutOverRow, DatasetRow, EntryRow, TriggerRow, VersionRow
 
 NOW = datetime.fromtimestamp(1, UTC)
 ENTRY = EntryRow("k", "p", "u", 7, "c", '{"n":1}', 4182, 3, 1, NOW, None)

@@ -13,7 +13,7 @@ from holdfast.operations.dead_letters import discard, replay
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
 from holdfast.rules.placement.scheduler import Reason
-from holdfast.store.views import Line
+from holdfast.store.reads.queues import QueueCondition
 from tests.api.face import Face
 from tests.api.rows import LATER, NOW, a_job, a_task
 from tests.cluster import Cluster
@@ -38,7 +38,7 @@ async def explained(face: Face, job_id: int) -> Any:
     return said.json
 
 
-SERVED = Line(NOW, None, True)
+SERVED = QueueCondition(NOW, None, True)
 RETRY = {"attempt": 1, "last_attempt": 0}
 ENDING = {
     "lease_is_ending": True,
@@ -104,7 +104,7 @@ PLACED = {"queue": None}
     ],
 )
 def test_a_pending_task_has_a_reason(
-    job: dict[str, Any], task: dict[str, Any], line: Line, code: str, message: str
+    job: dict[str, Any], task: dict[str, Any], line: QueueCondition, code: str, message: str
 ) -> None:
     reason = pending_reason(a_job(**job), a_task(**task), line, placing=FITS)
     assert reason is not None

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.api.reads_events import parse_cursor, pour
 from holdfast.services.runtime import Runtime
-from holdfast.store.follow import Follower
+from holdfast.store.reads.events import Follower
 from tests.api.asgi import Exchange
 from tests.api.face import Face
 from tests.world import World

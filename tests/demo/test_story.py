@@ -10,12 +10,13 @@ from holdfast.cli.children import END_SECONDS_MAX, end_children
 from holdfast.client.client import Client
 from holdfast.demo.screen import Screen
 from holdfast.demo.story import Story
+from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.store.database import Database
-from holdfast.store.events import Event, list_events
+from holdfast.store.reads.events import Event, Moment, list_events_of_job, list_events_of_task
 from tests.audits import assert_audit_is_silent
 
 
@@ -39,13 +40,17 @@ async def test_every_job_ends_as_the_story_says(database_url: str, tmp_path: Pat
         told = [(job.state, job.attempts) for job in await screen.summarise()]
         assert told == [(plan.state, plan.attempts) for plan in played]
         async with database.transaction() as tx:
-            events = await list_events(tx, played[-1].job_id, 0)
+            events = await list_events_of_task(
+                tx, TaskId(played[-1].job_id, 0), None, after=Moment(), page_size=1000
+            )
         first, second = [event.actor for event in events if event.type == "claimed"]
         assert first != second  # taken over by the other worker, which goes on where it was
         assert "lease expired" in [event.cause for event in events]
         assert not played[-1].remark.startswith("taken over: steps 1 ")
         async with database.transaction() as tx:
-            gang = await list_events(tx, played[-2].job_id)
+            gang = await list_events_of_job(
+                tx, played[-2].job_id, None, after=Moment(), page_size=1000
+            )
         assert_restarted_together(gang)
         await assert_audit_is_silent(database)
     assert [plan.state for plan in played].count(TaskState.SUCCEEDED) == 8

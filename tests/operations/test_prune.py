@@ -13,8 +13,8 @@ from holdfast.operations.prune import Retention, prune
 from holdfast.operations.register import Registration, register
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
-from holdfast.store.samples import STEPS, Tally, add_sample
 from holdfast.store.statements import load_statements
+from holdfast.store.tables.samples import STEPS, Tally, add_sample
 from tests.world import World
 
 DAY = 86_400.0

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.operations.register import Registration, register
 from holdfast.services.overview import Overviews, read_attention
-from holdfast.store import samples
 from holdfast.store.database import Database
+from holdfast.store.reads import queues
 from tests.world import World
 
 
@@ -59,7 +59,7 @@ async def test_what_is_too_much_to_look_at_is_not_called_stalled(
     assert len(await read_attention(database)) == 1
     for _ in range(2):
         await world.submit(queue="busy")
-    monkeypatch.setattr(samples, "EVENTS_LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(queues, "EVENTS_LOOKED_AT_MAX", 2)
     assert await read_attention(database) == []
 
 

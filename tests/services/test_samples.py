@@ -14,7 +14,8 @@ from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.samples import Samples
 from holdfast.services.wake_ups import WakeUps
 from holdfast.store.database import Database, LockTimeout
-from holdfast.store.samples import Counts, Step, count_failures_by_type, read_steps
+from holdfast.store.reads.samples import Step, count_failures_by_type, read_steps
+from holdfast.store.tables.samples import Counts
 from tests.steps import LONGEST_STEP_SECONDS, to_the_start_of_a_step
 from tests.world import World
 

@@ -10,7 +10,8 @@ from holdfast.store.statements import Statement, load_statements, parse_statemen
 from tests.store.raw import Raw
 
 PACKAGE = Path(holdfast.__file__).parent
-AGGREGATES = sorted(path.stem for path in (PACKAGE / "store" / "sql").glob("*.sql"))
+FOLDER = PACKAGE / "store" / "sql"
+AGGREGATES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.sql"))
 
 
 def test_a_file_is_split_at_its_names() -> None:

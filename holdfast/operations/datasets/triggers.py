@@ -20,7 +20,7 @@ from holdfast.rules.order import refuse_local_names
 from holdfast.rules.outputs import check_name
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.rules.undo import KEY_PREFIX
-from holdfast.store.datasets import TRIGGERS_MAX
+from holdfast.store.reads.datasets import TRIGGERS_MAX
 from holdfast.store.tables import dataset_triggers
 from holdfast.store.tables.dataset_triggers import NewTrigger, TriggerRun
 

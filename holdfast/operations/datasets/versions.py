@@ -11,7 +11,7 @@ from holdfast.model.datasets import METADATA_BYTES_MAX
 from holdfast.rules.outputs import check_name
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
-from holdfast.store.datasets import DatasetRow, get_dataset
+from holdfast.store.reads.datasets import DatasetRow, get_dataset
 from holdfast.store.tables import datasets
 from holdfast.store.tables.dataset_entries import (
     copy_entries,

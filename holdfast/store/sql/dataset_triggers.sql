@@ -39,16 +39,5 @@ update holdfast.trigger_runs set job_id = $job_id, started_at = holdfast.now(), 
 update holdfast.trigger_runs set problem = $problem, due_at = holdfast.now() + $delay::interval
  where dataset = $dataset and trigger = $trigger and version = $version and job_id is null;
 
--- name: list_triggers
-select triggers.name, triggers.spec::text, triggers.created_at, triggers.created_by, triggers.changed_at,
-       last.version, last.job_id, last.started_at, last.problem
-  from holdfast.dataset_triggers as triggers
-  left join lateral (
-       select runs.* from holdfast.trigger_runs as runs
-        where runs.dataset = triggers.dataset and runs.trigger = triggers.name
-        order by runs.version desc limit 1) as last on true
- where triggers.dataset = $dataset
- order by triggers.name limit $count_max;
-
 -- name: count_triggers
 select count(*) from holdfast.dataset_triggers where dataset = $dataset and name <> $name;

@@ -1,23 +1,3 @@
--- name: read_events
--- An id that commits later than a higher one would be missed by "id > last seen". Transactions below
--- the snapshot's xmin have all ended, so what they wrote is all there is to read of them.
-select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
-       payload::text, version, txid
-  from holdfast.event_log
- where txid >= $txid and (txid, id) > ($txid, $id)
-   and txid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
-   and ($job_id::bigint is null or job_id = $job_id)
- order by txid, id
- limit $batch_max;
-
--- name: list_events
-select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause,
-       payload::text, version, txid
-  from holdfast.event_log
- where job_id = $job_id and ($task_index::int is null or task_index = $task_index)
- order by ts, id
- limit $batch_max;
-
 -- name: insert_notes
 with clock as materialized (select holdfast.now() as now)
 insert into holdfast.notes (job_id, task_index, attempt, kind, ts, payload, expires_at)

@@ -1,0 +1,173 @@
+"""Dead letters: one, a list by id, or the newest open ones in sum."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from holdfast.errors import NotFound
+from holdfast.model.ids import JOB_ID_MAX, TaskId
+from holdfast.store.database import Transaction
+from holdfast.store.pages import Page, fill_page
+from holdfast.store.statements import load_statements
+
+_DEAD = load_statements("reads/dead_letters")
+FIRST_DEAD_LETTER = TaskId(0, -1)
+# So many are counted; fewer are read, because it takes a while to tell their errors apart.
+LETTERS_EXAMINED_MAX = 10_000
+LETTERS_MAX = 2000
+# The first line is looked at; blank ones may stand before it.
+ERROR_LENGTH_MAX = 300
+LETTERS_COUNTED_MAX = 5000
+
+
+class DeadLetterRow(NamedTuple):
+    """A task that will not be tried again; `input` is a JSON text."""
+
+    job_id: int
+    task_index: int
+    reason_code: str
+    stage: str | None
+    error_class: str | None
+    last_error: str | None
+    attempts: int
+    last_owner: str | None
+    last_lease_expires_at: datetime | None
+    correlation_id: str
+    type: str
+    queue: str | None
+    input: str | None
+    dead_lettered_at: datetime
+    replayed_at: datetime | None
+    replayed_as: int | None
+    discarded_at: datetime | None
+    discarded_by: str | None
+
+    @property
+    def id(self) -> TaskId:
+        """Name the task."""
+        return TaskId(self.job_id, self.task_index)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """Which dead letters; None means any. Settled ones have been replayed or discarded."""
+
+    reason_code: str | None = None
+    stage: str | None = None
+    type: str | None = None
+    queue: str | None = None
+    job_id: int | None = None
+    with_settled: bool = False
+
+
+class LetterRow(NamedTuple):
+    """What is summed up of a dead letter; of its error, the beginning."""
+
+    job_id: int
+    task_index: int
+    reason_code: str
+    stage: str | None
+    type: str
+    error_class: str | None
+    error: str | None
+    dead_lettered_at: datetime
+
+    @property
+    def id(self) -> TaskId:
+        """Name the task."""
+        return TaskId(self.job_id, self.task_index)
+
+
+class Letters(NamedTuple):
+    """Open dead letters: how many there are by reason and stage, and the newest of them.
+
+    `is_whole` if none was passed over, neither by the counts nor by the list.
+    """
+
+    cells: list[tuple[str, str | None, int]]
+    newest: list[LetterRow]
+    is_whole: bool
+
+
+async def get_dead_letter(tx: Transaction, task_id: TaskId) -> DeadLetterRow:
+    """Read one dead letter."""
+    rows = await _read_dead_letters(tx, [task_id], LetterFilter(), count_max=1)
+    if not rows:
+        raise NotFound("dead letter", task_id)
+    return rows[0]
+
+
+async def list_dead_letters(
+    tx: Transaction, wanted: LetterFilter, *, after: TaskId = FIRST_DEAD_LETTER, page_size: int
+) -> Page[DeadLetterRow, TaskId]:
+    """List dead letters by id; a page may be short and still not be the last one."""
+    statement = _DEAD["walk_dead_letters" if wanted.with_settled else "walk_open_dead_letters"]
+    if wanted.job_id is not None:
+        after = max(after, TaskId(wanted.job_id, -1))
+
+    async def walk(after: TaskId, count_max: int) -> list[TaskId]:
+        rows = await tx.fetch(
+            statement,
+            after_job_id=after.job_id,
+            after_task_index=after.task_index,
+            last_job_id=JOB_ID_MAX if wanted.job_id is None else wanted.job_id,
+            count_max=count_max,
+        )
+        return [TaskId(*row) for row in rows]
+
+    async def read(task_ids: list[TaskId], count_max: int) -> list[DeadLetterRow]:
+        return await _read_dead_letters(tx, task_ids, wanted, count_max=count_max)
+
+    return await fill_page(walk, read, lambda row: row.id, after=after, page_size=page_size)
+
+
+async def _read_dead_letters(
+    tx: Transaction, task_ids: list[TaskId], wanted: LetterFilter, *, count_max: int
+) -> list[DeadLetterRow]:
+    rows = await tx.fetch(
+        _DEAD["read_dead_letters"],
+        job_ids=[task_id.job_id for task_id in task_ids],
+        task_indexes=[task_id.task_index for task_id in task_ids],
+        reason_code=wanted.reason_code,
+        stage=wanted.stage,
+        type=wanted.type,
+        queue=wanted.queue,
+        count_max=count_max,
+    )
+    return [DeadLetterRow(*row) for row in rows]
+
+
+async def read_letters(
+    tx: Transaction,
+    wanted: LetterFilter,
+    *,
+    examined_max: int = LETTERS_EXAMINED_MAX,
+    count_max: int = LETTERS_MAX,
+) -> Letters:
+    """Count open dead letters, and read the newest of them."""
+    filters = {
+        "reason_code": wanted.reason_code,
+        "stage": wanted.stage,
+        "type": wanted.type,
+        "queue": wanted.queue,
+    }
+    # Counted last: whatever came since makes the list look shorter than the counts, not longer.
+    rows = await tx.fetch(
+        _DEAD["list_newest_letters"],
+        **filters,
+        error_length=ERROR_LENGTH_MAX,
+        examined_max=examined_max,
+        count_max=count_max + 1,
+    )
+    cells = await tx.fetch(_DEAD["count_letters"], **filters, examined_max=examined_max)
+    counted = await tx.fetch_one(_DEAD["measure_letters"], count_max=examined_max + 1)
+    assert counted is not None
+    is_whole = len(rows) <= count_max and counted[0] <= examined_max
+    newest = [LetterRow(*row) for row in rows[:count_max]]
+    return Letters([tuple(row) for row in cells], newest, is_whole)
+
+
+async def count_open_letters(tx: Transaction) -> dict[str, int]:
+    """Count the dead letters that wait for a decision, by reason; no more than so many in all."""
+    rows = await tx.fetch(_DEAD["count_open_letters"], count_max=LETTERS_COUNTED_MAX)
+    return dict(rows)

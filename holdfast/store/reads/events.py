@@ -1,0 +1,268 @@
+"""Events: of a job or task by pages, or all of them, followed from a cursor without missing one.
+
+Ids are handed out in order but commit out of order, so a reader that remembers the highest id it
+has seen would miss a late commit. A cursor here is (transaction, id), and only transactions below
+the snapshot's oldest running one are read: nothing can be added behind a cursor any more. Within
+one stream the order is that of `seq`: a transaction that began earlier may move a task later.
+
+A follower reads a stretch of transactions at a time, as many as give about a page: without an end,
+everything after its cursor would be sorted for each page, which a reader that comes back after a
+day could not afford. When a stretch holds nothing for it, its cursor moves on all the same.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from holdfast.model.ids import TaskId
+from holdfast.store.database import Transaction
+from holdfast.store.statements import load_statements
+
+_EVENTS = load_statements("reads/events")
+ID_MAX = 2**63 - 1
+PAGE_MAX = 1000
+STRETCH_FIRST = 1000
+STRETCH_MAX = 1_000_000
+EVENTS_EXAMINED_MAX = 5000
+TIME_STRETCH_FIRST = timedelta(seconds=1)
+TIME_STRETCHES_MAX = 10
+STRETCH_FACTOR = 8
+# Servers of Postgres take over from one another, and their clocks differ a little.
+CLOCK_SLACK = timedelta(seconds=1)
+
+
+class Cursor(NamedTuple):
+    """Where a reader of all events has got to."""
+
+    txid: int = 0
+    id: int = 0
+
+
+class Event(NamedTuple):
+    """One state change, or one thing that happened to a job."""
+
+    id: int
+    job_id: int
+    task_index: int
+    attempt: int
+    seq: int
+    type: str
+    ts: datetime
+    actor: str | None
+    correlation_id: str
+    trace_id: str | None
+    cause: str | None
+    payload: str | None
+    version: int
+    txid: int
+
+    @property
+    def cursor(self) -> Cursor:
+        """Name the position right after this event."""
+        return Cursor(self.txid, self.id)
+
+
+class Moment(NamedTuple):
+    """A position in the events of one job or task, which are listed by time."""
+
+    ts: datetime = datetime.fromtimestamp(0, UTC)
+    id: int = 0
+
+
+async def list_events_of_job(
+    tx: Transaction,
+    job_id: int,
+    kind: str | None,
+    *,
+    after: Moment,
+    page_size: int,
+    large_since: datetime | None = None,
+) -> list[Event]:
+    """List what happened to a job and to its tasks, in the order of time.
+
+    Of a large job all events would be sorted for each page, so they are looked for by their time
+    first: give since when it is there.
+    """
+    if large_since is not None:
+        near = await _list_events_by_time(
+            tx, job_id, kind, after=after, page_size=page_size, since=large_since - CLOCK_SLACK
+        )
+        if near is not None:
+            return near
+    rows = await tx.fetch(
+        _EVENTS["list_events_of_job"],
+        job_id=job_id,
+        type=kind,
+        after_ts=after.ts,
+        after_id=after.id,
+        count_max=page_size,
+    )
+    return [Event(*row) for row in rows]
+
+
+async def _list_events_by_time(
+    tx: Transaction,
+    job_id: int,
+    kind: str | None,
+    *,
+    after: Moment,
+    page_size: int,
+    since: datetime,
+) -> list[Event] | None:
+    """List events of a job stretch by stretch; None if too much else happened at the time."""
+    found: list[Event] = []
+    begin, end_of_all = max(after.ts, since), await tx.now() + CLOCK_SLACK
+    length = TIME_STRETCH_FIRST
+    for _ in range(TIME_STRETCHES_MAX):
+        rows = await tx.fetch(
+            _EVENTS["list_events_of_job_within"],
+            job_id=job_id,
+            type=kind,
+            begin_ts=begin,
+            end_ts=begin + length,
+            after_ts=after.ts,
+            after_id=after.id,
+            examined_max=EVENTS_EXAMINED_MAX,
+            count_max=page_size - len(found),
+        )
+        examined = rows[0]["examined"] if rows else 0
+        if examined == EVENTS_EXAMINED_MAX:
+            length /= STRETCH_FACTOR
+            continue
+        found += [Event(*row[1:]) for row in rows if row["id"] is not None]
+        begin += length
+        if len(found) == page_size or begin > end_of_all:
+            return found
+        # As long as half of what may be looked at lasts, if it goes on like this.
+        length *= min(EVENTS_EXAMINED_MAX / 2 / max(examined, 1), STRETCH_FACTOR)
+    return None
+
+
+async def list_events_of_task(
+    tx: Transaction, task_id: TaskId, kind: str | None, *, after: Moment, page_size: int
+) -> list[Event]:
+    """List what happened to one task, in the order of time."""
+    rows = await tx.fetch(
+        _EVENTS["list_events_of_task"],
+        job_id=task_id.job_id,
+        task_index=task_id.task_index,
+        type=kind,
+        after_ts=after.ts,
+        after_id=after.id,
+        count_max=page_size,
+    )
+    return [Event(*row) for row in rows]
+
+
+async def list_notes(
+    tx: Transaction,
+    job_id: int,
+    kind: str,
+    *,
+    task_index: int | None = None,
+    after: Moment,
+    page_size: int,
+) -> list[Event]:
+    """List notes of one kind, of a job or of one task, in the words of events."""
+    rows = await tx.fetch(
+        _EVENTS["list_notes"],
+        job_id=job_id,
+        task_index=task_index,
+        type=kind,
+        after_ts=after.ts,
+        after_id=after.id,
+        count_max=page_size,
+    )
+    return [Event(*row) for row in rows]
+
+
+class Follower:
+    """One reader of events, of all jobs or of one; without a cursor it starts at the present."""
+
+    def __init__(self, cursor: Cursor | None = None, job_id: int | None = None) -> None:
+        self._cursor = cursor
+        self._job_id = job_id
+        # What lies behind is found by the job's own index, what is new by transaction.
+        self._is_behind = True
+        self._stretch = STRETCH_FIRST
+
+    @property
+    def cursor(self) -> Cursor:
+        """Tell where it stands: everything up to here has been read."""
+        assert self._cursor is not None, "it has not started"
+        return self._cursor
+
+    async def start(self, tx: Transaction) -> None:
+        """Take up its position: what is committed from now on will be read."""
+        horizon = await read_horizon(tx)
+        self._cursor = self._cursor or Cursor(horizon - 1, ID_MAX)
+
+    async def read(self, tx: Transaction) -> tuple[list[Event], bool]:
+        """Read the next events, and say whether all there are have been read."""
+        horizon = await read_horizon(tx)
+        present = Cursor(horizon - 1, ID_MAX)
+        if self.cursor >= present:
+            self._is_behind = False
+            return [], True
+        if self._is_behind and self._job_id is not None:
+            events = await self._read_job(tx, horizon)
+        else:
+            events = await self._read_stretch(tx, horizon)
+        return events, self.cursor >= present
+
+    async def _read_job(self, tx: Transaction, end: int) -> list[Event]:
+        rows = await tx.fetch(
+            _EVENTS["read_events_of_job_between"],
+            job_id=self._job_id,
+            txid=self.cursor.txid,
+            id=self.cursor.id,
+            end_txid=end,
+            count_max=PAGE_MAX,
+        )
+        events = [Event(*row) for row in rows]
+        self._is_behind = len(events) == PAGE_MAX
+        self._cursor = events[-1].cursor if self._is_behind else Cursor(end - 1, ID_MAX)
+        return events
+
+    async def _read_stretch(self, tx: Transaction, horizon: int) -> list[Event]:
+        end = min(horizon, self.cursor.txid + 1 + self._stretch)
+        rows = await tx.fetch(
+            _EVENTS["read_events_between"],
+            txid=self.cursor.txid,
+            id=self.cursor.id,
+            end_txid=end,
+            count_max=PAGE_MAX,
+        )
+        events = [Event(*row) for row in rows]
+        if len(events) == PAGE_MAX:
+            self._cursor = events[-1].cursor
+            self._stretch = max(self._stretch // 2, 1)
+        else:
+            self._cursor = Cursor(end - 1, ID_MAX)
+            self._stretch = min(self._stretch * 2, STRETCH_MAX)
+        if self._job_id is None:
+            return events
+        return [event for event in events if event.job_id == self._job_id]
+
+
+async def list_changed_jobs(
+    tx: Transaction, first_txid: int, end_txid: int, *, count_max: int, events_max: int
+) -> list[int] | None:
+    """List jobs with events of a stretch of transactions, in no order; None if these are many."""
+    rows = await tx.fetch(
+        _EVENTS["list_changed_jobs"],
+        first_txid=first_txid,
+        end_txid=end_txid,
+        count_max=count_max + 1,
+        events_max=events_max,
+    )
+    if len(rows) > count_max or (rows and rows[0]["is_cut"]):
+        return None
+    return [row["job_id"] for row in rows]
+
+
+async def read_horizon(tx: Transaction) -> int:
+    """Read below which transaction all have ended."""
+    row = await tx.fetch_one(_EVENTS["read_horizon"])
+    assert row is not None
+    horizon: int = row[0]
+    return horizon

@@ -1,0 +1,105 @@
+"""The output of a job's tasks, in the order in which it was stored."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from holdfast.store.database import Transaction
+from holdfast.store.reads.jobs import JobRow
+from holdfast.store.statements import load_statements
+
+_LOGS = load_statements("reads/logs")
+# Output is read up to a moment ago, or up to when the oldest write began that has not ended yet: a
+# commit may take a while, and what a reader has passed it does not come back for.
+SETTLING = timedelta(seconds=1)
+PATIENCE = timedelta(seconds=60)
+PAGE_BYTES_MAX = 1 << 20
+STRETCHES_EXAMINED_MAX = 10_000
+
+
+class LogPosition(NamedTuple):
+    """The position of a stretch of output in that of its job."""
+
+    stored_at: datetime
+    task_index: int
+    attempt: int
+    start_offset: int
+
+
+FIRST_STRETCH = LogPosition(datetime.fromtimestamp(0, UTC), -1, 0, 0)
+
+
+class StretchRow(NamedTuple):
+    """Some output of one attempt."""
+
+    position: LogPosition
+    content: bytes
+
+
+class LogPage(NamedTuple):
+    """Some output, and the position after which the next stands; complete if there is no next."""
+
+    stretches: list[StretchRow]
+    last: LogPosition
+    is_complete: bool
+
+
+async def read_job_log(
+    tx: Transaction,
+    job: JobRow,
+    task_index: int | None = None,
+    *,
+    after: LogPosition = FIRST_STRETCH,
+    page_size: int,
+    bytes_max: int = PAGE_BYTES_MAX,
+) -> LogPage:
+    """Read the output of a job's tasks, or of one, in the order in which it was stored.
+
+    A page may be short, even empty, and still not be the last one.
+    """
+    # Asked first: with no lease left, nobody can write what the walk below does not see.
+    is_held = await tx.fetch_one(_LOGS["has_lease"], job_id=job.job_id) is not None
+    settled = await tx.fetch_one(_LOGS["read_settled"], settling=SETTLING, patience=PATIENCE)
+    assert settled is not None
+    until = settled[0]
+    is_over = job.finished_at is not None and job.finished_at < until and not is_held
+    examined_max = page_size if task_index is None else STRETCHES_EXAMINED_MAX
+    rows = await tx.fetch(
+        _LOGS["walk_job_log"],
+        job_id=job.job_id,
+        until=until,
+        stored_at=after.stored_at,
+        after_index=after.task_index,
+        after_attempt=after.attempt,
+        after_offset=after.start_offset,
+        count_max=examined_max,
+    )
+    is_all = len(rows) < examined_max
+    last = LogPosition(*rows[-1][:4]) if rows else after
+    wanted: list[LogPosition] = []
+    size = 0
+    for row in rows:
+        position = LogPosition(*row[:4])
+        if task_index is not None and position.task_index != task_index:
+            continue
+        size += row["size"]
+        if wanted and (size > bytes_max or len(wanted) == page_size):
+            is_all, last = False, wanted[-1]
+            break
+        wanted.append(position)
+    stretches = await _read_stretches(tx, job.job_id, wanted) if wanted else []
+    return LogPage(stretches, last, is_complete=is_over and is_all)
+
+
+async def _read_stretches(
+    tx: Transaction, job_id: int, positions: Sequence[LogPosition]
+) -> list[StretchRow]:
+    stored = {position[1:]: position for position in positions}
+    rows = await tx.fetch(
+        _LOGS["read_stretches"],
+        job_id=job_id,
+        task_indexes=[position.task_index for position in positions],
+        attempts=[position.attempt for position in positions],
+        start_offsets=[position.start_offset for position in positions],
+    )
+    return [StretchRow(stored[tuple(row[:3])], row[3]) for row in rows]

@@ -1,0 +1,170 @@
+"""Queues: what stands in line, how fast it goes, and what is in the way; placed work has none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from holdfast.store.database import Transaction
+from holdfast.store.reads.jobs import JobRow
+from holdfast.store.reads.tasks import TaskRow
+from holdfast.store.reads.workers import SILENT_AFTER
+from holdfast.store.statements import load_statements
+
+_QUEUES = load_statements("reads/queues")
+AHEAD_MAX = 1000
+LINES_MAX = 10_000
+# Each queue is counted this far; how much deeper it is, a sample of the table's pages tells.
+DEPTH_COUNTED_MAX = 1000
+SAMPLE_PAGES_MAX = 500
+WAITING_COUNTED_MAX = 10_000
+PAUSED_MAX = 10_000
+# The pace is that of the last minute, or of the last moments if a minute holds too much to look at:
+# cut off, it would be the whole minute of old jobs and a part of it of the new ones.
+PACE_SECONDS = 60
+BUSY_PACE_SECONDS = 5
+PACE_SAMPLE_MAX = 3000
+QUEUES_MAX = 10_000
+FINISHED_WITHIN = timedelta(minutes=1)
+EVENTS_LOOKED_AT_MAX = 5000
+FINISHED_JOBS_MAX = 1000
+
+
+@dataclass(slots=True)
+class QueueRow:
+    """One queue: what stands in line, since when, what is due later, what runs, and how fast."""
+
+    queue: str
+    depth: int = 0
+    oldest_at: datetime | None = None
+    waiting: int = 0
+    running: int = 0
+    finished_per_second: float = 0.0
+    paused_by: str | None = None
+
+
+@dataclass(slots=True)
+class QueueView:
+    """Every queue by name, and when they were looked at."""
+
+    now: datetime
+    queues: dict[str, QueueRow] = field(default_factory=dict)
+
+    def at(self, queue: str) -> QueueRow:
+        """Find or add a queue."""
+        return self.queues.setdefault(queue, QueueRow(queue))
+
+
+class QueueCondition(NamedTuple):
+    """What stands between a queue's tasks and a worker, and since when that is known."""
+
+    now: datetime
+    paused_by: str | None
+    is_served: bool
+
+
+async def list_queues(tx: Transaction) -> QueueView:
+    """List every queue that is paused, or has tasks in line, due later or running."""
+    view = await list_lines(tx)
+    rows = await tx.fetch(_QUEUES["count_waiting"], count_max=WAITING_COUNTED_MAX)
+    for queue, count in rows:
+        view.at(queue).waiting = count
+    for queue, pace in await _read_paces(tx, view.now):
+        view.at(queue).finished_per_second = max(round(pace, 3), 0.0)
+    return view
+
+
+async def _read_paces(tx: Transaction, now: datetime) -> list[Any]:
+    lately = now - timedelta(seconds=BUSY_PACE_SECONDS)
+    row = await tx.fetch_one(_QUEUES["count_events_since"], since=lately, count_max=PACE_SAMPLE_MAX)
+    assert row is not None
+    is_busy = row[0] * PACE_SECONDS > PACE_SAMPLE_MAX * BUSY_PACE_SECONDS
+    since = lately if is_busy else now - timedelta(seconds=PACE_SECONDS)
+    return await tx.fetch(_QUEUES["count_finished"], since=since, count_max=PACE_SAMPLE_MAX)
+
+
+async def list_lines(tx: Transaction) -> QueueView:
+    """List every queue that is paused, or has tasks in line or running, without its pace."""
+    view = QueueView(await tx.now())
+    await _read_lines(tx, view)
+    for queue, count in await tx.fetch(_QUEUES["count_running"]):
+        view.at(queue).running = count
+    for queue, paused_by in await tx.fetch(_QUEUES["list_paused"], count_max=PAUSED_MAX):
+        view.at(queue).paused_by = paused_by
+    return view
+
+
+async def _read_lines(tx: Transaction, view: QueueView) -> None:
+    rows = await tx.fetch(_QUEUES["list_lines"], lines_max=LINES_MAX, count_max=DEPTH_COUNTED_MAX)
+    for queue, oldest_at, depth in rows:
+        line = view.at(queue)
+        line.oldest_at, line.depth = oldest_at, depth
+    deep = [line for line in view.queues.values() if line.depth == DEPTH_COUNTED_MAX]
+    if not deep:
+        return
+    row = await tx.fetch_one(_QUEUES["measure_ready"])
+    assert row is not None
+    share = min(SAMPLE_PAGES_MAX / max(row[0], 1), 1.0)
+    sampled = dict(await tx.fetch(_QUEUES["sample_depths"], percent=100 * share))
+    for line in deep:
+        line.depth = max(round(sampled.get(line.queue, 0) / share), DEPTH_COUNTED_MAX)
+
+
+async def read_condition(tx: Transaction, queue: str | None) -> QueueCondition:
+    """Read what stands between a queue's tasks and a worker; placed work has no queue."""
+    row = await tx.fetch_one(_QUEUES["read_condition"], queue=queue, silent_after=SILENT_AFTER)
+    assert row is not None
+    return QueueCondition(*row)
+
+
+async def count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int:
+    """Count the tasks that would be claimed before this one, up to AHEAD_MAX."""
+    row = await tx.fetch_one(
+        _QUEUES["count_ahead"],
+        queue=job.queue,
+        urgency=-job.priority,
+        eligible_at=task.eligible_at,
+        job_id=task.job_id,
+        task_index=task.task_index,
+        count_max=AHEAD_MAX,
+    )
+    assert row is not None
+    count: int = row[0]
+    return count
+
+
+async def list_served_queues(tx: Transaction, now: datetime) -> set[str]:
+    """List the queues that a living worker said it works for."""
+    rows = await tx.fetch(
+        _QUEUES["list_served_queues"], now=now, silent_after=SILENT_AFTER, count_max=QUEUES_MAX
+    )
+    return {row[0] for row in rows}
+
+
+async def list_finishing_queues(tx: Transaction, now: datetime) -> set[str] | None:
+    """List the queues of what ended in the last minute; None if that is too much to look at."""
+    row = await tx.fetch_one(
+        _QUEUES["list_finishing_queues"],
+        since=now - FINISHED_WITHIN,
+        count_max=EVENTS_LOOKED_AT_MAX,
+        jobs_max=FINISHED_JOBS_MAX,
+    )
+    assert row is not None
+    is_whole, queues = row
+    return set(queues) if is_whole else None
+
+
+async def read_standing(
+    tx: Transaction, job_id: int, task_indexes: Sequence[int]
+) -> dict[int, str | None]:
+    """Find the tasks of a job that stand in line to be placed, and whom each keeps away from."""
+    rows = await tx.fetch(_QUEUES["read_standing"], job_id=job_id, task_indexes=list(task_indexes))
+    return {row[0]: row[1] for row in rows}
+
+
+async def count_jobs_in_line(tx: Transaction, count_max: int) -> int:
+    """Count the jobs with tasks that could be placed, up to a bound."""
+    row = await tx.fetch_one(_QUEUES["count_jobs_in_line"], count_max=count_max)
+    assert row is not None
+    count: int = row[0]
+    return count
