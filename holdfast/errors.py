@@ -20,34 +20,53 @@ HoldfastError
         └── ValidationError        ... because the input is wrong
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+Raised = TypeVar("Raised", bound=Exception)
 
 
 class HoldfastError(Exception):
     """Stand at the root of everything Holdfast raises on purpose."""
+
+    # What it is called in an answer of a server, and the attributes that travel there with it.
+    code: ClassVar[str] = "internal"
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def rebuild(cls, message: str, parts: Mapping[str, Any]) -> Self:
+        """Make one that was raised elsewhere; a part that did not come along is None."""
+        return _copy(cls, (message,), {name: parts.get(name) for name in cls.parts})
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copied as it is: constructors build messages, and must not be given one to build on.
         return _copy, (type(self), self.args, self.__dict__)
 
 
-def _copy(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
+def _copy(kind: type[Raised], args: tuple[Any, ...], attributes: dict[str, Any]) -> Raised:
     error = kind.__new__(kind)
     error.args = args
-    error.__dict__.update(fields)
+    error.__dict__.update(attributes)
     return error
 
 
 class Refused(HoldfastError):
     """The request cannot be done as asked."""
 
+    code = "refused"
+
 
 class Unavailable(HoldfastError):
     """The request cannot be done now."""
 
+    code = "unavailable"
+
 
 class Invalid(Refused):
     """A field of a request holds a value that cannot be right."""
+
+    code = "invalid"
+    parts: ClassVar[tuple[str, ...]] = ("field", "problem")
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -58,14 +77,21 @@ class Invalid(Refused):
 class TooLarge(Invalid):
     """A field of a request exceeds its limit."""
 
+    code = "too_large"
+    parts = ("field", "problem", "size", "limit", "unit")
+
     def __init__(self, field: str, size: int, limit: int, *, unit: str = "bytes") -> None:
         super().__init__(field, f"{size} {unit} is over the limit of {limit} {unit}")
         self.size = size
         self.limit = limit
+        self.unit = unit
 
 
 class NotFound(Refused):
     """No such thing."""
+
+    code = "not_found"
+    parts = ("kind", "name")
 
     def __init__(self, kind: str, name: object) -> None:
         super().__init__(f"there is no {kind} {name}")
@@ -76,7 +102,10 @@ class NotFound(Refused):
 class KeyReused(Refused):
     """An idempotency key came back with a different request."""
 
-    def __init__(self, key: str, job_id: int | None = None, *, request: str = "submit") -> None:
+    code = "key_reused"
+    parts = ("field", "key", "job_id", "request")
+
+    def __init__(self, key: str, job_id: object | None = None, *, request: str = "submit") -> None:
         if job_id is None:
             remedy = f"a different {request}; use a new key, or send the same request"
         else:
@@ -84,21 +113,28 @@ class KeyReused(Refused):
         super().__init__(f"idempotency_key: {key!r} was used for {remedy}")
         self.field = "idempotency_key"
         self.key = key
-        self.job_id = job_id
+        self.job_id = None if job_id is None else str(job_id)
         self.request = request
 
 
 class IllegalMove(Refused):
     """A job or task stands where the request cannot happen to it."""
 
+    code = "illegal_move"
+    parts = ("subject", "state", "request")
+
     def __init__(self, subject: object, state: str, request: str) -> None:
         super().__init__(f"cannot {request} {subject}: it is {state}")
         self.subject = str(subject)
         self.state = state
+        self.request = request
 
 
 class LeaseConflict(Refused):
     """The caller does not hold the lease it speaks for, or the task cannot be leased to it."""
+
+    code = "lease_conflict"
+    parts = ("task_id", "reason")
 
     def __init__(self, task_id: object | None, reason: str) -> None:
         super().__init__(reason if task_id is None else f"task {task_id}: {reason}")
@@ -109,9 +145,13 @@ class LeaseConflict(Refused):
 class Overloaded(Unavailable):
     """Too many requests are waiting already."""
 
+    code = "overloaded"
+
 
 class Stopping(Unavailable):
     """This process is shutting down and takes no more requests."""
+
+    code = "stopping"
 
 
 class SchemaMismatch(Unavailable):

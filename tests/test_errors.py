@@ -80,7 +80,7 @@ def test_errors_carry_their_parts() -> None:
     conflict = LeaseConflict(TaskId(7, 1), "finished")
     assert (conflict.task_id, conflict.reason) == ("7.1", "finished")
     reused = KeyReused("k", 7)
-    assert (reused.field, reused.key, reused.job_id) == ("idempotency_key", "k", 7)
+    assert (reused.field, reused.key, reused.job_id) == ("idempotency_key", "k", "7")
 
 
 @pytest.mark.parametrize("cls", [Overloaded, Stopping, SchemaMismatch])

@@ -103,4 +103,5 @@ async def _refuse(scope: Scope, send: Send, allowed: list[str]) -> None:
         await send_error(send, 405, problem, allow=", ".join(allowed))
     else:
         text = f"there is nothing at {scope['path']}; /openapi.json lists what there is"
-        await send_error(send, 404, ErrorBody("not_found", text))
+        parts = {"kind": "route", "name": scope["path"]}
+        await send_error(send, 404, ErrorBody("not_found", text, details=parts))

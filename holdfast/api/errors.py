@@ -1,61 +1,62 @@
-"""Errors as HTTP answers: one table from exception to status and code."""
+"""Errors as HTTP answers: a code, a text, and the parts of which the client makes it again."""
 
 import logging
-from typing import Any
 
 import msgspec
 
 from holdfast import errors
-from holdfast.store.database import LockTimeout
 from holdfast.wire.answers import ErrorAnswer, ErrorBody
 
 log = logging.getLogger("holdfast.api")
 
 
-class UnsupportedMediaType(errors.HoldfastError):
+class UnsupportedMediaType(errors.Invalid):
     """The body is not declared to be what the route takes."""
 
+    code = "unsupported_media_type"
+
     def __init__(self, kind: str, wanted: str = "application/json") -> None:
-        super().__init__(f"Content-Type: is {kind}; send {wanted}")
-        self.field = "Content-Type"
+        super().__init__("Content-Type", f"is {kind}; send {wanted}")
 
 
-class ForeignOrigin(errors.HoldfastError):
+class ForeignOrigin(errors.Invalid):
     """A page of another site has made a browser send this request."""
 
+    code = "forbidden"
+
     def __init__(self, origin: str) -> None:
-        super().__init__(f"Origin: {origin} is not this server; no other site may call it")
-        self.field = "Origin"
+        super().__init__("Origin", f"{origin} is not this server; no other site may call it")
 
 
-class ForeignHost(errors.HoldfastError):
+class ForeignHost(errors.Invalid):
     """The request was meant for a host that this server is not known to be."""
+
+    code = "forbidden"
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"Host: {host} is not known to be this server; if it is, start it with --allowed-host "
-            "(HOLDFAST_ALLOWED_HOSTS) and that name"
+            "Host",
+            f"{host} is not known to be this server; if it is, start it with --allowed-host "
+            "(HOLDFAST_ALLOWED_HOSTS) and that name",
         )
-        self.field = "Host"
 
 
-# The first class that fits counts, so the special ones stand before the general.
-_TABLE: tuple[tuple[type[errors.HoldfastError], int, str], ...] = (
-    (ForeignOrigin, 403, "forbidden"),
-    (ForeignHost, 403, "forbidden"),
-    (UnsupportedMediaType, 415, "unsupported_media_type"),
-    (errors.TooLarge, 413, "too_large"),
-    (errors.Invalid, 400, "invalid"),
-    (errors.NotFound, 404, "not_found"),
-    (errors.KeyReused, 409, "key_reused"),
-    (errors.IllegalMove, 409, "illegal_move"),
-    (errors.LeaseConflict, 409, "lease_conflict"),
-    (errors.Refused, 409, "refused"),
-    (errors.Overloaded, 429, "overloaded"),
-    (errors.Stopping, 503, "stopping"),
-    (LockTimeout, 503, "busy"),
-    (errors.Unavailable, 503, "unavailable"),
-)
+_STATUSES = {
+    "invalid": 400,
+    "forbidden": 403,
+    "not_found": 404,
+    "key_reused": 409,
+    "illegal_move": 409,
+    "lease_conflict": 409,
+    "refused": 409,
+    "too_large": 413,
+    "unsupported_media_type": 415,
+    "overloaded": 429,
+    "internal": 500,
+    "stopping": 503,
+    "busy": 503,
+    "unavailable": 503,
+}
 RETRY_AFTER_SECONDS = 1
 RETRY_AFTER_STATUSES = (429, 503)
 INTERNAL = ErrorBody("internal", "the server failed; its log says why")
@@ -64,23 +65,14 @@ _encode = msgspec.json.Encoder().encode
 
 def status_of(error: errors.HoldfastError) -> int:
     """Choose the HTTP status for an error."""
-    return next(status for kind, status, _ in _TABLE if isinstance(error, kind))
+    return _STATUSES[error.code]
 
 
 def body_of(error: errors.HoldfastError) -> ErrorBody:
     """Describe an error for programs and people."""
-    code = next(code for kind, _, code in _TABLE if isinstance(error, kind))
-    details: dict[str, Any] | None = None
-    if isinstance(error, errors.LeaseConflict):
-        details = {"reason": error.reason, "task_id": error.task_id}
-    elif isinstance(error, errors.KeyReused):
-        of_job = error.job_id is not None
-        details = {"job_id": str(error.job_id)} if of_job else {"request": error.request}
-    elif isinstance(error, errors.TooLarge):
-        details = {"size": error.size, "limit": error.limit}
-    elif isinstance(error, errors.IllegalMove):
-        details = {"state": error.state}
-    return ErrorBody(code, str(error), getattr(error, "field", None), details)
+    parts = {name: getattr(error, name) for name in error.parts}
+    field = parts.pop("field", None)
+    return ErrorBody(error.code, str(error), field, parts or None)
 
 
 def encode_error(body: ErrorBody) -> bytes:

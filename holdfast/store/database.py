@@ -39,6 +39,8 @@ _BEGIN_SNAPSHOT = "begin isolation level repeatable read read only"
 class LockTimeout(Unavailable):
     """A row was held by somebody else for too long; the transaction changed nothing."""
 
+    code = "busy"
+
 
 class Transaction:
     """One open transaction."""

@@ -231,7 +231,7 @@ async def test_output_is_limited_and_fenced(quiet_face: Face, claims: list[Any])
     assert (large.status, large.error["code"], large.error["field"]) == (
         413, "too_large", "content",
     )  # fmt: skip
-    assert large.error["details"] == {"size": (1 << 20) + 1, "limit": 1 << 20}
+    assert {"size": (1 << 20) + 1, "limit": 1 << 20}.items() <= large.error["details"].items()
     far = await append(quiet_face, claims[0], 17 << 20, b"x")
     assert (far.status, far.error["field"]) == (413, "offset")
     for field, fields in (("offset", {"offset": -1}), ("content", {"content": "no base64"})):

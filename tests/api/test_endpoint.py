@@ -163,7 +163,8 @@ async def test_a_body_that_says_it_is_huge_is_not_even_read(app: Any) -> None:
     status, _, content = await call(app, "POST", "/orders/a", body=b"{}", headers=headers)
     error = msgspec.json.decode(content)["error"]
     assert (status, error["code"], error["field"]) == (413, "too_large", "body")
-    assert error["details"] == {"size": size, "limit": endpoint_module.BODY_BYTES_MAX}
+    assert error["details"]["size"] == size
+    assert error["details"]["limit"] == endpoint_module.BODY_BYTES_MAX
 
 
 async def in_chunks(app: Any, chunks: list[bytes], *, leaves: bool = False) -> tuple[int, bytes]:

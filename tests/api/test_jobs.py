@@ -36,7 +36,7 @@ async def test_a_key_seen_before_gives_the_first_job(quiet_face: Face, world: Wo
     other = await quiet_face.post("/api/jobs", {**JOB, "idempotency_key": "k", "priority": 1})
     assert (other.status, other.error["code"]) == (409, "key_reused")
     assert other.error["field"] == "idempotency_key"
-    assert other.error["details"] == {"job_id": first.json["job_id"]}
+    assert other.error["details"]["job_id"] == first.json["job_id"]
     assert await world.count("jobs") == 1
 
 
@@ -79,7 +79,7 @@ async def test_a_bad_job_names_its_field_and_stores_nothing(quiet_face: Face, wo
 async def test_an_input_over_the_limit_says_the_limit(quiet_face: Face, world: World) -> None:
     said = await quiet_face.post("/api/jobs", {**JOB, "inputs": [1, "x" * (1 << 20)]})
     assert (said.status, said.error["code"], said.error["field"]) == (413, "too_large", "inputs[1]")
-    assert said.error["details"] == {"size": (1 << 20) + 2, "limit": 1 << 20}
+    assert {"size": (1 << 20) + 2, "limit": 1 << 20}.items() <= said.error["details"].items()
     assert await world.count("jobs") == 0
 
 
@@ -156,7 +156,7 @@ async def test_a_cancelled_job_takes_no_more_children(quiet_face: Face, world: W
     for path, body in (("/api/jobs", JOB), ("/api/jobs:batch", {"specs": [JOB]})):
         said = await quiet_face.post(path, body, holdfast_lease=lease_header(claim))
         assert (said.status, said.error["code"]) == (409, "illegal_move")
-        assert said.error["details"] == {"state": "cancelled"}
+        assert said.error["details"]["state"] == "cancelled"
     assert await world.count("jobs") == 1
 
 
@@ -195,7 +195,7 @@ async def test_a_cancel_under_a_key_is_answered_as_the_first_time(quiet_face: Fa
         for _ in range(2):
             assert (await quiet_face.post(path, body)).json == {"changed": True}
         other = await quiet_face.post(path, {**body, "mode": "soft"})
-        assert (other.status, other.error["details"]) == (409, {"request": "cancel"})
+        assert (other.status, other.error["details"]["request"]) == (409, "cancel")
         bob = await quiet_face.post(path, body, holdfast_actor="bob")
         assert bob.json == {"changed": False}  # whose keys are his own
 

@@ -89,7 +89,7 @@ async def test_discarded_letters_stay_where_they_are(
     for path in (DISCARD, REPLAY):
         again = await quiet_face.post(path, {"task_ids": letters[:1]})
         assert (again.status, again.error["code"]) == (409, "illegal_move")
-        assert again.error["details"] == {"state": "discarded"}
+        assert again.error["details"]["state"] == "discarded"
 
 
 BAD_REQUESTS: list[tuple[str, int, str | None, Any]] = [
@@ -151,7 +151,7 @@ async def test_a_replay_under_a_key_is_answered_as_the_first_time(
     assert await world.count("jobs") == 3
     other = await quiet_face.post(REPLAY, {"task_ids": letters[2:], "idempotency_key": "k"})
     assert (other.status, other.error["code"]) == (409, "key_reused")
-    assert other.error["details"] == {"request": "replay"}
+    assert other.error["details"]["request"] == "replay"
     dry = await quiet_face.post(
         REPLAY, {**body, "filter": {"type": "report"}, "task_ids": None, "dry_run": True}
     )

@@ -6,9 +6,19 @@ import msgspec
 import pytest
 
 from holdfast import errors
-from holdfast.api.errors import UnsupportedMediaType, body_of, encode_error, status_of, tell
+from holdfast.api.errors import (
+    ForeignHost,
+    ForeignOrigin,
+    UnsupportedMediaType,
+    body_of,
+    encode_error,
+    status_of,
+    tell,
+)
+from holdfast.client.client import Client
 from holdfast.client.refusals import ServerFailed, not_holdfast, read_error
 from holdfast.store.database import LockTimeout
+from holdfast.wire.status import Changed
 
 REFUSALS = [
     errors.Refused("this cannot be done"),
@@ -26,6 +36,9 @@ REFUSALS = [
     errors.IllegalMove("worker host-1a2b", "replaced", "register"),
     errors.IllegalMove("job 4182", "KILLED", "submit a child of"),
     errors.IllegalMove("endpoint a/b", "held by attempt 4182.3.0, which runs", "publish"),
+    errors.IllegalMove("version 3 of dataset orders", "dropped", "read"),
+    errors.NotFound("policy of type", "a b"),
+    errors.TooLarge("what is sent", 9, 5, unit="of them"),
     errors.LeaseConflict("4182.3", "already_running"),
     errors.LeaseConflict(None, "worker host-1a2b was replaced"),
     errors.Unavailable("Postgres is away"),
@@ -67,13 +80,21 @@ def test_every_error_that_is_sent_is_tried_here() -> None:
     assert declared == {type(error) for error in REFUSALS} | AT_HOME
 
 
-def test_a_body_of_another_kind_is_invalid_here() -> None:
-    arrived = send(UnsupportedMediaType("text/plain"))
-    assert isinstance(arrived, errors.Invalid)
-    assert (arrived.field, arrived.problem) == (
-        "Content-Type",
-        "is text/plain; send application/json",
-    )
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnsupportedMediaType("text/plain"),
+        ForeignOrigin("https://evil.example"),
+        ForeignHost("evil.example"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_servers_alone_find_wrong_with_a_request_is_invalid_here(
+    error: errors.Invalid,
+) -> None:
+    arrived = send(error)
+    assert type(arrived) is errors.Invalid
+    assert (vars(arrived), str(arrived)) == (vars(error), str(error))
 
 
 def test_a_busy_row_is_something_to_try_again() -> None:
@@ -86,15 +107,13 @@ def test_a_failing_server_is_told_from_one_that_is_away() -> None:
     assert "secret" not in str(arrived)
 
 
-def test_a_route_that_is_missing_is_not_found() -> None:
-    text = "there is nothing at /api/x; /openapi.json lists what there is"
-    body = {"error": {"code": "not_found", "message": text}}
-    arrived = read_error(404, msgspec.json.encode(body))
-    assert isinstance(arrived, errors.NotFound)
-    assert (arrived.kind, str(arrived)) == ("route", text)
+def test_a_route_that_is_missing_is_not_found(client: Client) -> None:
+    with pytest.raises(errors.NotFound, match="there is nothing at /api/x") as missing:
+        client.loop_thread.run(client.read("/api/x", Changed))
+    assert (missing.value.kind, missing.value.name) == ("route", "/api/x")
 
 
-@pytest.mark.parametrize("code", ["forbidden", "method_not_allowed", "from_the_future"])
+@pytest.mark.parametrize("code", ["method_not_allowed", "from_the_future"])
 def test_a_code_that_is_not_known_is_a_refusal(code: str) -> None:
     body = {"error": {"code": code, "message": "no", "new_field": 1}}
     arrived = read_error(403, msgspec.json.encode(body))

@@ -79,7 +79,7 @@ async def start_triggered(ledger: Ledger, submit: Submit) -> int:
         except KeyReused as error:  # submitted before, by a trigger that has changed since
             if error.job_id is None:
                 raise
-            await _note(ledger, run, error.job_id)
+            await _note(ledger, run, int(error.job_id))
         except Refused as error:
             async with ledger.database.transaction() as tx:
                 problem = str(error)[:PROBLEM_LENGTH_MAX]
