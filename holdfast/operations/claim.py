@@ -25,7 +25,7 @@ from holdfast.store.tables.ready import (
     take_ready,
     take_ready_by_id,
 )
-from holdfast.store.tables.tasks import Assignment, NewLease, assign_tasks
+from holdfast.store.tables.tasks import Assignment, assign_tasks
 from holdfast.store.tables.workers import list_lost_workers
 
 TASKS_PER_CLAIM_MAX = 1000
@@ -227,59 +227,58 @@ async def _explain(tx: Transaction, task_ids: list[TaskId]) -> dict[TaskId, str]
 
 async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[Answer]:
     """Move tasks to ASSIGNED, each with a lease of its own."""
+    # In the order of their ids, which are all different.
     chosen = sorted(
-        ((task, request) for request, share in shares for task in share),
-        key=lambda pair: pair[0][:2],
+        (TaskId(task.job_id, task.task_index), task, request)
+        for request, share in shares
+        for task in share
     )
     if not chosen:
         return [[] for _ in shares]
-    specs = await ledger.specs.load(tx, {task.job_id for task, _ in chosen})
+    specs = await ledger.specs.load(tx, {task.job_id for _, task, _ in chosen})
+    terms = {job_id: _terms_of(stored.policy) for job_id, stored in specs.items()}
     leases = await assign_tasks(
-        tx, [_assignment(task, request, specs[task.job_id].policy) for task, request in chosen]
+        tx,
+        [
+            Assignment(task_id, request.worker_id, *terms[task.job_id], request.idempotency_key)
+            for task_id, task, request in chosen
+        ],
     )
     if len(leases) < len(chosen):
-        lost = await list_lost_workers(tx, {request.worker_id for _, request in chosen})
+        lost = await list_lost_workers(tx, {request.worker_id for _, _, request in chosen})
         assert lost, "a locked task could not be assigned"
         raise _WorkersLost(lost)
     await _keep_keys(tx, [request for request, share in shares if share])
     moves = Moves()
-    for task, _ in chosen:
+    for _, task, _ in chosen:
         moves.add(task.job_id, TaskState.PENDING, TaskState.ASSIGNED)
         moves.require_live(task.job_id)
     await apply_moves(tx, moves)
-    by_task = {lease[:2]: lease for lease in leases}
-    for task, _ in chosen:
-        duration = timedelta(seconds=specs[task.job_id].policy.lease)
-        claimed_at = by_task[task[:2]].expires_at - duration
-        tx.news.waits.append((task.job_id, (claimed_at - task.eligible_at).total_seconds()))
-    return [
-        [_claim_of(task, by_task[task[:2]], specs[task.job_id]) for task in share]
-        for _, share in shares
-    ]
+    held = {(lease.job_id, lease.task_index): lease for lease in leases}
+    claims: dict[tuple[int, ...], Claim] = {}
+    for task_id, task, _ in chosen:
+        _, _, token, expires_at = held[task_id]
+        duration = terms[task.job_id][0]
+        waited = expires_at - duration - task.eligible_at
+        tx.news.waits.append((task.job_id, waited.total_seconds()))
+        claims[task_id] = Claim(
+            task_id,
+            task.attempt,
+            token,
+            expires_at,
+            duration,
+            specs[task.job_id],
+            task.input,
+            task.failure_count,
+            task.preemption_count,
+        )
+    return [[claims[task[:2]] for task in share] for _, share in shares]
 
 
-def _assignment(task: TakenTask, request: ClaimRequest, policy: Policy) -> Assignment:
-    return Assignment(
-        TaskId(task.job_id, task.task_index),
-        request.worker_id,
-        timedelta(seconds=policy.lease),
-        None if policy.timeout is None else timedelta(seconds=policy.timeout),
-        request.idempotency_key,
-    )
-
-
-def _claim_of(task: TakenTask, lease: NewLease, stored: StoredSpec) -> Claim:
-    return Claim(
-        TaskId(task.job_id, task.task_index),
-        task.attempt,
-        lease.lease_token,
-        lease.expires_at,
-        timedelta(seconds=stored.policy.lease),
-        stored,
-        task.input,
-        task.failure_count,
-        task.preemption_count,
-    )
+def _terms_of(policy: Policy) -> tuple[timedelta, timedelta | None]:
+    """Say for how long leases of a job hold, and its attempts may run."""
+    timeout = None if policy.timeout is None else timedelta(seconds=policy.timeout)
+    return timedelta(seconds=policy.lease), timeout
 
 
 async def _repeated(
