@@ -26,13 +26,14 @@ from holdfast.embedded import EmbeddedPostgres
 from holdfast.embedded.binaries import get_binaries
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.renew import renew
-from holdfast.operations.report import Fence, Report, report
+from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database

@@ -19,13 +19,14 @@ import uvloop
 from benchmarks.ledger import fence_of
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.dependencies import release_dependents
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.follow_up import follow_up_all
-from holdfast.operations.report import Fence, Report, report
+from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.arrivals import Submitted
 from holdfast.operations.submitting.submit import submit
 from holdfast.rules.submission import parse_spec

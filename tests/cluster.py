@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.operations.ending.complete import Completion, complete
@@ -16,7 +17,6 @@ from holdfast.operations.placed.worker_heartbeats import (
     store_answers,
 )
 from holdfast.operations.register import Placing, Registration, register
-from holdfast.operations.report import Fence
 from tests.world import World
 
 GB = 10**9

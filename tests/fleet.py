@@ -9,12 +9,12 @@ import msgspec
 from aiohttp import web
 
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.operations.placed.leadership import Deposed, Term, lead
 from holdfast.operations.placed.place import Scheduler
 from holdfast.operations.register import Placing, Registration, register
-from holdfast.operations.report import Fence
 from holdfast.services.heartbeat_loop import HeartbeatLoop
 from holdfast.services.writers import Writers
 from holdfast.wire.cluster import HEARTBEAT_PATH, SECRET_HEADER, WorkerHeartbeatRequest

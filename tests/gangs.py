@@ -5,13 +5,13 @@ from typing import Any
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.endings import id_columns, lock_tasks
 from holdfast.operations.register import Placing, Registration, register
-from holdfast.operations.report import Fence
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 from tests.world import TaskRow, World

@@ -11,6 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
@@ -28,7 +29,7 @@ from holdfast.operations.placed.worker_heartbeats import (
     store_answers,
 )
 from holdfast.operations.register import Placing, Registered, Registration, register
-from holdfast.operations.report import Fence, report
+from holdfast.operations.report import report
 from holdfast.services.worker_calls import interpret, read_answer, write_request
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import WorkerHeartbeatRequest

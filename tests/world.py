@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
@@ -12,7 +13,7 @@ from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.renew import Renewed, renew
-from holdfast.operations.report import Fence, Recorded, Report, report
+from holdfast.operations.report import Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_inputs, parse_spec

@@ -8,13 +8,13 @@ from holdfast.api.endpoint import Call, Endpoint, decode_text
 from holdfast.api.errors import tell
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.keys import request_key
+from holdfast.model.fence import Fence
 from holdfast.model.ids import check_worker_id, parse_task_id
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.notes import Note
 from holdfast.operations.placed.worker_heartbeats import keep_usage
-from holdfast.operations.report import Fence
 from holdfast.services.traces import now_ns, trace_completions
 from holdfast.services.worker_calls import account_of
 from holdfast.wire.answers import (

@@ -5,9 +5,9 @@ import msgspec
 from holdfast.api.convert import to_ms
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.pages import Place, Text, check_page_size, read_token, write_token
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId, parse_task_id
 from holdfast.operations import endpoints
-from holdfast.operations.report import Fence
 from holdfast.store.tables.endpoints import Published
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.endpoints import (

@@ -6,6 +6,7 @@ from uuid import UUID
 from holdfast.api.endpoint import Call, Endpoint, Reply, decode_text
 from holdfast.errors import Invalid, NotFound
 from holdfast.ledger.keys import recall, request_key
+from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import TaskId, check_worker_id, parse_job_id, parse_task_id
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.operations import dead_letters
@@ -19,7 +20,6 @@ from holdfast.operations.dead_letters import (
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import drain
-from holdfast.operations.report import Fence, check_fence
 from holdfast.operations.submitting.children import get_parent
 from holdfast.operations.submitting.submit import submit_batch
 from holdfast.services.doorbell import Bell

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.errors import tell
 from holdfast.errors import Invalid, LeaseConflict
+from holdfast.model.fence import Fence
 from holdfast.model.ids import check_worker_id, parse_task_id
 from holdfast.model.resources import Capacity
 from holdfast.model.states import parse_state
@@ -16,7 +17,7 @@ from holdfast.operations.claim import Claim, ClaimRequest
 from holdfast.operations.notes import check_progress, note_progress
 from holdfast.operations.register import Placing, Registration, leave, register
 from holdfast.operations.renew import Renewed
-from holdfast.operations.report import Fence, Report
+from holdfast.operations.report import Report
 from holdfast.services.doorbell import Bell
 from holdfast.services.job_descriptions import describe_job
 from holdfast.services.stops import Stop

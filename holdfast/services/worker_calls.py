@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 
 from holdfast.errors import HoldfastError, Invalid
+from holdfast.model.fence import Fence
 from holdfast.model.ids import parse_task_id
 from holdfast.model.resources import Resources
 from holdfast.model.shapes import read_tolerantly
@@ -16,7 +17,7 @@ from holdfast.model.states import OPEN_STATES, TaskState, parse_state
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.notes import Note
 from holdfast.operations.placed.worker_heartbeats import Prepared, Usage, Wanted
-from holdfast.operations.report import Fence, Report
+from holdfast.operations.report import Report
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.services.job_descriptions import describe_job
 from holdfast.store.specs import StoredSpec

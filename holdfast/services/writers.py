@@ -12,12 +12,13 @@ from typing import Any
 
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.operations import claim, renew, report
 from holdfast.operations.claim import Claim, ClaimRequest
 from holdfast.operations.ending import complete
 from holdfast.operations.ending.complete import Completion
-from holdfast.operations.report import Fence, Report
+from holdfast.operations.report import Report
 from holdfast.operations.submitting import arrivals, submit
 from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX, Submitted
 from holdfast.operations.submitting.submit import submit_one

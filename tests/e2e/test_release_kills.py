@@ -11,8 +11,8 @@ from typing import Any
 import asyncpg
 
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.operations.ending.complete import Completion, complete
-from holdfast.operations.report import Fence
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.e2e.system import PROGRAM, ROOT

@@ -10,13 +10,13 @@ import pytest
 
 from holdfast.errors import IllegalMove, LeaseConflict
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import LIVE_STATES, TaskState
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.follow_up import follow_up, follow_up_all
-from holdfast.operations.report import Fence
 from holdfast.operations.submitting.arrivals import admit, store_arrivals
 from holdfast.operations.submitting.children import get_parent
 from holdfast.rules.submission import complete_submission, parse_spec

@@ -5,10 +5,11 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import LeaseConflict
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.ending.complete import Completion, complete
-from holdfast.operations.report import Fence, Report, report
+from holdfast.operations.report import Report, report
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld

@@ -6,6 +6,7 @@ Answers are what an operation should answer; "conflict" stands for a refusal.
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import (
     CancelMode,
@@ -17,7 +18,6 @@ from holdfast.model.outcomes import (
 )
 from holdfast.model.spec import JobSpec
 from holdfast.model.states import ENDED_STATES, OPEN_STATES, TaskState
-from holdfast.operations.report import Fence
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.rules.outage import is_free, is_waiting, next_watch
 from holdfast.rules.retry import dead_letter_by_policy

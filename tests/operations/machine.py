@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import IllegalMove, LeaseConflict
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import OPEN_STATES
 from holdfast.operations.audit import audit
-from holdfast.operations.report import Fence
 from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.databases import give_back_database, take_database

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import (
     CancelMode,
@@ -19,7 +20,6 @@ from holdfast.model.outcomes import (
 )
 from holdfast.model.spec import Policy
 from holdfast.model.states import ENDED_STATES, OPEN_STATES, JobState, TaskState
-from holdfast.operations.report import Fence
 from holdfast.rules.job_state import JobCounts, job_state
 from holdfast.rules.lifecycle import EVENT_TYPES
 from holdfast.rules.outage import Watch

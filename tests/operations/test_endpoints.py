@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.operations.claim import Claim
 from holdfast.operations.endpoints import (
@@ -19,7 +20,6 @@ from holdfast.operations.endpoints import (
     remove_endpoint,
 )
 from holdfast.operations.prune import Retention, prune
-from holdfast.operations.report import Fence
 from holdfast.store.tables.endpoints import Published
 from tests.gangs import a_gang
 from tests.world import World, fence_of

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.operations.claim import Claim
 from holdfast.operations.logs import (
@@ -17,7 +18,6 @@ from holdfast.operations.logs import (
     append_logs,
     read_log,
 )
-from holdfast.operations.report import Fence
 from holdfast.worker.running.tail import LogTail
 from tests.world import World, fence_of
 

@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.errors import Invalid, TooLarge
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.spec import Limits
 from holdfast.operations.notes import (
     TIME_TO_LIVE,
@@ -16,7 +17,6 @@ from holdfast.operations.notes import (
     check_progress,
     note_progress,
 )
-from holdfast.operations.report import Fence
 from tests.world import World, fence_of
 
 

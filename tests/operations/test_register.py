@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, Refused
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
@@ -19,7 +20,6 @@ from holdfast.operations.register import (
     leave,
     register,
 )
-from holdfast.operations.report import Fence
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld

@@ -8,10 +8,10 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.renew import Renewed, renew
-from holdfast.operations.report import Fence
 from holdfast.store.database import Database, LockTimeout
 from tests.world import World, fence_of
 

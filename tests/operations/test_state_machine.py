@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 
 from holdfast.embedded import EmbeddedPostgres
+from holdfast.model.fence import Fence
 from holdfast.model.outcomes import CancelMode, Stage
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
@@ -30,7 +31,7 @@ from holdfast.operations.ending.reap import reap
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
 from holdfast.operations.renew import Renewed, renew
-from holdfast.operations.report import Fence, Recorded, Report, report
+from holdfast.operations.report import Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import complete_submission

@@ -11,6 +11,7 @@ import asyncpg
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.spec import Limits, Submission
@@ -21,7 +22,7 @@ from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.follow_up import follow_up
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.renew import renew
-from holdfast.operations.report import Fence, Report, report
+from holdfast.operations.report import Report, report
 from holdfast.operations.requeue import requeue_due
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec

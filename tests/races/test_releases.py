@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.model.states import JobState, TaskState
 from holdfast.operations.claim import ClaimRequest, claim
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.follow_up import follow_up, follow_up_all
-from holdfast.operations.report import Fence, Report, report
+from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.arrivals import Submitted
 from holdfast.operations.submitting.submit import submit, submit_one
 from holdfast.rules.submission import parse_spec

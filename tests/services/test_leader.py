@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.placed.leadership import lead
-from holdfast.operations.report import Fence
 from holdfast.rules.submission import parse_spec
 from holdfast.services.doorbell import Doorbells
 from holdfast.services.leader import Leader

@@ -8,13 +8,14 @@ import aiohttp
 import msgspec
 import pytest
 
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted, prepare
 from holdfast.operations.register import drain
-from holdfast.operations.report import Fence, Report
+from holdfast.operations.report import Report
 from holdfast.rules.submission import complete_submission, parse_spec, policy_of
 from holdfast.services.worker_calls import (
     ACCOUNT_BYTES_MAX,

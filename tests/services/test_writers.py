@@ -9,12 +9,13 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, Stopping
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import ClaimRequest
 from holdfast.operations.ending.complete import Completed, Completion
 from holdfast.operations.renew import Renewed
-from holdfast.operations.report import Fence, Recorded, Report
+from holdfast.operations.report import Recorded, Report
 from holdfast.operations.submitting import arrivals, submit
 from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec

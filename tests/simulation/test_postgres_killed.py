@@ -14,6 +14,7 @@ from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import LeaseConflict, Unavailable
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
@@ -21,7 +22,7 @@ from holdfast.operations.claim import ClaimRequest, claim
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.follow_up import follow_up
 from holdfast.operations.ending.reap import reap
-from holdfast.operations.report import Fence, Report, report
+from holdfast.operations.report import Report, report
 from holdfast.operations.requeue import requeue_due
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
