@@ -17,6 +17,11 @@ from holdfast.operations.report import Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.store.reads.dead_letters import (
+    DeadLetterFilter,
+    DeadLetterRow,
+    list_dead_letters,
+)
 from tests.clock import Clock
 
 DUMPED_TABLES = (
@@ -154,6 +159,12 @@ class World:
             task_index,
         )
         return [row[0] for row in rows]
+
+    async def dead_letters(self, **wanted: Any) -> list[DeadLetterRow]:
+        """List dead letters, the open ones unless asked otherwise."""
+        async with self.ledger.database.transaction() as tx:
+            page = await list_dead_letters(tx, DeadLetterFilter(**wanted), page_size=1000)
+        return page.rows
 
     async def watch(self) -> None:
         """Let the leases count as watched from now on: no outage lies behind us."""

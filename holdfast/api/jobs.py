@@ -4,19 +4,13 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.api.endpoint import Call, Endpoint, Reply, decode_text
+from holdfast.api.reads_letters import letter_filter
 from holdfast.errors import Invalid, NotFound
 from holdfast.ledger.keys import recall, request_key
 from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import TaskId, check_worker_id, parse_job_id, parse_task_id
 from holdfast.model.spec import JobSpec, Submission
-from holdfast.operations import dead_letters
-from holdfast.operations.dead_letters import (
-    Replay,
-    dead_letter_task,
-    discard,
-    list_dead_letters,
-    replay,
-)
+from holdfast.operations.dead_letters import Replay, dead_letter_task, discard, replay
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import drain
@@ -24,6 +18,7 @@ from holdfast.operations.submitting.children import get_parent
 from holdfast.operations.submitting.submit import submit_batch
 from holdfast.services.doorbell import Bell
 from holdfast.services.traces import Submitting, submission_span
+from holdfast.store.reads.dead_letters import list_open_ids
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.requests import (
     CancelRequest,
@@ -220,25 +215,10 @@ def _submission(asked: JobRequest, parent_job_id: int | None, span: Submitting) 
 
 
 async def _find_letters(call: Call[ReplayRequest, Nothing]) -> list[TaskId]:
-    wanted = call.body.filter
-    assert wanted is not None
-    found: list[TaskId] = []
-    chosen = dead_letters.DeadLetterFilter(
-        wanted.reason_code,
-        wanted.stage,
-        wanted.type,
-        wanted.queue,
-        None if wanted.job_id is None else parse_job_id(wanted.job_id),
-    )
-    while len(found) < REPLAY_MAX:
-        after = {"after": found[-1]} if found else {}
-        page = await list_dead_letters(
-            call.runtime.ledger, chosen, count_max=dead_letters.PAGE_MAX, **after
-        )
-        found += [TaskId(row["job_id"], row["task_index"]) for row in page]
-        if len(page) < dead_letters.PAGE_MAX:
-            break
-    return found[:REPLAY_MAX]
+    assert call.body.filter is not None
+    wanted = letter_filter(call.body.filter)
+    async with call.runtime.reads.transaction() as tx:
+        return await list_open_ids(tx, wanted, count_max=REPLAY_MAX)
 
 
 async def _announce(call: Call[ReplayRequest, Nothing], job_ids: list[int]) -> None:

@@ -3,8 +3,8 @@
 from holdfast.api import convert
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.api.pages import TaskPlace, WorkerPlace, check_page_size, read_token, write_token
-from holdfast.api.reads_letters import check_letter_filter
-from holdfast.model.ids import TaskId, check_worker_id, parse_job_id, parse_task_id
+from holdfast.api.reads_letters import letter_filter
+from holdfast.model.ids import TaskId, check_worker_id, parse_task_id
 from holdfast.store.reads import dead_letters, queues, workers
 from holdfast.wire.requests import DeadLetterListQuery, Nothing, PageQuery
 from holdfast.wire.status import (
@@ -52,7 +52,7 @@ async def list_queues(call: Call[None, Nothing]) -> QueueList:
 async def show_dead_letters(call: Call[None, DeadLetterListQuery]) -> DeadLetterPage:
     """List dead letters by id: those that wait for a decision, or with `settled` all of them."""
     asked = call.query
-    wanted = _letter_filter(asked)
+    wanted = letter_filter(asked, open_only=not asked.settled)
     page_size, place = check_page_size(asked.page_size), read_token(asked.page_token, TaskPlace)
     after = dead_letters.FIRST_DEAD_LETTER
     if place is not None:
@@ -62,18 +62,6 @@ async def show_dead_letters(call: Call[None, DeadLetterListQuery]) -> DeadLetter
     following = None if page.next_after is None else TaskPlace(*page.next_after)
     letters = [convert.dead_letter(row) for row in page.rows]
     return DeadLetterPage(letters, write_token(following))
-
-
-def _letter_filter(asked: DeadLetterListQuery) -> dead_letters.LetterFilter:
-    check_letter_filter(asked)
-    return dead_letters.LetterFilter(
-        reason_code=asked.reason_code,
-        stage=asked.stage,
-        type=asked.type,
-        queue=asked.queue,
-        job_id=None if asked.job_id is None else parse_job_id(asked.job_id),
-        with_settled=asked.settled,
-    )
 
 
 async def show_dead_letter(call: Call[None, Nothing]) -> DeadLetter:

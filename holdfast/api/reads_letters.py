@@ -3,39 +3,50 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import get_args
 
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.errors import Invalid
+from holdfast.model.ids import parse_job_id
 from holdfast.model.outcomes import STAGES, ReasonCode
 from holdfast.rules.fingerprint import fingerprint, first_line
 from holdfast.rules.submission import check_text
 from holdfast.store.reads import dead_letters
-from holdfast.store.reads.dead_letters import LetterFilter, LetterRow, Letters
+from holdfast.store.reads.dead_letters import LetterRow, Letters
 from holdfast.wire.lists import DeadLetterSummary, LetterCell, LetterGroup, LetterSummaryQuery
+from holdfast.wire.requests import DeadLetterFilter
 
 TEXT_MAX = 256
 
 
 async def sum_up_letters(call: Call[None, LetterSummaryQuery]) -> DeadLetterSummary:
     """Sum up the dead letters that wait for a decision; of very many, the newest."""
-    asked = call.query
-    check_letter_filter(asked)
-    wanted = LetterFilter(asked.reason_code, asked.stage, asked.type, asked.queue)
+    wanted = letter_filter(call.query)
     async with call.runtime.reads.transaction() as tx:
         letters = await dead_letters.read_letters(tx, wanted)
     # Thousands of errors take a while to tell apart, and this loop has leases to renew.
     return await asyncio.to_thread(sum_up, letters)
 
 
-def check_letter_filter(asked: Any) -> None:
-    """Refuse reasons and stages that are none, and texts that no name can be."""
+def letter_filter(
+    asked: LetterSummaryQuery | DeadLetterFilter, *, open_only: bool = True
+) -> dead_letters.DeadLetterFilter:
+    """Read a filter; unknown reasons and stages are refused, and texts that no name can be."""
     for field, known in (("reason_code", get_args(ReasonCode)), ("stage", STAGES)):
         value = getattr(asked, field)
         if value is not None and value not in known:
             raise Invalid(field, f"{value!r} is unknown; use one of {', '.join(known)}")
     for field in ("type", "queue"):
         check_text(field, getattr(asked, field) or "", TEXT_MAX)
+    job_id = asked.job_id if isinstance(asked, DeadLetterFilter) else None
+    return dead_letters.DeadLetterFilter(
+        asked.reason_code,
+        asked.stage,
+        asked.type,
+        asked.queue,
+        None if job_id is None else parse_job_id(job_id),
+        open_only=open_only,
+    )
 
 
 def sum_up(letters: Letters) -> DeadLetterSummary:

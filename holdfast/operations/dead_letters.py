@@ -1,17 +1,16 @@
-"""Dead letters: put there by an operator, listed, replayed as a new job, discarded."""
+"""Dead letters: put there by an operator, replayed as a new job, discarded."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
 from holdfast.ledger.keys import RequestKey, recall, request_key, wait_turn, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.ids import TaskId, check_job_id, check_task_id
-from holdfast.model.outcomes import STAGES, Killed, ReasonCode
+from holdfast.model.ids import TaskId, check_task_id
+from holdfast.model.outcomes import Killed
 from holdfast.model.spec import Submission
 from holdfast.model.states import OPEN_STATES, TaskState
 from holdfast.operations.ending.endings import (
@@ -33,41 +32,6 @@ from holdfast.store.statements import load_statements
 _DEAD = load_statements("dead_letters")
 _JOBS = load_statements("jobs")
 IDS_MAX = 10_000
-PAGE_MAX = 1000
-_FIRST = TaskId(0, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterFilter:
-    """Which dead letters; None means any."""
-
-    reason_code: str | None = None
-    stage: str | None = None
-    type: str | None = None
-    queue: str | None = None
-    job_id: int | None = None
-    open_only: bool = True
-
-
-async def list_dead_letters(
-    ledger: Ledger, wanted: DeadLetterFilter, *, after: TaskId = _FIRST, count_max: int = 100
-) -> list[dict[str, Any]]:
-    """List dead letters in the order of their ids, a page at a time."""
-    _check_filter(wanted, count_max)
-    async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(
-            _DEAD["list_dead_letters"],
-            reason_code=wanted.reason_code,
-            stage=wanted.stage,
-            type=wanted.type,
-            queue=wanted.queue,
-            job_id=wanted.job_id,
-            open_only=wanted.open_only,
-            after_job_id=after.job_id,
-            after_task_index=after.task_index,
-            batch_max=count_max,
-        )
-    return [dict(row) for row in rows]
 
 
 async def dead_letter_task(
@@ -251,19 +215,6 @@ async def _lock_letters(
             state = f"replayed as job {row['replayed_as']}"
             raise IllegalMove(f"dead letter {task_id}", state, request)
     return {task_id: row["input"] for task_id, row in found.items()}
-
-
-def _check_filter(wanted: DeadLetterFilter, count_max: int) -> None:
-    for field, known in (("reason_code", get_args(ReasonCode)), ("stage", STAGES)):
-        value = getattr(wanted, field)
-        if value is not None and value not in known:
-            raise Invalid(field, f"{value!r} is unknown; use one of {', '.join(known)}")
-    for field in ("type", "queue"):
-        check_text(field, getattr(wanted, field) or "", 256)
-    if wanted.job_id is not None:
-        check_job_id(wanted.job_id)
-    if type(count_max) is not int or not 1 <= count_max <= PAGE_MAX:
-        raise Invalid("count_max", f"{count_max!r} is not a whole number from 1 to {PAGE_MAX}")
 
 
 def _check_ids(task_ids: Sequence[TaskId]) -> None:

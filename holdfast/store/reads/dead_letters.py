@@ -49,15 +49,24 @@ class DeadLetterRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LetterFilter:
-    """Which dead letters; None means any. Settled ones have been replayed or discarded."""
+class DeadLetterFilter:
+    """Which dead letters; None means any. Open ones have been neither replayed nor discarded."""
 
     reason_code: str | None = None
     stage: str | None = None
     type: str | None = None
     queue: str | None = None
     job_id: int | None = None
-    with_settled: bool = False
+    open_only: bool = True
+
+    def fields(self) -> dict[str, str | None]:
+        """Give a statement what a letter must say to be wanted."""
+        return {
+            "reason_code": self.reason_code,
+            "stage": self.stage,
+            "type": self.type,
+            "queue": self.queue,
+        }
 
 
 class LetterRow(NamedTuple):
@@ -91,17 +100,17 @@ class Letters(NamedTuple):
 
 async def get_dead_letter(tx: Transaction, task_id: TaskId) -> DeadLetterRow:
     """Read one dead letter."""
-    rows = await _read_dead_letters(tx, [task_id], LetterFilter(), count_max=1)
+    rows = await _read_dead_letters(tx, [task_id], DeadLetterFilter(), count_max=1)
     if not rows:
         raise NotFound("dead letter", task_id)
     return rows[0]
 
 
 async def list_dead_letters(
-    tx: Transaction, wanted: LetterFilter, *, after: TaskId = FIRST_DEAD_LETTER, page_size: int
+    tx: Transaction, wanted: DeadLetterFilter, *, after: TaskId = FIRST_DEAD_LETTER, page_size: int
 ) -> Page[DeadLetterRow, TaskId]:
     """List dead letters by id; a page may be short and still not be the last one."""
-    statement = _DEAD["walk_dead_letters" if wanted.with_settled else "walk_open_dead_letters"]
+    statement = _DEAD["walk_open_dead_letters" if wanted.open_only else "walk_dead_letters"]
     if wanted.job_id is not None:
         after = max(after, TaskId(wanted.job_id, -1))
 
@@ -121,17 +130,28 @@ async def list_dead_letters(
     return await fill_page(walk, read, lambda row: row.id, after=after, page_size=page_size)
 
 
+async def list_open_ids(
+    tx: Transaction, wanted: DeadLetterFilter, *, count_max: int
+) -> list[TaskId]:
+    """List the ids of open dead letters, without reading what they hold."""
+    rows = await tx.fetch(
+        _DEAD["list_open_ids"],
+        **wanted.fields(),
+        first_job_id=0 if wanted.job_id is None else wanted.job_id,
+        last_job_id=JOB_ID_MAX if wanted.job_id is None else wanted.job_id,
+        count_max=count_max,
+    )
+    return [TaskId(*row) for row in rows]
+
+
 async def _read_dead_letters(
-    tx: Transaction, task_ids: list[TaskId], wanted: LetterFilter, *, count_max: int
+    tx: Transaction, task_ids: list[TaskId], wanted: DeadLetterFilter, *, count_max: int
 ) -> list[DeadLetterRow]:
     rows = await tx.fetch(
         _DEAD["read_dead_letters"],
         job_ids=[task_id.job_id for task_id in task_ids],
         task_indexes=[task_id.task_index for task_id in task_ids],
-        reason_code=wanted.reason_code,
-        stage=wanted.stage,
-        type=wanted.type,
-        queue=wanted.queue,
+        **wanted.fields(),
         count_max=count_max,
     )
     return [DeadLetterRow(*row) for row in rows]
@@ -139,27 +159,21 @@ async def _read_dead_letters(
 
 async def read_letters(
     tx: Transaction,
-    wanted: LetterFilter,
+    wanted: DeadLetterFilter,
     *,
     examined_max: int = LETTERS_EXAMINED_MAX,
     count_max: int = LETTERS_MAX,
 ) -> Letters:
     """Count open dead letters, and read the newest of them."""
-    filters = {
-        "reason_code": wanted.reason_code,
-        "stage": wanted.stage,
-        "type": wanted.type,
-        "queue": wanted.queue,
-    }
     # Counted last: whatever came since makes the list look shorter than the counts, not longer.
     rows = await tx.fetch(
         _DEAD["list_newest_letters"],
-        **filters,
+        **wanted.fields(),
         error_length=ERROR_LENGTH_MAX,
         examined_max=examined_max,
         count_max=count_max + 1,
     )
-    cells = await tx.fetch(_DEAD["count_letters"], **filters, examined_max=examined_max)
+    cells = await tx.fetch(_DEAD["count_letters"], **wanted.fields(), examined_max=examined_max)
     counted = await tx.fetch_one(_DEAD["measure_letters"], count_max=examined_max + 1)
     assert counted is not None
     is_whole = len(rows) <= count_max and counted[0] <= examined_max

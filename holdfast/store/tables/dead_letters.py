@@ -1,7 +1,6 @@
 """The table of dead letters: put there, replayed, discarded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -33,58 +32,6 @@ async def dead_letter_tasks(tx: Transaction, letters: Sequence[NewDeadLetter]) -
         actors=[letter.actor for letter in letters],
         causes=[letter.cause for letter in letters],
     )
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterFilter:
-    """Which dead letters; None means any."""
-
-    reason_code: str | None = None
-    stage: str | None = None
-    type: str | None = None
-    queue: str | None = None
-    job_id: int | None = None
-    open_only: bool = True
-
-
-class DeadLetter(NamedTuple):
-    """A task that nobody tries any more, and what is known of its last attempt."""
-
-    job_id: int
-    task_index: int
-    reason_code: ReasonCode
-    stage: str | None
-    error_class: str | None
-    last_error: str | None
-    attempts: int
-    last_owner: str | None
-    last_lease_expires_at: datetime | None
-    correlation_id: str
-    type: str
-    queue: str | None
-    input: str | None
-    dead_lettered_at: datetime
-    replayed_as: int | None
-    discarded_at: datetime | None
-
-
-async def list_dead_letters(
-    tx: Transaction, wanted: DeadLetterFilter, *, after: TaskId, batch_max: int
-) -> list[DeadLetter]:
-    """List dead letters in the order of their ids."""
-    rows = await tx.fetch(
-        _DEAD["list_dead_letters"],
-        reason_code=wanted.reason_code,
-        stage=wanted.stage,
-        type=wanted.type,
-        queue=wanted.queue,
-        job_id=wanted.job_id,
-        open_only=wanted.open_only,
-        after_job_id=after.job_id,
-        after_task_index=after.task_index,
-        batch_max=batch_max,
-    )
-    return list(map(DeadLetter._make, rows))
 
 
 class LockedLetter(NamedTuple):

@@ -7,17 +7,16 @@ import pytest
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.dead_letters import DeadLetterFilter, list_dead_letters
 from holdfast.operations.ending.endings import id_columns, lock_leases, lock_tasks
 from tests.world import World
 
 FAILED, DEAD = TaskState.FAILED, TaskState.DEAD_LETTERED
 
 
-async def reason_of(ledger: Ledger, job_id: int) -> str:
+async def reason_of(world: World, job_id: int) -> str:
     """Read why a job's only dead letter is one."""
-    [letter] = await list_dead_letters(ledger, DeadLetterFilter(job_id=job_id))
-    return str(letter["reason_code"])
+    [letter] = await world.dead_letters(job_id=job_id)
+    return letter.reason_code
 
 
 async def test_failures_are_retried_while_the_budget_lasts(world: World) -> None:
@@ -61,7 +60,7 @@ async def test_the_last_failure_gives_the_dead_letter_its_reason(
     job_id = await world.submit()
     [mine] = await world.claim()
     await world.complete(mine, "failed", error="boom", error_class=error_class, stage=stage)
-    assert await reason_of(ledger, job_id) == reason
+    assert await reason_of(world, job_id) == reason
     assert (await world.story(job_id))[-2:] == ["failed", "dead_lettered"]
     assert await world.job_state(job_id) == DEAD
 
@@ -84,7 +83,7 @@ async def test_a_last_failure_by_timeout_is_a_dead_letter_by_timeout(
     [mine] = await world.claim()
     await world.start(mine)
     await world.pass_time(11)
-    assert await reason_of(ledger, job_id) == "timeout"
+    assert await reason_of(world, job_id) == "timeout"
     assert (await world.lease(mine.task_id))["ending"]  # type: ignore[index]
 
 
@@ -94,7 +93,7 @@ async def test_a_spent_preemption_budget_is_a_dead_letter_by_infrastructure(
     job_id = await world.submit(max_retries_preemption=0)
     await world.claim()
     await world.pass_time(35)
-    assert await reason_of(ledger, job_id) == "infrastructure_failure"
+    assert await reason_of(world, job_id) == "infrastructure_failure"
     assert (await world.story(job_id))[-2:] == ["worker_failed", "dead_lettered"]
 
 
@@ -108,14 +107,14 @@ async def test_a_dead_letter_keeps_what_one_needs_to_understand_it(
         [mine] = await world.claim(worker="w7")
         await world.complete(mine, "failed", error=error, error_class="ValueError", stage="output")
         await world.run_chores()
-    [letter] = await list_dead_letters(ledger, DeadLetterFilter(job_id=job_id))
+    [letter] = await world.dead_letters(job_id=job_id)
     kept = [
-        letter[field]
+        getattr(letter, field)
         for field in ("stage", "error_class", "last_error", "attempts", "last_owner", "input")
     ]
     assert kept == ["output", "ValueError", "second", 2, "w7", '{"n":1}']
-    assert (letter["correlation_id"], letter["queue"]) == ("c1", "q")
-    assert letter["last_lease_expires_at"] == mine.lease_expires_at
+    assert (letter.correlation_id, letter.queue) == ("c1", "q")
+    assert letter.last_lease_expires_at == mine.lease_expires_at
 
 
 async def test_attempts_are_never_reset_by_a_retry(world: World) -> None:

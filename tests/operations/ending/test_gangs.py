@@ -9,7 +9,6 @@ from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.dead_letters import DeadLetterFilter, list_dead_letters
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.gangs import widen
@@ -196,8 +195,8 @@ async def test_the_one_to_blame_becomes_the_dead_letter(
     await gang.complete(m1="failed")
     assert await gang.states() == [WORKER_FAILED, DEAD, WORKER_FAILED]
     assert await world.job_state(gang.job_id) == DEAD
-    [letter] = await list_dead_letters(ledger, DeadLetterFilter(job_id=gang.job_id))
-    assert (letter["task_index"], letter["reason_code"]) == (1, "exhausted_retries")
+    [letter] = await world.dead_letters(job_id=gang.job_id)
+    assert (letter.task_index, letter.reason_code) == (1, "exhausted_retries")
     await assert_audit_is_silent(database)
 
 

@@ -9,7 +9,7 @@ from holdfast.model.ids import TaskId
 from holdfast.operations.dead_letters import dead_letter_task, discard, replay
 from holdfast.store.database import Database
 from holdfast.store.reads import dead_letters
-from holdfast.store.reads.dead_letters import LetterFilter
+from holdfast.store.reads.dead_letters import DeadLetterFilter
 from tests.world import World
 
 
@@ -20,7 +20,7 @@ async def letters_of(database: Database, page_size: int = 100, **wanted: Any) ->
     for _ in range(100):
         async with database.transaction() as tx:
             page = await dead_letters.list_dead_letters(
-                tx, LetterFilter(**wanted), after=after, page_size=page_size
+                tx, DeadLetterFilter(**wanted), after=after, page_size=page_size
             )
         found += [str(row.id) for row in page.rows]
         if page.next_after is None:
@@ -70,7 +70,7 @@ async def test_settled_dead_letters_are_listed_when_asked_for(
     [replayed] = await replay(world.ledger, [letters[0]], actor="operator")
     await discard(world.ledger, [letters[1]], actor="operator")
     assert await letters_of(database) == [str(letters[2])]
-    assert await letters_of(database, with_settled=True) == [str(letter) for letter in letters]
+    assert await letters_of(database, open_only=False) == [str(letter) for letter in letters]
     async with database.transaction() as tx:
         rows = [await dead_letters.get_dead_letter(tx, letter) for letter in letters]
     assert [row.replayed_as for row in rows] == [replayed.job_id, None, None]
@@ -93,16 +93,16 @@ async def test_the_newest_open_dead_letters_are_counted_and_read(
     letters = await bury_many(world, 5)
     await discard(world.ledger, letters[4:], actor="ann")
     async with database.transaction() as tx:
-        found = await dead_letters.read_letters(tx, LetterFilter())
+        found = await dead_letters.read_letters(tx, DeadLetterFilter())
         assert [row.id for row in found.newest] == letters[3::-1]
         assert (found.cells, found.is_whole) == ([("exhausted_retries", "exec", 4)], True)
-        few = await dead_letters.read_letters(tx, LetterFilter(), count_max=2)
+        few = await dead_letters.read_letters(tx, DeadLetterFilter(), count_max=2)
         assert [row.id for row in few.newest] == [letters[3], letters[2]]
         assert (few.cells, few.is_whole) == (found.cells, False)
-        cut = await dead_letters.read_letters(tx, LetterFilter(), examined_max=3)
+        cut = await dead_letters.read_letters(tx, DeadLetterFilter(), examined_max=3)
         assert [row.id for row in cut.newest] == letters[3:0:-1]
         assert (cut.cells, cut.is_whole) == ([("exhausted_retries", "exec", 3)], False)
-        none = await dead_letters.read_letters(tx, LetterFilter(type="none"), examined_max=2)
+        none = await dead_letters.read_letters(tx, DeadLetterFilter(type="none"), examined_max=2)
         assert none == ([], [], False)
 
 
@@ -123,3 +123,21 @@ async def test_open_dead_letters_are_counted_by_reason_up_to_a_bound(
     assert sum((await count()).values()) == 3
     monkeypatch.setattr(dead_letters, "LETTERS_COUNTED_MAX", 2)
     assert sum((await count()).values()) == 2
+
+
+async def test_the_ids_of_open_dead_letters_are_listed_up_to_a_bound(
+    world: World, database: Database
+) -> None:
+    first, second = await bury_many(world, 3), await bury_many(world, 2)
+    await discard(world.ledger, first[:1], actor="ann")
+
+    async def ids(count_max: int = 10, **wanted: Any) -> list[TaskId]:
+        async with database.transaction() as tx:
+            wanted_letters = DeadLetterFilter(**wanted)
+            return await dead_letters.list_open_ids(tx, wanted_letters, count_max=count_max)
+
+    assert await ids() == [*first[1:], *second]
+    assert await ids(3) == [*first[1:], second[0]]
+    assert await ids(job_id=second[0].job_id) == second
+    assert await ids(reason_code="exhausted_retries", queue="q", stage="exec") == await ids()
+    assert await ids(type="none") == []

@@ -53,6 +53,7 @@ IN_ORDER = {
     "count_ahead": {"ready": "urgency"},
     "walk_open_dead_letters": {"dead_letters": "job_id"},
     "walk_dead_letters": {"dead_letters": "job_id"},
+    "list_open_ids": {"dead_letters": "job_id"},
     "read_accounts": {"attempt_usage": "attempt"},
     "read_standing": {"ready": "task_index"},
     "count_jobs_in_line": {"ready": "job_id"},

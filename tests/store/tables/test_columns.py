@@ -75,7 +75,6 @@ SHAPES = [
     (logs.Stretch, "attempts", "read_log"),
     (endpoints.Published, "endpoints", "read_endpoints"),
     (endpoints.Published, "endpoints", "put_endpoint"),
-    (dead_letters.DeadLetter, "dead_letters", "list_dead_letters"),
     (dead_letters.LockedLetter, "dead_letters", "lock_dead_letters"),
     (job_outputs.DeclaredOutput, "datasets", "find_declared_outputs"),
     (dependencies.UnmetDependency, "order", "find_unmet_dependencies"),

@@ -2,19 +2,15 @@
 
 from holdfast.model.ids import TaskId
 from holdfast.store.database import Transaction
+from holdfast.store.reads.dead_letters import DeadLetterFilter, list_open_ids
 from holdfast.store.tables.dead_letters import (
-    DeadLetterFilter,
     NewDeadLetter,
     dead_letter_tasks,
-    list_dead_letters,
     lock_dead_letters,
     mark_discarded,
     mark_replayed,
 )
 from tests.world import World
-
-FIRST = TaskId(0, -1)
-OPEN = DeadLetterFilter()
 
 
 async def test_a_dead_letter_is_open_until_it_is_replayed_or_discarded(
@@ -24,16 +20,12 @@ async def test_a_dead_letter_is_open_until_it_is_replayed_or_discarded(
     ids = [TaskId(job_id, index) for index in range(2)]
     new = [NewDeadLetter(task_id, "policy_violation", "me", "enough") for task_id in ids]
     await dead_letter_tasks(tx, new)
-    letters = await list_dead_letters(tx, OPEN, after=FIRST, batch_max=9)
-    assert [(letter.task_index, letter.type, letter.input) for letter in letters] == [
-        (0, "t", '"a"'),
-        (1, "t", '"b"'),
-    ]
+    letters = await lock_dead_letters(tx, ids)
+    assert [letter.input for letter in letters.values()] == ['"a"', '"b"']
+    assert await list_open_ids(tx, DeadLetterFilter(type="t"), count_max=9) == ids
     await mark_replayed(tx, ids[:1], replayed_as=job_id)
     await mark_discarded(tx, ids[1:], actor="me")
     locked = await lock_dead_letters(tx, [*reversed(ids), TaskId(job_id, 9)])
     assert [letter.replayed_as for letter in locked.values()] == [job_id, None]
     assert [letter.discarded_at is None for letter in locked.values()] == [True, False]
-    assert await list_dead_letters(tx, OPEN, after=FIRST, batch_max=9) == []
-    any_letter = DeadLetterFilter(job_id=job_id, open_only=False)
-    assert len(await list_dead_letters(tx, any_letter, after=ids[0], batch_max=9)) == 1
+    assert await list_open_ids(tx, DeadLetterFilter(), count_max=9) == []

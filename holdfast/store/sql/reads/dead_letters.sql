@@ -23,6 +23,16 @@ select job_id, task_index, reason_code, stage, error_class, last_error, attempts
    and ($queue::text is null or queue = $queue)
  order by job_id, task_index limit $count_max;
 
+-- name: list_open_ids
+select job_id, task_index from holdfast.dead_letters
+ where job_id >= $first_job_id and job_id <= $last_job_id
+   and replayed_at is null and discarded_at is null
+   and ($reason_code::text is null or reason_code = $reason_code)
+   and ($stage::text is null or stage = $stage)
+   and ($type::text is null or type = $type)
+   and ($queue::text is null or queue = $queue)
+ order by job_id, task_index limit $count_max;
+
 -- name: list_newest_letters
 select job_id, task_index, reason_code, stage, type, error_class, left(last_error, $error_length::int),
        dead_lettered_at
