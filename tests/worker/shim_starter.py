@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.worker.placed.shim_handle import Shim, ShimOrder
+from holdfast.worker.placed.shim_handle import Shim
+from holdfast.worker.placed.shim_messages import ShimOrder
 
 
 def main(folder: Path) -> None:

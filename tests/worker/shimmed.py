@@ -11,7 +11,8 @@ from typing import Any
 
 import psutil
 
-from holdfast.worker.placed.shim_handle import Shim, ShimExit, ShimOrder
+from holdfast.worker.placed.shim_handle import Shim
+from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder
 from holdfast.worker.processes import resource_limits, shim, shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from tests.worker.living import a_token

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from holdfast.errors import Refused, Unavailable
 from holdfast.model.outcomes import Stage
+from holdfast.worker.running.uncancelled import wait_until_done
 
 Answer = TypeVar("Answer")
 TURN_SECONDS = 0.05
@@ -112,14 +113,11 @@ async def take_turns(seconds_max: float) -> AsyncIterator[None]:
 
 
 async def in_thread(work: Callable[[threading.Event], Answer]) -> Answer:
-    """Run blocking work in a thread; if nobody waits any more it is told, and its end awaited."""
+    """Run blocking work in a thread; if cancelled, its event is set and its end awaited."""
     stop = threading.Event()
     working = asyncio.ensure_future(asyncio.to_thread(work, stop))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        stop.set()
-        await asyncio.wait({working})
-        if not working.cancelled():
-            working.exception()
-        raise
+    if not await wait_until_done(working, on_cancel=stop.set):
+        return working.result()
+    if not working.cancelled():
+        working.exception()
+    raise asyncio.CancelledError

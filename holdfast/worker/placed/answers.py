@@ -1,4 +1,4 @@
-"""What a worker of placed work answers when it is called: everything that is there."""
+"""The answer of a worker to a call: every attempt that it holds, running or ended."""
 
 from collections.abc import Iterable
 

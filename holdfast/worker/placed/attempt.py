@@ -1,4 +1,4 @@
-"""One placed attempt: built, run under a shim of its own, and its end told until it is heard."""
+"""One placed attempt: built, run under a shim of its own, its end reported until acknowledged."""
 
 import shutil
 from collections.abc import Callable
@@ -11,7 +11,8 @@ import msgspec
 from holdfast.wire.cluster import Gang, PlacedJob, RunningTask, TaskToRun
 from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import TaskCompletion
-from holdfast.worker.placed.shim_handle import Shim, ShimExit
+from holdfast.worker.placed.shim_handle import Shim
+from holdfast.worker.placed.shim_messages import ShimExit
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running import outcome_file
 from holdfast.worker.running.function import (
@@ -27,13 +28,13 @@ from holdfast.worker.running.spans import span_of
 if TYPE_CHECKING:
     from holdfast.tracing.tracer import Span
 
-# Soft, timeout: told, has its grace. Hard: must go. Handed back: must go, for others to run.
+# Soft, timeout: asked to end, and has its grace. Hard: killed. Handed back: killed, for a retry.
 StopMode = Literal["soft", "timeout", "hard", "handed_back"]
 _SEVERITY: dict[StopMode, int] = {"soft": 1, "timeout": 2, "hard": 3, "handed_back": 3}
 MARGIN_SECONDS_MAX = 5.0
 
 
-class Brief(msgspec.Struct, frozen=True, kw_only=True):
+class TakeoverRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a later incarnation has to know of an attempt to take it over.
 
     `began_at` is an instant of the boot clock, `environment` the folder of its Python.
@@ -52,37 +53,37 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 class PlacedAttempt:
     """An attempt that the server wants on this worker, or wanted until lately."""
 
-    def __init__(self, brief: Brief, folder: Path, expires_at: float) -> None:
-        self.task_id = brief.task_id
-        self.number = brief.attempt
-        self.lease_token = brief.lease_token
-        self.job = brief.job
-        self.began_at = brief.began_at
+    def __init__(self, record: TakeoverRecord, folder: Path, expires_at: float) -> None:
+        self.task_id = record.task_id
+        self.number = record.attempt
+        self.lease_token = record.lease_token
+        self.job = record.job
+        self.began_at = record.began_at
         self.folder = folder
         self.input: msgspec.Raw = absent_is_null()
         self.ports: dict[str, int] = {}
         self.gang: Gang | None = None
         self.state = "ASSIGNED"
-        self.build: dict[str, Any] = dict(brief.build)
-        self.environment = brief.environment
-        # What it was delivered by, and what its code belongs to, once it runs.
-        self.delivered_by = brief.trace_parent
-        self.trace_parent = brief.trace_parent
+        self.build: dict[str, Any] = dict(record.build)
+        self.environment = record.environment
+        # The trace that it came with, and the span that its code belongs to, once it runs.
+        self.delivered_by = record.trace_parent
+        self.trace_parent = record.trace_parent
         self.span: Span | None = None
         self.shim: Shim | None = None
         self.ended: ShimExit | None = None
         self.outcome: Outcome | None = None
         self.stop: StopMode | None = None
         self.stop_by = 0.0
-        # Heard once it is asked to stop, by whoever does something for it that is not a process.
+        # Called when it is asked to stop, for what is done for it outside of its processes.
         self.on_stop: Callable[[], object] | None = None
         self.expires_at = expires_at
         # How long before the lease's end its processes must be gone.
-        self.margin = min(MARGIN_SECONDS_MAX, brief.job.lease / 6)
+        self.margin = min(MARGIN_SECONDS_MAX, record.job.lease / 6)
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells this attempt from every other."""
+        """What identifies this attempt among all others."""
         return self.task_id, self.number
 
     @property
@@ -95,9 +96,9 @@ class PlacedAttempt:
         """When its processes are killed, because the lease is running out."""
         return self.expires_at - self.margin
 
-    def brief(self) -> Brief:
+    def record(self) -> TakeoverRecord:
         """Write down what a later incarnation has to know."""
-        return Brief(
+        return TakeoverRecord(
             task_id=self.task_id,
             attempt=self.number,
             lease_token=self.lease_token,
@@ -120,7 +121,7 @@ class PlacedAttempt:
                 self.shim.renew(self.kill_at)
 
     def ask_to_stop(self, mode: StopMode, grace: float = 0.0) -> None:
-        """Have it end; asked the same or less than before, it changes nothing."""
+        """Have it end; to ask the same or less than before changes nothing."""
         if self.is_over or _SEVERITY[mode] <= (_SEVERITY[self.stop] if self.stop else 0):
             return
         self.stop, self.stop_by = mode, boot_clock() + grace
@@ -129,7 +130,7 @@ class PlacedAttempt:
             self.on_stop()
 
     def pass_stop_on(self) -> None:
-        """Tell the shim what is asked, if it is there and anything is."""
+        """Pass on to the shim what was asked, if there are both."""
         if self.shim is None or self.stop is None:
             return
         if self.stop in ("soft", "timeout"):
@@ -147,11 +148,11 @@ class PlacedAttempt:
             self.ask_to_stop("hard")
 
     def report(self) -> RunningTask:
-        """Say where it stands."""
+        """Report where it stands."""
         return RunningTask(self.task_id, self.number, self.lease_token, self.state)
 
     def complete(self) -> TaskCompletion:
-        """Say how it ended."""
+        """Report how it ended."""
         outcome = self.outcome
         assert outcome is not None, "an attempt is completed once it is over"
         usage = None
@@ -182,8 +183,8 @@ class PlacedAttempt:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def read_outcome(attempt: PlacedAttempt, ended: ShimExit) -> Outcome:
-    """Say what the end of its processes means; what its function has reported comes first."""
+def decide_outcome(attempt: PlacedAttempt, ended: ShimExit) -> Outcome:
+    """Decide what the end of its processes means; what its function has reported comes first."""
     is_function = attempt.job.entrypoint.is_function
     if is_function:
         was_asked = ended.reason in ("soft", "hard") and attempt.stop != "handed_back"

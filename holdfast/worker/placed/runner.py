@@ -14,8 +14,9 @@ import msgspec
 from holdfast.client.transport import Transport
 from holdfast.worker.building.builder import Builder, Built
 from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, try_hold
-from holdfast.worker.placed.attempt import PlacedAttempt, read_outcome
-from holdfast.worker.placed.shim_handle import Shim, ShimOrder
+from holdfast.worker.placed.attempt import PlacedAttempt, decide_outcome
+from holdfast.worker.placed.shim_handle import Shim
+from holdfast.worker.placed.shim_messages import ShimOrder
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.compensated_call import CompensatedCalls
 from holdfast.worker.running.function import HANDED_BACK, KILLED, BadCall, Outcome
@@ -31,9 +32,9 @@ DISK_FREE_BYTES_MIN = 64 << 20
 BUILD_LOOK_SECONDS = 1.0
 START_LOOK_SECONDS = 0.02
 START_LOOK_SECONDS_MAX = 1.0
-# How long an end is not told because its output is still under way; less if it shall go.
+# How long an end is not reported because its output is still under way; less if it was stopped.
 OUTPUT_SECONDS_MAX = 30.0
-LAST_WORDS_SECONDS_MAX = 1.0
+STOPPED_OUTPUT_SECONDS_MAX = 1.0
 
 
 class PlacedRunner:
@@ -45,13 +46,13 @@ class PlacedRunner:
         builder: Builder,
         *,
         imports: tuple[str, ...] = (),
-        on_news: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._builder = builder
         self._compensated = CompensatedCalls(transport)
         self._imports = imports
-        self._on_news = on_news
+        self._on_change = on_change
 
     async def run(self, attempt: PlacedAttempt) -> None:
         """Build and run an attempt; its outcome is in it, and nothing of it runs, on return.
@@ -90,8 +91,8 @@ class PlacedRunner:
     async def take_over(self, attempt: PlacedAttempt) -> None:
         """Follow an attempt that another process of this worker has started to its end."""
         self._begin(attempt)
-        place = attempt.environment
-        hold = None if place is None else try_hold(Path(place), shared=True)
+        environment = attempt.environment
+        hold = None if environment is None else try_hold(Path(environment), shared=True)
         try:
             await self.watch(attempt)
         finally:
@@ -111,15 +112,15 @@ class PlacedRunner:
         try:
             attempt.ended = await shim.wait()
             gone.set()
-            # The output is sent before the end is told: from then on the lease may be gone.
-            await self._let_ship(attempt, shipping)
+            # The output is sent before the end is reported: from then on the lease may be gone.
+            await self._finish_shipping(attempt, shipping)
         finally:
             starting.cancel()
             shipping.cancel()
             await asyncio.wait([starting, shipping])
         if not shipping.cancelled() and (error := shipping.exception()) is not None:
             log.error("output of task %s is lost", attempt.task_id, exc_info=error)
-        self._end(attempt, read_outcome(attempt, attempt.ended))
+        self._end(attempt, decide_outcome(attempt, attempt.ended))
 
     async def give_up(self, attempt: PlacedAttempt, error: BaseException) -> None:
         """End an attempt that this worker cannot run to its end."""
@@ -134,20 +135,15 @@ class PlacedRunner:
         if attempt.stop is not None:
             return None
         building = asyncio.create_task(self._build(attempt))
-
-        def break_off() -> None:
-            if not building.cancelling():  # a second time, it would not be waited for
-                building.cancel()
-
-        attempt.on_stop = break_off
+        attempt.on_stop = building.cancel
         try:
             while not building.done():
                 left = attempt.kill_at - boot_clock()
                 if left <= 0:
-                    break_off()
+                    building.cancel()
                 await asyncio.wait([building], timeout=max(min(left, BUILD_LOOK_SECONDS), 0.01))
         except asyncio.CancelledError:
-            break_off()
+            building.cancel()
             await asyncio.wait([building])
             raise
         finally:
@@ -166,7 +162,7 @@ class PlacedRunner:
             work.mkdir()
             return Built(None, None, {})
         attempt.state = "BUILDING"
-        self._on_news()
+        self._on_change()
         token = f"{attempt.task_id} {attempt.number} {attempt.lease_token}"
         with build_span(attempt):
             built = await self._builder.build(job.bundle, job.requirements, token, into=work)
@@ -195,7 +191,7 @@ class PlacedRunner:
             deadline=deadline,
             memory=int(attempt.job.resources.memory),
             cpu=attempt.job.resources.cpu,
-            note=msgspec.to_builtins(attempt.brief()),
+            note=msgspec.to_builtins(attempt.record()),
         )
         # The shim keeps the environment from being evicted, also when this process is gone.
         held = () if built.hold is None else (built.hold.fd,)
@@ -210,20 +206,20 @@ class PlacedRunner:
             raise asyncio.CancelledError
 
     async def _notice_start(self, attempt: PlacedAttempt, shim: Shim) -> None:
-        """Tell of the start as soon as the command runs."""
+        """Note the start as soon as the command runs."""
         pause = START_LOOK_SECONDS
         while not shim.has_started():
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, START_LOOK_SECONDS_MAX)
         if attempt.state != "RUNNING":
             attempt.state = "RUNNING"
-            self._on_news()
+            self._on_change()
 
-    async def _let_ship(self, attempt: PlacedAttempt, shipping: asyncio.Task[None]) -> None:
-        """Let the rest of the output be sent, for a while; less if the attempt shall go."""
+    async def _finish_shipping(self, attempt: PlacedAttempt, shipping: asyncio.Task[None]) -> None:
+        """Let the rest of the output be sent, for a while; less if the attempt was stopped."""
 
         def hurry() -> None:
-            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS_MAX, shipping.cancel)
+            asyncio.get_running_loop().call_later(STOPPED_OUTPUT_SECONDS_MAX, shipping.cancel)
 
         has_time = attempt.ended is not None and attempt.ended.reason != "lease"
         if attempt.stop is not None or not has_time:
@@ -255,16 +251,16 @@ class PlacedRunner:
 
     def _end(self, attempt: PlacedAttempt, outcome: Outcome) -> None:
         attempt.outcome = outcome
-        span, attempt.span = attempt.span, None  # it may be ended again, by another way
+        span, attempt.span = attempt.span, None  # it may be ended again, after a fault of ours
         end_run(span, outcome)
-        self._on_news()
+        self._on_change()
 
 
 def check_disk(attempt: PlacedAttempt) -> None:
     """Refuse to start where there is no room for what the attempt will write."""
-    place = attempt.folder.parent
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    free = shutil.disk_usage(place).free
+    folder = attempt.folder.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
     wanted = max(int(attempt.job.resources.disk), DISK_FREE_BYTES_MIN)
     if free < wanted:
         raise OSError(f"the disk of this worker has {free} bytes left, and {wanted} are needed")

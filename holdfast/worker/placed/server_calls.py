@@ -1,6 +1,6 @@
-"""What a worker of placed work says to the server of its own accord; the rest it says when called.
+"""The calls that a worker of placed work makes; all else it answers when the server calls.
 
-All but to register can be done without: what was not heard comes out with the next heartbeat.
+Only registering has to succeed: what else does not arrive, the next heartbeat brings.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from holdfast.wire.status import Changed
 
 log = logging.getLogger("holdfast.placed")
 CALL_SECONDS_MAX = 15.0
-NEWS_PAUSE_SECONDS = 0.02
+GATHER_SECONDS = 0.02
 
 
-class PlacedCalls:
-    """The calls of one worker; each returns whether the server has heard it."""
+class ServerCalls:
+    """The calls of one worker; each returns whether the server has taken it."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._has_news = asyncio.Event()
+        self._is_call_wanted = asyncio.Event()
 
     async def register(self, body: WorkerRegisterRequest) -> WorkerRegisterAnswer:
         """Register an incarnation. Raises what the server refuses, or Unavailable."""
@@ -39,24 +39,24 @@ class PlacedCalls:
             "POST", path, WorkerRegisterAnswer, body=body, seconds_max=CALL_SECONDS_MAX
         )
 
-    def tell_news(self) -> None:
+    def ask_for_call(self) -> None:
         """Ask to be called soon: something has happened here."""
-        self._has_news.set()
+        self._is_call_wanted.set()
 
-    async def pass_news_on(self, worker_id: Callable[[], str]) -> None:
-        """Pass on that there is news, once for all that comes within a moment, until cancelled."""
+    async def send_call_requests(self, worker_id: Callable[[], str]) -> None:
+        """Pass on what `ask_for_call` asks, once for all within a moment, until cancelled."""
         while True:
-            await self._has_news.wait()
-            await asyncio.sleep(NEWS_PAUSE_SECONDS)
-            self._has_news.clear()
+            await self._is_call_wanted.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._is_call_wanted.clear()
             await self._call("/internal/worker-news", body=WorkerNewsRequest(worker_id()))
 
     async def drain(self, worker_id: str) -> bool:
-        """Say that nothing more is taken here."""
+        """Report that nothing more is taken here."""
         return await self._call(f"/api/workers/{worker_id}:drain", Changed)
 
     async def complete(self, worker_id: str, completions: Sequence[TaskCompletion]) -> list[bool]:
-        """Say how attempts ended, without waiting to be called; returns which ends were heard."""
+        """Report ends without waiting to be called; returns which of them the server knows now."""
         if not completions:
             return []
         body = TaskCompleteRequest(worker_id, list(completions))
@@ -69,7 +69,7 @@ class PlacedCalls:
                 seconds_max=CALL_SECONDS_MAX,
             )
         except (Unavailable, Refused) as error:
-            log.info("the server was not told how attempts ended: %s", error)
+            log.info("the server did not learn how attempts ended: %s", error)
             return [False] * len(completions)
         # A lease that is gone is an answer as well: nobody waits for this end any more.
         return [
@@ -78,7 +78,7 @@ class PlacedCalls:
         ]
 
     async def leave(self, worker_id: str, secret: str) -> bool:
-        """Say that this incarnation is gone with all that it ran."""
+        """Report that this incarnation is gone with all that it ran."""
         return await self._call(
             "/internal/worker-leave", body=WorkerLeaveRequest(worker_id, secret)
         )
@@ -89,6 +89,6 @@ class PlacedCalls:
                 "POST", path, answer, body=body, seconds_max=CALL_SECONDS_MAX
             )
         except (Unavailable, Refused) as error:
-            log.info("the server was not told (%s): %s", path, error)
+            log.info("the server did not take a call (%s): %s", path, error)
             return False
         return True

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.errors import Invalid
-from holdfast.worker.placed.attempt import Brief, PlacedAttempt
+from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
@@ -18,34 +18,34 @@ from holdfast.worker.processes.clock import boot_clock
 log = logging.getLogger("holdfast.placed")
 
 
-class Left(NamedTuple):
+class Leftover(NamedTuple):
     """Attempts that run, have ended or were lost; `is_all` unless something else may still run."""
 
     attempts: list[PlacedAttempt]
     is_all: bool
 
 
-def find_left(folder: Path) -> Left:
+def find_leftover(folder: Path) -> Leftover:
     """Look through the folders of attempts; those that nobody can use any more are removed."""
     attempts: list[PlacedAttempt] = []
     is_all = True
-    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
         try:
-            shim = Shim.adopt(place)
-            brief = msgspec.convert(shim.note, Brief)
+            shim = Shim.adopt(path)
+            record = msgspec.convert(shim.note, TakeoverRecord)
         except (Invalid, msgspec.ValidationError) as error:
-            if _has_shim(place):  # it keeps its last deadline, which is before the lease's end
-                log.error("%s cannot be taken over, and is left to its shim: %s", place, error)
+            if _has_shim(path):  # it keeps its last deadline, which is before the lease's end
+                log.error("%s cannot be taken over, and is left to its shim: %s", path, error)
                 is_all = False
             else:
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)
             continue
-        # No shim has been told of a later end than that.
-        attempt = PlacedAttempt(brief, place, boot_clock() + brief.job.lease)
+        # No shim was ever given a later end than that.
+        attempt = PlacedAttempt(record, path, boot_clock() + record.job.lease)
         attempt.shim = shim
         attempt.state = "RUNNING" if shim.has_started() else "ASSIGNED"
         attempts.append(attempt)
-    return Left(attempts, is_all)
+    return Leftover(attempts, is_all)
 
 
 def _has_shim(folder: Path) -> bool:

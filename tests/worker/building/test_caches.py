@@ -133,17 +133,22 @@ async def test_work_in_a_thread_is_answered() -> None:
 
 
 async def test_work_that_nobody_waits_for_is_told_and_ends_first() -> None:
-    began, ended = threading.Event(), threading.Event()
+    began, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work(stop: threading.Event) -> None:
         began.set()
         assert stop.wait(30)
+        assert may_end.wait(30)
         ended.set()
         raise OSError("broken off")
 
     task = asyncio.create_task(in_thread(work))
     await asyncio.to_thread(began.wait, 30)
-    task.cancel()
+    for _ in range(2):  # a second time, it is waited for as well
+        task.cancel()
+        await asyncio.wait([task], timeout=0.01)
+        assert not task.done()
+    may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 from holdfast.worker.placed.answers import write_answer
-from holdfast.worker.placed.attempt import Brief, PlacedAttempt
+from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.function import Outcome
 from tests.worker.placed_orders import a_job
@@ -14,14 +14,14 @@ CALL = WorkerHeartbeatRequest(worker_id="w", epoch=2, number=5)
 
 
 def an_attempt(folder: Path, index: int, outcome: Outcome | None = None) -> PlacedAttempt:
-    brief = Brief(
+    record = TakeoverRecord(
         task_id=f"7.{index}",
         attempt=0,
         lease_token=uuid4(),
         job=a_job(),
         began_at=boot_clock(),
     )
-    attempt = PlacedAttempt(brief, folder, boot_clock() + 60)
+    attempt = PlacedAttempt(record, folder, boot_clock() + 60)
     attempt.outcome = outcome
     return attempt
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from holdfast.model.spec import Entrypoint
-from holdfast.worker.placed.attempt import Brief, PlacedAttempt, StopMode, read_outcome
-from holdfast.worker.placed.shim_handle import ShimExit, ShimUsage
+from holdfast.worker.placed.attempt import PlacedAttempt, StopMode, TakeoverRecord, decide_outcome
+from holdfast.worker.placed.shim_messages import ShimExit, ShimUsage
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.function import Outcome
 from holdfast.worker.running.outcome_file import write_outcome
@@ -18,14 +18,14 @@ from tests.worker.placed_orders import a_job
 
 
 def an_attempt(folder: Path, **job: Any) -> PlacedAttempt:
-    brief = Brief(
+    record = TakeoverRecord(
         task_id="7.2",
         attempt=3,
         lease_token=uuid4(),
         job=a_job(**job),
         began_at=boot_clock(),
     )
-    return PlacedAttempt(brief, folder, boot_clock() + brief.job.lease)
+    return PlacedAttempt(record, folder, boot_clock() + record.job.lease)
 
 
 def an_end(**changes: Any) -> ShimExit:
@@ -74,12 +74,12 @@ def test_the_end_of_a_command_has_a_meaning(
     attempt = an_attempt(tmp_path)
     if stop is not None:
         attempt.ask_to_stop(stop)
-    outcome = read_outcome(attempt, an_end(**end))
+    outcome = decide_outcome(attempt, an_end(**end))
     assert (outcome.status, outcome.exit_code) == (status, code)
 
 
 def test_a_signal_without_a_name_has_its_number(tmp_path: Path) -> None:
-    outcome = read_outcome(an_attempt(tmp_path), an_end(exit_code=None, signal=40))
+    outcome = decide_outcome(an_attempt(tmp_path), an_end(exit_code=None, signal=40))
     assert outcome.error == "ended by signal 40"
 
 
@@ -90,9 +90,9 @@ def test_what_a_function_has_left_counts_whatever_became_of_its_process(
     attempt = an_attempt(tmp_path, entrypoint=Entrypoint(function="m:f"))
     told = Outcome("succeeded", 0, result="[1]")
     write_outcome(tmp_path, told)
-    assert read_outcome(attempt, an_end(reason=reason, exit_code=None, signal=9)) == told
+    assert decide_outcome(attempt, an_end(reason=reason, exit_code=None, signal=9)) == told
     command = an_attempt(tmp_path)
-    assert read_outcome(command, an_end(exit_code=5)).exit_code == 5
+    assert decide_outcome(command, an_end(exit_code=5)).exit_code == 5
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_failure_that_a_function_reports_is_a_stop_only_if_one_was_asked_for(
     if stop is not None:
         attempt.ask_to_stop(stop)
     write_outcome(tmp_path, Outcome("failed", None, "boom", "ValueError", "exec"))
-    outcome = read_outcome(attempt, an_end(reason=reason))
+    outcome = decide_outcome(attempt, an_end(reason=reason))
     assert (outcome.status, outcome.error) == (status, "boom")
 
 
@@ -159,9 +159,9 @@ def test_a_lease_only_grows_and_ends_before_its_end(tmp_path: Path) -> None:
 def test_all_that_a_later_worker_has_to_know_can_be_written_down(tmp_path: Path) -> None:
     attempt = an_attempt(tmp_path, timeout=9.0)
     attempt.build, attempt.environment = {"fetch_ms": 1.5}, "/somewhere"
-    note = msgspec.json.decode(msgspec.json.encode(attempt.brief()))
-    again = PlacedAttempt(msgspec.convert(note, Brief), tmp_path, 0.0)
-    assert again.brief() == attempt.brief()
+    note = msgspec.json.decode(msgspec.json.encode(attempt.record()))
+    again = PlacedAttempt(msgspec.convert(note, TakeoverRecord), tmp_path, 0.0)
+    assert again.record() == attempt.record()
     assert again.key == ("7.2", 3)
 
 

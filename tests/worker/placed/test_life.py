@@ -136,7 +136,7 @@ async def test_a_worker_that_could_not_register_ends_when_it_shall(
 async def test_a_worker_that_cannot_reach_the_server_tells_its_ends_when_it_is_called(
     placed: PlacedWorkplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.placed.worker.TELL_SECONDS_MAX", 60.0)
+    monkeypatch.setattr("holdfast.worker.placed.worker.REPORT_SECONDS_MAX", 60.0)
     async with Line(placed.url) as line:
         employed = placed.employ(server=line.url)
         task_id = await begin(placed, tmp_path, lease=120.0)
@@ -149,7 +149,7 @@ async def test_a_worker_that_cannot_reach_the_server_tells_its_ends_when_it_is_c
 async def test_a_worker_that_is_not_called_tells_its_ends_by_itself(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.placed.worker.TELL_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("holdfast.worker.placed.worker.REPORT_SECONDS_MAX", 0.05)
     async with (
         called_through_a_line() as (line, options),
         open_placed(database_url, tmp_path, tick=60.0) as placed,

@@ -1,4 +1,4 @@
-"""What a worker of placed work says by itself: heard or not, it goes on."""
+"""The calls that a worker makes itself: taken or not, it goes on."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ import pytest
 from holdfast.client.transport import Transport
 from holdfast.errors import Refused, Unavailable
 from holdfast.wire.requests import TaskCompletion, WorkerRegisterRequest
-from holdfast.worker.placed.server_calls import PlacedCalls
+from holdfast.worker.placed.server_calls import ServerCalls
 from tests.client.peer import Peer, Say, listening
 from tests.waiting import eventually
 
@@ -29,13 +29,13 @@ async def peer() -> AsyncIterator[Peer]:
 
 
 @pytest.fixture
-async def calls(peer: Peer) -> AsyncIterator[PlacedCalls]:
+async def calls(peer: Peer) -> AsyncIterator[ServerCalls]:
     """The calls of a worker."""
     async with Transport(peer.url) as transport:
-        yield PlacedCalls(transport)
+        yield ServerCalls(transport)
 
 
-async def test_what_the_server_has_heard_is_known(calls: PlacedCalls, peer: Peer) -> None:
+async def test_what_the_server_has_taken_is_known(calls: ServerCalls, peer: Peer) -> None:
     assert await calls.drain("w")
     peer.script = [Say(200, ANSWERS)]
     assert await calls.complete("w", [END] * 3) == [True, True, False]
@@ -54,14 +54,16 @@ async def test_what_the_server_has_heard_is_known(calls: PlacedCalls, peer: Peer
     "said",
     [Say(None), Say(503, b"{}"), Say(404, b'{"error": {"code": "not_found", "message": "no"}}')],
 )
-async def test_what_was_not_heard_is_no_fault(calls: PlacedCalls, peer: Peer, said: Say) -> None:
+async def test_a_call_that_was_not_taken_is_no_fault(
+    calls: ServerCalls, peer: Peer, said: Say
+) -> None:
     peer.script = [said]
     assert not await calls.drain("w")
     assert await calls.complete("w", [END]) == [False]
     assert not await calls.leave("w", "secret")
 
 
-async def test_a_registration_is_refused_aloud(calls: PlacedCalls, peer: Peer) -> None:
+async def test_a_registration_is_refused_aloud(calls: ServerCalls, peer: Peer) -> None:
     body = WorkerRegisterRequest("w", "n", "h")
     peer.script = [Say(400, b'{"error": {"code": "invalid", "message": "no", "field": "name"}}')]
     with pytest.raises(Refused, match="no"):
@@ -71,17 +73,17 @@ async def test_a_registration_is_refused_aloud(calls: PlacedCalls, peer: Peer) -
         await calls.register(body)
 
 
-async def test_news_are_passed_on_under_the_name_of_the_moment(
-    calls: PlacedCalls, peer: Peer
+async def test_calls_are_asked_for_under_the_id_of_the_moment(
+    calls: ServerCalls, peer: Peer
 ) -> None:
     names = ["first"]
     peer.script = [Say(None), Say(200, b"{}")]
-    passing = asyncio.create_task(calls.pass_news_on(lambda: names[-1]))
+    passing = asyncio.create_task(calls.send_call_requests(lambda: names[-1]))
     for _ in range(100):
-        calls.tell_news()
-    await eventually(lambda: len(peer.heard) == 1)  # once for all, and not heard
+        calls.ask_for_call()
+    await eventually(lambda: len(peer.heard) == 1)  # once for all, and not taken
     names.append("second")
-    calls.tell_news()
+    calls.ask_for_call()
     await eventually(lambda: len(peer.heard) == 2)
     assert [heard.json["worker_id"] for heard in peer.heard] == ["first", "second"]
     passing.cancel()

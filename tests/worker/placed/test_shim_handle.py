@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import psutil
@@ -17,7 +16,8 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.worker.placed import shim_handle
-from holdfast.worker.placed.shim_handle import Shim, ShimOrder, list_shims
+from holdfast.worker.placed.shim_handle import Shim
+from holdfast.worker.placed.shim_messages import ShimOrder
 from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from tests.embedded.users import ROOT
@@ -28,7 +28,6 @@ from tests.worker.shimmed import (
     PATH,
     a_script,
     an_order,
-    find_cgroup,
     find_shim,
     list_carriers,
     run,
@@ -132,40 +131,11 @@ async def test_a_command_dies_with_its_shim_even_if_nobody_looks(tmp_path: Path)
     assert (await Shim.adopt(tmp_path).wait()).reason == "shim_lost"
 
 
-async def test_a_stray_of_a_killed_shim_is_found_by_its_group(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    script = "setsid env -i sh -c 'echo $$ > stray; exec sleep 600' & wait"
-    order = a_script(script, cwd=str(tmp_path))
-    async with running(folder, order) as started:
-        path = tmp_path / "stray"
-        await eventually(lambda: path.exists() and path.read_text())
-        stray = psutil.Process(int(path.read_text()))
-        cgroup = find_cgroup(order.token)
-        find_shim(folder).kill()
-        await started.wait()
-        if cgroup is not None:
-            assert not lives(stray)
-        elif lives(stray):  # nothing is left by which to know it
-            stray.kill()
-
-
-async def test_a_cgroup_that_a_lost_shim_has_made_elsewhere_is_removed(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "holdfast-elsewhere"
-    elsewhere.mkdir()
-    folder = tmp_path / "folder"
-    async with running(folder, an_order("sleep", "600")) as started:
-        await eventually(started.has_started)
-        (folder / shim_folder.CGROUP).write_text(json.dumps(str(elsewhere)))
-        find_shim(folder).kill()
-        await started.wait()
-    assert not elsewhere.exists()
-
-
 async def test_a_shim_that_is_stuck_past_its_deadline_is_killed_with_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shim_handle, "OVERDUE_SECONDS", 0.1)
-    monkeypatch.setattr(shim_handle, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(shim_handle, "POLL_SECONDS", 0.05)
     folder = tmp_path / "folder"
     async with running(folder, a_script(FAMILY, cwd=str(tmp_path))) as started:
         family = await_family(tmp_path)
@@ -173,14 +143,6 @@ async def test_a_shim_that_is_stuck_past_its_deadline_is_killed_with_its_command
         started.renew(boot_clock() + 0.1)
         assert (await started.wait()).reason == "shim_lost"
         assert not any(lives(member) for member in family)
-
-
-async def test_a_command_that_deletes_everything_is_still_ended(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    script = f"rm -rf {folder}; setsid sleep 600 & sleep 600"
-    async with running(folder, a_script(script)) as started:
-        await eventually(lambda: not folder.exists())
-        assert (await started.wait()).reason == "shim_lost"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1"])
@@ -208,49 +170,6 @@ async def test_an_order_whose_shim_never_came_is_lost_and_not_carried_out_later(
     assert (late.returncode, late.stderr) == (0, b"")
     assert not adopted.has_started()
     assert not (tmp_path / "made").exists()
-
-
-async def test_a_folder_holds_one_order_ever(tmp_path: Path) -> None:
-    await run(tmp_path, a_script("exit 0"))
-    with pytest.raises(FileExistsError):
-        await Shim.start(tmp_path, a_script("exit 0"))
-    assert (await Shim.adopt(tmp_path).wait()).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("program", "error"), [("/no/such/python", FileNotFoundError), ("/bin/false", OSError)]
-)
-async def test_a_host_that_cannot_start_a_shim_keeps_nothing_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, error: type[OSError]
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "executable", program)
-        with pytest.raises(error):
-            await Shim.start(tmp_path / "folder", a_script("exit 0"))
-    assert list_shims(tmp_path) == []
-    assert (await run(tmp_path / "folder", a_script("exit 0"))).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("field", "changes"),
-    [
-        ("token", {"token": "a/b"}),
-        ("token", {"token": ""}),
-        ("deadline", {"deadline": math.inf}),
-        ("deadline", {"deadline": math.nan}),
-        ("memory", {"memory": -1}),
-        ("memory", {"memory": 2**70}),
-        ("cpu", {"cpu": math.nan}),
-        ("output_bytes_max", {"output_bytes_max": 100}),
-    ],
-)
-async def test_an_order_that_makes_no_sense_is_refused(
-    tmp_path: Path, field: str, changes: dict[str, Any]
-) -> None:
-    with pytest.raises(Invalid) as refused:
-        await Shim.start(tmp_path / "folder", a_script("exit 0", **changes))
-    assert refused.value.field == field
-    assert os.listdir(tmp_path) == []
 
 
 async def test_words_that_make_no_sense_are_refused(tmp_path: Path) -> None:
@@ -308,42 +227,6 @@ async def test_no_zombie_and_no_descriptor_is_left_of_a_shim(tmp_path: Path) -> 
     await run(tmp_path / "second", a_script("exit 0"))
     assert len(os.listdir("/proc/self/fd")) == before
     assert {child.pid for child in psutil.Process().children()} <= children
-
-
-async def test_a_shim_knows_none_of_the_workers_descriptors_nor_its_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOLDFAST_TASK_ID", "1.1")
-    heard, said = os.pipe()
-    os.set_inheritable(said, True)
-    order = an_order("sleep", "600")
-    async with running(tmp_path, order):
-        os.close(said)
-        assert os.read(heard, 1) == b""
-        process = find_shim(tmp_path)
-        assert process.environ()["HOLDFAST_LEASE_TOKEN"] == order.token
-        assert "HOLDFAST_TASK_ID" not in process.environ()
-        assert os.getsid(process.pid) == process.pid
-    os.close(heard)
-
-
-async def test_folders_are_private_listed_and_removed(tmp_path: Path) -> None:
-    assert list_shims(tmp_path / "nowhere") == []
-    (tmp_path / "stranger").mkdir()
-    (tmp_path / "first").mkdir(mode=0o755)
-    (tmp_path / "second").mkdir()
-    outside = tmp_path / "stranger"
-    outside.chmod(0o750)
-    script = f"mkdir -p a/b; touch a/b/c; chmod 500 a/b a; ln -s {outside} a-link"
-    for name in ("second", "first"):
-        await run(tmp_path / name, a_script(script, cwd=str(tmp_path / name)))
-    assert list_shims(tmp_path) == [tmp_path / "first", tmp_path / "second"]
-    assert (tmp_path / "first").stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / "first" / shim_folder.ORDER).stat().st_mode & 0o777 == 0o600
-    Shim.adopt(tmp_path / "first").remove()
-    assert list_shims(tmp_path) == [tmp_path / "second"]
-    assert not (tmp_path / "first").exists()
-    assert outside.stat().st_mode & 0o777 == 0o750
 
 
 async def test_the_folder_of_a_shim_that_runs_is_not_removed(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from holdfast.worker.placed.attempt import Brief
-from holdfast.worker.placed.shim_handle import ShimOrder
-from holdfast.worker.placed.takeover import find_left
+from holdfast.worker.placed.attempt import TakeoverRecord
+from holdfast.worker.placed.shim_messages import ShimOrder
+from holdfast.worker.placed.takeover import find_leftover
 from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from tests.waiting import eventually
@@ -19,8 +19,10 @@ from tests.worker.shimmed import a_script, running
 
 
 def a_note() -> dict[str, Any]:
-    brief = Brief(task_id="7.2", attempt=3, lease_token=uuid4(), job=a_job(), began_at=boot_clock())
-    noted: dict[str, Any] = msgspec.to_builtins(brief)
+    record = TakeoverRecord(
+        task_id="7.2", attempt=3, lease_token=uuid4(), job=a_job(), began_at=boot_clock()
+    )
+    noted: dict[str, Any] = msgspec.to_builtins(record)
     return noted
 
 
@@ -32,13 +34,13 @@ async def test_what_runs_and_what_has_ended_is_taken_over(tmp_path: Path) -> Non
     note = a_note()
     async with running(tmp_path / "1", a_sleeper(note=note)) as shim:
         await eventually(shim.has_started)
-        [attempt], is_all = find_left(tmp_path)
+        [attempt], is_all = find_leftover(tmp_path)
         assert is_all
         assert (attempt.key, attempt.state) == (("7.2", 3), "RUNNING")
-        assert msgspec.to_builtins(attempt.brief()) == note
+        assert msgspec.to_builtins(attempt.record()) == note
         assert attempt.shim is not None
         assert attempt.shim.is_alive()
-    [attempt], is_all = find_left(tmp_path)
+    [attempt], is_all = find_leftover(tmp_path)
     assert is_all
     assert attempt.shim is not None
     assert (await attempt.shim.wait()).reason == "hard"
@@ -50,7 +52,7 @@ def test_what_never_had_a_shim_is_removed(tmp_path: Path) -> None:
     (tmp_path / "2" / shim_folder.ORDER).write_text("{")
     (tmp_path / "2" / shim_folder.LOCK).touch()
     (tmp_path / "a file").touch()
-    assert find_left(tmp_path) == ([], True)
+    assert find_leftover(tmp_path) == ([], True)
     assert [path.name for path in tmp_path.iterdir()] == ["a file"]
 
 
@@ -62,7 +64,7 @@ async def test_what_runs_and_cannot_be_taken_over_is_known_to_run(
     async with running(tmp_path / "1", order) as shim:
         if spoiled == "order":
             (tmp_path / "1" / shim_folder.ORDER).write_text("{")
-        assert find_left(tmp_path) == ([], False)
+        assert find_leftover(tmp_path) == ([], False)
         assert shim.is_alive()
-    assert find_left(tmp_path) == ([], True)
+    assert find_leftover(tmp_path) == ([], True)
     assert os.listdir(tmp_path) == []

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.worker.building.caches import Hold, try_hold
 from holdfast.worker.building.environments import name_environment
-from holdfast.worker.placed.orders import CallRefused
+from holdfast.worker.placed.incarnation import CallRefused
 from holdfast.worker.placed.worker import PlacedWorker
 from tests.waiting import eventually
 from tests.worker.living import await_process, lives
@@ -27,7 +27,7 @@ async def employed(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Employed]:
     """A worker whose own server does not call it but when it is asked to."""
-    monkeypatch.setattr("holdfast.worker.placed.worker.TELL_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("holdfast.worker.placed.worker.REPORT_SECONDS_MAX", 0.05)
     async with open_placed(database_url, tmp_path, tick=60.0) as workplace:
         employed = workplace.employ()
 
@@ -326,7 +326,7 @@ async def test_a_call_that_makes_no_sense_breaks_nothing(caller: Caller) -> None
 async def test_what_a_draining_worker_is_given_it_hands_back_at_once(
     placed: PlacedWorkplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.placed.worker.TELL_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("holdfast.worker.placed.worker.REPORT_SECONDS_MAX", 0.05)
     employed = placed.employ(drain_seconds=600.0)
     task_id = await placed.place({"shell": f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"})
     await placed.reach(task_id, "RUNNING")

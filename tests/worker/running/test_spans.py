@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.model.traces import TraceContext, as_trace_id, span_id_of
 from holdfast.tracing.current import describe_current, find_trace
-from holdfast.worker.placed.attempt import Brief, PlacedAttempt
+from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.function import Outcome
 from holdfast.worker.running.process_setup import list_variables
@@ -103,7 +103,7 @@ def test_a_job_that_no_span_has_submitted_has_a_trace_all_the_same(
 def test_a_later_process_of_the_worker_goes_on_with_the_same_span(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    brief = Brief(
+    record = TakeoverRecord(
         task_id="7.0",
         attempt=0,
         lease_token=UUID(int=1),
@@ -111,10 +111,10 @@ def test_a_later_process_of_the_worker_goes_on_with_the_same_span(
         began_at=boot_clock(),
         trace_parent=PARENT,
     )
-    first = PlacedAttempt(brief, tmp_path, boot_clock() + 60)
+    first = PlacedAttempt(record, tmp_path, boot_clock() + 60)
     with tracing_here(monkeypatch) as sink:
         contextvars.Context().run(begin_run, first, first.delivered_by)  # and never ended
-        second = PlacedAttempt(first.brief(), tmp_path, boot_clock() + 60)
+        second = PlacedAttempt(first.record(), tmp_path, boot_clock() + 60)
         span = contextvars.Context().run(begin_run, second, second.delivered_by)
         end_run(span, Outcome("succeeded", 0))
     [seen] = sink.spans

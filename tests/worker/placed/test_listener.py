@@ -1,4 +1,4 @@
-"""The door of a called worker: who comes in, and what is said to those who do not."""
+"""Calls that reach a worker: who is answered, and what the others get."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from holdfast.wire.cluster import (
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
-from holdfast.worker.placed.orders import CallRefused
-from holdfast.worker.placed.service import open_door
+from holdfast.worker.placed.incarnation import CallRefused
+from holdfast.worker.placed.listener import listen_for_calls
 
 SECRET = "a secret"
 GOOD = msgspec.json.encode(WorkerHeartbeatRequest(worker_id="w", epoch=1, number=2))
@@ -28,7 +28,7 @@ def obey(request: WorkerHeartbeatRequest) -> WorkerHeartbeatAnswer:
 
 
 async def call(address: str, body: bytes, secret: str | None = SECRET) -> tuple[int, bytes]:
-    """Knock."""
+    """Call a worker."""
     headers = {} if secret is None else {SECRET_HEADER: secret}
     async with (
         aiohttp.ClientSession() as session,
@@ -39,7 +39,7 @@ async def call(address: str, body: bytes, secret: str | None = SECRET) -> tuple[
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_whoever_knows_the_secret_is_answered(host: str) -> None:
-    async with open_door(host, 0, secret=lambda: SECRET, obey=obey) as address:
+    async with listen_for_calls(host, 0, secret=lambda: SECRET, obey=obey) as address:
         status, text = await call(address, GOOD)
     answer = msgspec.json.decode(text, type=WorkerHeartbeatAnswer)
     assert (status, answer.worker_id, answer.epoch, answer.number) == (200, "w", 1, 2)
@@ -58,7 +58,7 @@ async def test_whoever_knows_the_secret_is_answered(host: str) -> None:
     ],
 )
 async def test_others_are_told_why_not(body: bytes, secret: Any, status: int, code: str) -> None:
-    async with open_door("127.0.0.1", 0, secret=lambda: SECRET, obey=obey) as address:
+    async with listen_for_calls("127.0.0.1", 0, secret=lambda: SECRET, obey=obey) as address:
         answered, text = await call(address, body, secret)
     assert answered == status
     assert msgspec.json.decode(text, type=ErrorAnswer).error.code == code
@@ -66,7 +66,7 @@ async def test_others_are_told_why_not(body: bytes, secret: Any, status: int, co
 
 async def test_the_secret_is_that_of_the_moment() -> None:
     secrets = ["first"]
-    async with open_door("127.0.0.1", 0, secret=lambda: secrets[-1], obey=obey) as address:
+    async with listen_for_calls("127.0.0.1", 0, secret=lambda: secrets[-1], obey=obey) as address:
         assert (await call(address, GOOD, "first"))[0] == 200
         secrets.append("second")
         assert (await call(address, GOOD, "first"))[0] == 403

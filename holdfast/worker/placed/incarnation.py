@@ -1,10 +1,12 @@
-"""Which calls this incarnation obeys, and from when the leases in them count.
+"""One registration of a worker: which calls it obeys, and from when the leases in them count.
 
 A lease runs from the moment this worker sent the answer that the call names: what was stored of it
 can only have been stored later, so a worker whose answers do not arrive stops by itself.
 """
 
+import secrets
 from collections import OrderedDict
+from uuid import uuid4
 
 from holdfast.errors import Refused
 from holdfast.wire.cluster import WorkerHeartbeatRequest
@@ -16,11 +18,18 @@ class CallRefused(Refused):
     """The call is for somebody else, or comes too late: nothing in it was obeyed."""
 
 
-class Orders:
-    """The calls that one incarnation has had."""
+class Incarnation:
+    """The id and secret under which a worker is registered, and the calls that it had since."""
 
-    def __init__(self, worker_id: str) -> None:
-        self.worker_id = worker_id
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Take another id and secret; calls to the one before are refused from here on."""
+        self.worker_id = f"{self._name}-{uuid4().hex[:12]}"
+        self.secret = secrets.token_urlsafe(32)
+        self.has_asked_for_call = False
         self._last = (0, 0)
         self._sent_at: OrderedDict[tuple[int, int], float] = OrderedDict()
 

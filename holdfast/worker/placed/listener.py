@@ -1,4 +1,4 @@
-"""The door of a called worker: one route, for whoever knows the secret of this incarnation."""
+"""Listen for the heartbeat calls of the server: one route, for callers that know the secret."""
 
 import hmac
 import logging
@@ -15,7 +15,7 @@ from holdfast.wire.cluster import (
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
-from holdfast.worker.placed.orders import CallRefused
+from holdfast.worker.placed.incarnation import CallRefused
 
 log = logging.getLogger("holdfast.placed")
 BODY_BYTES_MAX = 256 << 20
@@ -26,10 +26,10 @@ Obey = Callable[[WorkerHeartbeatRequest], WorkerHeartbeatAnswer]
 
 
 @asynccontextmanager
-async def open_door(
+async def listen_for_calls(
     host: str, port: int, *, secret: Callable[[], str], obey: Obey
 ) -> AsyncIterator[str]:
-    """Listen for calls for the time of a block; yields the address."""
+    """Listen for the time of a block; yields the address."""
 
     async def answer(request: web.Request) -> web.Response:
         given = request.headers.get(SECRET_HEADER, "")
@@ -40,10 +40,10 @@ async def open_door(
         except msgspec.DecodeError as error:
             return _refuse(400, "invalid", f"this call cannot be read: {error}")
         try:
-            told = obey(call)
+            answered = obey(call)
         except CallRefused as error:
             return _refuse(409, "conflict", str(error))
-        return web.Response(body=_encode(told), content_type="application/json")
+        return web.Response(body=_encode(answered), content_type="application/json")
 
     app = web.Application(client_max_size=BODY_BYTES_MAX)
     app.router.add_post(HEARTBEAT_PATH, answer)

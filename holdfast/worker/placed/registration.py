@@ -1,0 +1,48 @@
+"""Register an incarnation of a worker at the server, however long that takes."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from holdfast.errors import IllegalMove, Invalid, NotFound, Refused, Unavailable
+from holdfast.wire.answers import WorkerRegisterAnswer
+from holdfast.wire.requests import WorkerRegisterRequest
+from holdfast.worker.placed.incarnation import Incarnation
+from holdfast.worker.placed.server_calls import ServerCalls
+
+log = logging.getLogger("holdfast.placed")
+PAUSE_SECONDS = 0.2
+PAUSE_SECONDS_MAX = 5.0
+
+
+async def register(
+    calls: ServerCalls,
+    incarnation: Incarnation,
+    write_request: Callable[[str | None], WorkerRegisterRequest],
+    *,
+    replaces: str | None,
+    is_draining: Callable[[], bool],
+) -> WorkerRegisterAnswer:
+    """Register until the server accepts it, in place of an earlier incarnation if there was one.
+
+    Raises what the server refuses for good, and Unavailable once the worker is to drain.
+    """
+    pause = PAUSE_SECONDS
+    while True:
+        try:
+            return await calls.register(write_request(replaces))
+        except (NotFound, Invalid) as error:
+            if replaces is None:
+                raise
+            log.info("does not replace %s: %s", replaces, error)
+            replaces = None
+        except IllegalMove as error:  # the first answer was lost, and we counted as dead since
+            log.info("starting anew: %s", error)
+            replaces = incarnation.worker_id
+            incarnation.begin_anew()
+        except (Unavailable, Refused) as error:
+            if is_draining():
+                raise
+            log.warning("cannot register yet: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX)

@@ -1,0 +1,49 @@
+"""What a shim leaves: processes if it was lost, a log, and its folder."""
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from holdfast.worker.processes import resource_limits, shim_folder, watchdog
+
+LOG_BYTES_MAX = 2000
+
+
+def kill_leftovers(folder: Path, token: str) -> bool:
+    """Kill all that carries a token, its shim too; False if that takes more than a moment."""
+    is_clean = watchdog.sweep([], [watchdog.mark_of(token)])
+    are_ended = [resource_limits.end_cgroup(path) for path in _list_cgroups(folder, token)]
+    return is_clean and all(are_ended)
+
+
+def read_log_tail(folder: Path) -> str:
+    """Read the end of what a shim has written to its log: why it failed, if it did."""
+    with suppress(OSError), open(folder / shim_folder.LOG, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES_MAX))
+        return file.read().decode("utf-8", "replace").strip()
+    return ""
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete the folder of a shim that has ended."""
+    (folder / shim_folder.ORDER).unlink(missing_ok=True)  # first: half a folder is no shim's
+    for within, names, _ in os.walk(folder):
+        for name in names:  # a command may have forbidden us to look inside
+            if not os.path.islink(path := os.path.join(within, name)):
+                os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _list_cgroups(folder: Path, token: str) -> set[str]:
+    """List where the cgroup of a command may be: where its shim has written that it is, too."""
+    own = resource_limits.find_own_cgroup()
+    paths = set() if own is None else {resource_limits.path_of(own, token)}
+    # Not found if the command has deleted or spoiled it.
+    with suppress(OSError, msgspec.MsgspecError):
+        text = (folder / shim_folder.CGROUP).read_bytes()
+        if (made := msgspec.json.decode(text, type=str | None)) is not None:
+            paths.add(made)
+    return paths
