@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from holdfast.store.migrate import migrate
 from tests.clock import Clock
 from tests.databases import TEMPLATE, give_back_database, take_database
 from tests.placed_world import PlacedWorld
+from tests.supervision import supervise
 from tests.world import World
 
 # Hundreds of processes are started, and without its bytecode each would compile Holdfast anew.
@@ -24,6 +26,14 @@ sys.dont_write_bytecode = False
 
 # Durability is not the subject of most tests, and to compile a plan takes longer than to run it.
 QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
+
+
+WATCHDOG = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave nothing behind, however this process ends."""
+    config.stash[WATCHDOG] = supervise()
 
 
 @pytest.fixture(scope="session")
