@@ -10,10 +10,11 @@ from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
 from holdfast.operations.ending.complete import Completed, Completion, complete
-from holdfast.operations.ending.endings import id_columns, lock_tasks
 from holdfast.operations.register import Placing, Registration, register
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
+from holdfast.store.tables.columns import id_columns
+from holdfast.store.tables.tasks import lock_tasks
 from tests.world import TaskRow, World
 
 _CLUSTER = load_statements("cluster")

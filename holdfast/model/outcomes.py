@@ -21,6 +21,10 @@ ReasonCode = Literal[
 
 CancelMode = Literal["soft", "hard"]
 
+# What a worker may report of an attempt's end.
+Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
+STATUSES: tuple[Status, ...] = ("succeeded", "failed", "killed", "worker_failed", "handed_back")
+
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:

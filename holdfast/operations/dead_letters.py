@@ -13,24 +13,19 @@ from holdfast.model.ids import TaskId, check_task_id
 from holdfast.model.outcomes import Killed
 from holdfast.model.spec import Submission
 from holdfast.model.states import OPEN_STATES, TaskState
-from holdfast.operations.ending.endings import (
-    Burial,
-    Ending,
-    apply_endings,
-    bury_tasks,
-    id_columns,
-    lock_leases,
-    lock_tasks,
-)
+from holdfast.operations.ending.attempts import end_locked
 from holdfast.operations.submitting.arrivals import Arrival, Submitted, admit, store_arrivals
 from holdfast.operations.submitting.resubmission import describe_again, note_replay
-from holdfast.rules.retry import Counters, dead_letter_by_policy
+from holdfast.rules.ending import AttemptEnd
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
+from holdfast.store.tables.columns import id_columns
+from holdfast.store.tables.dead_letters import NewDeadLetter, dead_letter_tasks
+from holdfast.store.tables.jobs import read_job_flags
+from holdfast.store.tables.tasks import lock_tasks
 
 _DEAD = load_statements("dead_letters")
-_JOBS = load_statements("jobs")
 IDS_MAX = 10_000
 
 
@@ -51,23 +46,20 @@ async def dead_letter_task(
 
 
 async def _dead_letter(
-    _: Ledger, tx: Transaction, task_id: TaskId, *, actor: str, reason: str
+    ledger: Ledger, tx: Transaction, task_id: TaskId, *, actor: str, reason: str
 ) -> bool:
     tasks = await lock_tasks(tx, [task_id])
-    jobs = await tx.fetch(_JOBS["read_job_flags"], job_ids=[task_id.job_id])
-    if not tasks or not jobs:
+    if not tasks or not await read_job_flags(tx, [task_id.job_id]):
         raise NotFound("task", task_id)
     task = tasks[task_id]
     moves = Moves()
-    verdict = dead_letter_by_policy(Counters(task.failure_count, task.preemption_count))
     if task.state in OPEN_STATES:
-        leases = await lock_leases(tx, [task_id])
-        assert leases, "an open task has no lease"
         # The attempt ends as KILLED, its lease as ending; then the task goes where it was sent.
-        ending = Ending(task, Killed(reason), verdict, actor, reported=False, released=False)
-        await apply_endings(tx, moves, [ending])
+        end = AttemptEnd(Killed(reason), actor=actor, released=False, is_dead_letter=True)
+        ended = await end_locked(ledger, tx, tasks, judge=lambda *_: end, moves=moves)
+        assert ended.ends, "an open task has no lease"
     elif task.state == TaskState.PENDING:
-        await bury_tasks(tx, [Burial(task_id, verdict.reason_code, actor, reason)])
+        await dead_letter_tasks(tx, [NewDeadLetter(task_id, "policy_violation", actor, reason)])
         moves.add(task_id.job_id, TaskState.PENDING, TaskState.DEAD_LETTERED)
     else:
         raise IllegalMove(f"task {task_id}", TaskState(task.state).name, "dead-letter")

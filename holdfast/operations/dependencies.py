@@ -16,9 +16,9 @@ from holdfast.ledger.moves import add_follow_ups
 from holdfast.model.ids import TaskId
 from holdfast.model.order import Condition, Dependency, holds
 from holdfast.model.states import JobState
-from holdfast.operations.ending.endings import id_columns
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
+from holdfast.store.tables.columns import id_columns
 
 _JOBS = load_statements("jobs")
 _ORDER = load_statements("order")

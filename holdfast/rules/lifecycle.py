@@ -70,11 +70,6 @@ EVENT_TYPES = MappingProxyType(
 )
 
 
-def can_move(state: TaskState, to: TaskState) -> bool:
-    """Tell whether an unfinished task may go from one state to the other."""
-    return to in LEGAL_MOVES[state]
-
-
 def successors_mask(state: TaskState) -> int:
     """Write a state's successors as bits, the way the schema's guard holds them."""
     return sum(1 << to for to in LEGAL_MOVES[state])

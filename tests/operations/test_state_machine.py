@@ -20,12 +20,12 @@ from hypothesis.stateful import (
 
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.model.fence import Fence
-from holdfast.model.outcomes import CancelMode, Stage
+from holdfast.model.outcomes import CancelMode, Stage, Status
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.ending.cancel import cancel_job
-from holdfast.operations.ending.complete import Completed, Completion, Status, complete
+from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.queues import pause_queue, resume_queue

@@ -6,7 +6,7 @@ from holdfast.model.outcomes import Failed, Outcome, Succeeded, TaskRetried, Wor
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import LIVE_STATES, JobState, TaskState
 from holdfast.rules.job_state import JobCounts, job_state
-from holdfast.rules.lifecycle import RANK, can_move, is_ahead
+from holdfast.rules.lifecycle import LEGAL_MOVES, RANK, is_ahead
 from holdfast.rules.retry import Counters, after_attempt
 from holdfast.rules.submission import complete_submission, parse_spec, policy_of
 
@@ -50,7 +50,7 @@ class ToldTask:
             )
 
     def _go(self, state: TaskState) -> None:
-        assert can_move(self.state, state)
+        assert state in LEGAL_MOVES[self.state]
         self.state = state
         self.places.append((self.next_attempt, RANK[state]))
         assert self.places[-2] < self.places[-1], "a backward transition"

@@ -10,24 +10,17 @@ from holdfast.errors import Invalid, NotFound
 from holdfast.ledger.keys import request_key, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, add_follow_ups, apply_moves
+from holdfast.model.attempts import LockedTask
 from holdfast.model.ids import TaskId, check_job_id, check_task_id
 from holdfast.model.outcomes import CancelMode, Killed
 from holdfast.model.states import OPEN_STATES, TaskState
-from holdfast.operations.ending.endings import (
-    apply_endings,
-    decide_ending,
-    id_columns,
-    lock_leases,
-    lock_tasks,
-)
+from holdfast.operations.ending.attempts import end_locked
+from holdfast.rules.ending import AttemptEnd
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.rows import LockedTask
-from holdfast.store.statements import load_statements
-
-_JOBS = load_statements("jobs")
-_TASKS = load_statements("tasks")
-_LEASES = load_statements("leases")
+from holdfast.store.tables.jobs import flag_cancel, lock_job, read_job_flags
+from holdfast.store.tables.leases import request_soft_cancel
+from holdfast.store.tables.tasks import kill_pending_tasks, lock_tasks
 
 
 async def cancel_job(
@@ -52,12 +45,12 @@ async def flag_job(
     _: Ledger, tx: Transaction, job_id: int, *, mode: CancelMode, actor: str, reason: str
 ) -> bool:
     """Flag a job and leave its tasks to the sweep; False if there was nothing to flag."""
-    row = await tx.fetch_one(_JOBS["lock_job"], job_id=job_id)
-    if row is None:
+    job = await lock_job(tx, job_id)
+    if job is None:
         raise NotFound("job", job_id)
-    if row["finished"] or row["cancel_mode"] in ("hard", mode):
+    if job.finished or job.cancel_mode in ("hard", mode):
         return False
-    await tx.fetch(_JOBS["flag_cancel"], job_ids=[job_id], mode=mode, reasons=[reason], actor=actor)
+    await flag_cancel(tx, [(job_id, reason)], mode=mode, actor=actor)
     await add_follow_ups(tx, [("sweep", job_id)])
     return True
 
@@ -84,8 +77,7 @@ async def _cancel_task(
     ledger: Ledger, tx: Transaction, task_id: TaskId, *, mode: CancelMode, actor: str, reason: str
 ) -> bool:
     tasks = await lock_tasks(tx, [task_id])
-    jobs = await tx.fetch(_JOBS["read_job_flags"], job_ids=[task_id.job_id])
-    if not tasks or not jobs:
+    if not tasks or not await read_job_flags(tx, [task_id.job_id]):
         raise NotFound("task", task_id)
     moves = Moves()
     stopped = await stop_tasks(
@@ -108,37 +100,22 @@ async def stop_tasks(
     """Kill what has not begun; ask what runs to stop, or end it at once. Returns how many."""
     pending = [task.id for task in tasks if task.state == TaskState.PENDING]
     if pending:
-        await tx.fetch(
-            _TASKS["kill_pending_tasks"], **id_columns(pending), actor=actor, cause=reason
-        )
+        await kill_pending_tasks(tx, pending, actor=actor, cause=reason)
         for task_id in pending:
             moves.add(task_id.job_id, TaskState.PENDING, TaskState.KILLED)
     running = {task.id: task for task in tasks if task.state in OPEN_STATES}
     if not running:
         return len(pending)
-    specs = await ledger.specs.load(tx, {task.job_id for task in running.values()})
     if mode == "soft":
-        rows = await tx.fetch(
-            _LEASES["request_soft_cancel"],
-            **id_columns(sorted(running)),
-            graces=[timedelta(seconds=specs[t.job_id].policy.grace) for t in sorted(running)],
-            reason=reason,
-        )
-        return len(pending) + len(rows)
-    leases = await lock_leases(tx, running)
-    endings = [
-        decide_ending(
-            task,
-            leases[task_id],
-            Killed(reason),
-            policy=specs[task.job_id].policy,
-            actor=actor,
-            released=False,
-        )
-        for task_id, task in running.items()
-    ]
-    await apply_endings(tx, moves, endings)
-    return len(pending) + len(endings)
+        specs = await ledger.specs.load(tx, {task_id.job_id for task_id in running})
+        graces = [
+            (task_id, timedelta(seconds=specs[task_id.job_id].policy.grace))
+            for task_id in sorted(running)
+        ]
+        return len(pending) + len(await request_soft_cancel(tx, graces, reason=reason))
+    end = AttemptEnd(Killed(reason), actor=actor, released=False)
+    ended = await end_locked(ledger, tx, running, judge=lambda *_: end, moves=moves)
+    return len(pending) + len(ended.ends)
 
 
 def _check_words(mode: str, actor: str, reason: str) -> None:

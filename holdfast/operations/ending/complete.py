@@ -1,36 +1,31 @@
 """Take a worker's word that an attempt has ended, once, from whoever holds the lease."""
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, Refused, TooLarge
 from holdfast.ledger.keys import RequestKey, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.model.attempts import LockedLease
 from holdfast.model.datasets import OutputEntry
+from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import STAGES, Failed, Killed, Outcome, Stage, WorkerFailed
-from holdfast.model.spec import Limits
+from holdfast.model.outcomes import STAGES, STATUSES, Stage, Status
+from holdfast.model.spec import Limits, Policy
 from holdfast.model.states import TaskState
 from holdfast.operations.datasets.commit_outputs import Commit, commit_outputs
-from holdfast.operations.ending.endings import apply_endings, lock_leases, lock_tasks
-from holdfast.operations.ending.gangs import Notice, decide_endings, widen
-from holdfast.operations.ending.outages import read_outage
-from holdfast.operations.ending.release import release
+from holdfast.operations.ending.attempts import add_siblings, end_locked
+from holdfast.operations.ending.reap import read_outage
 from holdfast.operations.notes import Note, add_notes, check_note
-from holdfast.operations.report import Fence, check_fence, fence_columns, start
+from holdfast.operations.report import start
 from holdfast.rules.commits import check_entries
+from holdfast.rules.ending import Judged, end_reported
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
-from holdfast.store.rows import LockedLease
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.attempts import Success, find_ended_attempts, succeed_attempts
+from holdfast.store.tables.tasks import lock_tasks
 
-_TASKS = load_statements("tasks")
-_LEASES = load_statements("leases")
-
-Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
-STATUSES: tuple[Status, ...] = ("succeeded", "failed", "killed", "worker_failed", "handed_back")
 _BEFORE_USER_CODE = ("fetch", "input")
 _EXIT_CODE_MAX = 2**31 - 1
 OUTPUTS_PER_WRITE_MAX = 20_000
@@ -63,11 +58,11 @@ class Completed(NamedTuple):
 Answer = Completed | Refused
 
 
-class _Told(NamedTuple):
-    """What one completion was answered, as it is kept under a request's key."""
+class _KeptAnswer(NamedTuple):
+    """What one completion was answered, as it is kept under a request's key: one of the three."""
 
-    accepted: bool | None
-    conflict: str | None
+    accepted: bool | None = None
+    conflict: str | None = None
     # Of outputs that were refused: the field, and what is wrong with it.
     unfit: tuple[str, str] | None = None
 
@@ -88,10 +83,10 @@ async def complete(
         count = sum(len(item.outputs) for item in ordered)
         if count > OUTPUTS_PER_WRITE_MAX:  # one key, one transaction
             raise TooLarge("outputs", count, OUTPUTS_PER_WRITE_MAX, unit="entries under one key")
-        told = await write_once(ledger, keyed, _complete_and_tell, ordered, returns=list[_Told])
+        kept = await write_once(ledger, keyed, _complete_once, ordered, returns=list[_KeptAnswer])
         answers = {
-            item.fence: _retell(item, how.accepted, how.conflict, unfit=how.unfit)
-            for item, how in zip(ordered, told, strict=True)
+            item.fence: _restore(item.fence.task_id, answer)
+            for item, answer in zip(ordered, kept, strict=True)
         }
     else:
         answers = {}
@@ -103,34 +98,28 @@ async def complete(
     ]
 
 
-async def _complete_and_tell(
+async def _complete_once(
     ledger: Ledger, tx: Transaction, completions: list[Completion]
-) -> list[_Told]:
+) -> list[_KeptAnswer]:
     answers = await _complete(ledger, tx, completions)
-    return [_tell(answers[item.fence]) for item in completions]
+    return [_keep(answers[item.fence]) for item in completions]
 
 
-def _tell(answer: Answer) -> _Told:
+def _keep(answer: Answer) -> _KeptAnswer:
     if isinstance(answer, Completed):
-        return _Told(answer.accepted, None)
+        return _KeptAnswer(accepted=answer.accepted)
     if isinstance(answer, Invalid):
-        return _Told(None, None, (answer.field, answer.problem))
+        return _KeptAnswer(unfit=(answer.field, answer.problem))
     assert isinstance(answer, LeaseConflict), "a checked completion was refused otherwise"
-    return _Told(None, answer.reason)
+    return _KeptAnswer(conflict=answer.reason)
 
 
-def _retell(
-    item: Completion,
-    accepted: bool | None,
-    conflict: str | None,
-    *,
-    unfit: tuple[str, str] | None = None,
-) -> Answer:
-    if unfit is not None:
-        return Invalid(*unfit)
-    if accepted is None:
-        return LeaseConflict(item.fence.task_id, conflict or "")
-    return Completed(item.fence.task_id, accepted)
+def _restore(task_id: TaskId, kept: _KeptAnswer) -> Answer:
+    if kept.unfit is not None:
+        return Invalid(*kept.unfit)
+    if kept.accepted is None:
+        return LeaseConflict(task_id, kept.conflict or "")
+    return Completed(task_id, kept.accepted)
 
 
 def _part(items: list[Completion]) -> Iterator[list[Completion]]:
@@ -188,14 +177,11 @@ async def _succeed(
     if not items:
         return {}
     items = sorted(items, key=_task_id_of)
-    rows = await tx.fetch(
-        _TASKS["succeed_attempts"],
-        **fence_columns([item.fence for item in items]),
-        exit_codes=[item.exit_code or 0 for item in items],
-        results=[item.result for item in items],
+    ended = await succeed_attempts(
+        tx, [Success(item.fence, item.exit_code or 0, item.result) for item in items]
     )
     tokens = {}
-    for job_id, task_index, token, ran in rows:
+    for job_id, task_index, token, ran in ended:
         moves.add(job_id, TaskState.RUNNING, TaskState.SUCCEEDED)
         tx.news.runs.append((job_id, ran))
         tokens[job_id, task_index] = token
@@ -207,11 +193,7 @@ async def _succeed(
 
 
 async def _end(
-    ledger: Ledger,
-    tx: Transaction,
-    items: list[Completion],
-    *,
-    moves: Moves,
+    ledger: Ledger, tx: Transaction, items: list[Completion], *, moves: Moves
 ) -> dict[Fence, Answer]:
     """End live leases otherwise, and release ending ones; strangers are left unanswered."""
     # A completion without a reported start records the start first.
@@ -220,84 +202,51 @@ async def _end(
     )
     late = [item for item in items if item.status == "succeeded" and item.fence in started]
     answers: dict[Fence, Answer] = dict(await _succeed(tx, late, moves))
-    items = [item for item in items if item.fence not in answers]
-    if not items:
+    left = {item.fence: item for item in items if item.fence not in answers}
+    if not left:
         return answers
-    touched = await _list_touched(ledger, tx, items)
-    tasks = await lock_tasks(tx, touched)
-    leases = await lock_leases(tx, touched)
-    specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
-    is_free = await _read_outage(tx, items)
-    notices: dict[TaskId, Notice] = {}
-    confirmed: list[TaskId] = []
-    for item in items:
-        lease = leases.get(item.fence.task_id)
-        if lease is None or (lease.attempt, lease.lease_token) != item.fence[1:]:
-            continue
-        answers[item.fence] = Completed(item.fence.task_id, accepted=not lease.ending)
-        if lease.ending:
-            confirmed.append(item.fence.task_id)
-        else:
-            notices[item.fence.task_id] = Notice(
-                _outcome(item, lease, is_free=is_free(lease.expires_at)),
-                actor=lease.worker_id,
-                reported=True,
-            )
-    endings = decide_endings(specs, tasks, leases, notices=notices)
-    await apply_endings(tx, moves, endings)
-    await release(tx, confirmed)
-    return answers
+    is_loss = any(item.status == "worker_failed" for item in left.values())
+    outage = await read_outage(tx) if is_loss else None
+
+    def judge(lease: LockedLease, _: Policy) -> Judged:
+        item = left.get(lease.fence)
+        if item is None:
+            return None
+        return end_reported(
+            lease,
+            item.status,
+            exit_code=item.exit_code,
+            error=item.error,
+            error_class=item.error_class,
+            stage=item.stage,
+            outage=outage,
+        )
+
+    tasks = await lock_tasks(tx, await _list_touched(ledger, tx, list(left.values())))
+    ends, released = await end_locked(ledger, tx, tasks, judge=judge, moves=moves)
+    accepted = {fence: Completed(fence.task_id, accepted=True) for fence in ends.keys() & left}
+    too_late = {fence: Completed(fence.task_id, accepted=False) for fence in released}
+    return answers | accepted | too_late
 
 
 async def _list_touched(ledger: Ledger, tx: Transaction, items: list[Completion]) -> list[TaskId]:
     """List the tasks to lock: success is a member's own, any other end concerns its whole gang."""
     others = [item.fence.task_id for item in items if item.status != "succeeded"]
-    return [*map(_task_id_of, items), *await widen(ledger, tx, others)]
+    return [*map(_task_id_of, items), *await add_siblings(ledger, tx, others)]
 
 
 async def _recall(tx: Transaction, items: list[Completion]) -> dict[Fence, Answer]:
     """Answer a repeated report as the first time; another story, or a stranger's, is a conflict."""
     if not items:
         return {}
-    rows = await tx.fetch(
-        _LEASES["find_ended_attempts"], **fence_columns([item.fence for item in items])
-    )
-    told = {
-        Fence(TaskId(row[0], row[1]), row[2], row[3]): row[4] == TaskState.SUCCEEDED for row in rows
-    }
+    states = await find_ended_attempts(tx, [item.fence for item in items])
+    succeeded = {fence: state == TaskState.SUCCEEDED for fence, state in states.items()}
     return {
         item.fence: Completed(item.fence.task_id, accepted=True)
-        if told.get(item.fence) == (item.status == "succeeded")
+        if succeeded.get(item.fence) == (item.status == "succeeded")
         else LeaseConflict(item.fence.task_id, "this attempt no longer holds the lease")
         for item in items
     }
-
-
-async def _read_outage(tx: Transaction, items: list[Completion]) -> Callable[[datetime], bool]:
-    """Find out about an outage, if one of the reports may be the consequence of it."""
-    if any(item.status == "worker_failed" for item in items):
-        return await read_outage(tx)
-    return lambda _: False
-
-
-def _outcome(item: Completion, lease: LockedLease, *, is_free: bool) -> Outcome:
-    match item.status:
-        case "handed_back":
-            return WorkerFailed("handed back", free=True)
-        case "worker_failed":
-            return WorkerFailed(item.error or "the worker could not run it", free=is_free)
-        case "killed":
-            if lease.cancel is None:
-                return WorkerFailed("killed by its worker without being asked")
-            reason = lease.cancel_reason or lease.job_cancel_reason or "cancelled"
-            return Killed(reason, error=item.error, exit_code=item.exit_code)
-        case "failed" | "succeeded":
-            return Failed(
-                item.error or f"exit code {item.exit_code}",
-                item.error_class or "TransientError",
-                item.stage or "exec",
-                item.exit_code,
-            )
 
 
 def _task_id_of(item: Completion) -> TaskId:

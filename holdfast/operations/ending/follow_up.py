@@ -8,12 +8,11 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.ids import TaskId
+from holdfast.model.attempts import LockedTask
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import JobState
 from holdfast.operations.dependencies import feed_tasks, release_dependents
@@ -21,12 +20,18 @@ from holdfast.operations.ending.cancel import flag_job, stop_tasks
 from holdfast.operations.undoing.compensate import compensate
 from holdfast.operations.undoing.undo import end_undo, note_undos
 from holdfast.store.database import LockTimeout, Transaction
-from holdfast.store.rows import LockedTask
-from holdfast.store.statements import load_statements
-
-_JOBS = load_statements("jobs")
-_TASKS = load_statements("tasks")
-_OUTBOX = load_statements("outbox")
+from holdfast.store.tables.jobs import list_live_children, read_job_flags
+from holdfast.store.tables.outbox import (
+    OutboxRow,
+    advance_outbox,
+    delete_outbox,
+    drop_childless_ends,
+    list_outbox,
+    lock_outbox,
+    put_off_outbox,
+    take_small_sweeps,
+)
+from holdfast.store.tables.tasks import lock_next_tasks, lock_tasks_of_jobs
 
 SWEEP_TASKS_MAX = 1000
 FEED_TASKS_MAX = 5000
@@ -45,8 +50,8 @@ async def follow_up(ledger: Ledger, rows_max: int = 100) -> int:
     be had only if nothing else could be done.
     """
     async with ledger.database.transaction() as tx:
-        rows = await tx.fetch(_OUTBOX["list_outbox"], kinds=list(_STEPS), batch_max=rows_max)
-        graphs = await tx.fetch(_OUTBOX["list_outbox"], kinds=["undo_graph"], batch_max=rows_max)
+        rows = await list_outbox(tx, list(_STEPS), batch_max=rows_max)
+        graphs = await list_outbox(tx, ["undo_graph"], batch_max=rows_max)
     steps, blocked, broken = 0, None, None
     for row_id, step in _list_steps(ledger, rows, graphs):
         try:
@@ -66,20 +71,20 @@ async def follow_up(ledger: Ledger, rows_max: int = 100) -> int:
 
 
 def _list_steps(
-    ledger: Ledger, rows: Sequence[Any], graphs: Sequence[Any]
+    ledger: Ledger, rows: Sequence[OutboxRow], graphs: Sequence[OutboxRow]
 ) -> Iterator[tuple[int | None, Callable[[], Awaitable[int]]]]:
     """Say what is to be done, and for which row of the outbox: first what is done for many."""
     for step in (release_dependents, _sweep_small, _drop_childless, note_undos):
         yield None, partial(ledger.write, step)
-    for row_id, _, _ in rows:
-        yield row_id, partial(ledger.write, _step, row_id=row_id)
-    for row_id, _, graph_id in graphs:
-        yield row_id, partial(compensate, ledger, row_id, graph_id)
+    for row in rows:
+        yield row.id, partial(ledger.write, _step, row_id=row.id)
+    for row in graphs:
+        yield row.id, partial(compensate, ledger, row.id, row.job_id)
 
 
 async def _put_off(_: Ledger, tx: Transaction, row_id: int | None) -> None:
     if row_id is not None:
-        await tx.fetch(_OUTBOX["put_off_outbox"], ids=[row_id], delay=BROKEN_PUT_OFF)
+        await put_off_outbox(tx, [row_id], BROKEN_PUT_OFF)
 
 
 async def follow_up_all(ledger: Ledger, steps_max: int = 1_000_000) -> int:
@@ -101,52 +106,42 @@ async def follow_up_all(ledger: Ledger, steps_max: int = 1_000_000) -> int:
 
 
 async def _step(ledger: Ledger, tx: Transaction, *, row_id: int) -> int:
-    row = await tx.fetch_one(_OUTBOX["lock_outbox"], id=row_id)
-    if row is None:
+    work = await lock_outbox(tx, row_id)
+    if work is None:
         return 0
-    _, kind, job_id, next_index = row
-    step = _STEPS[kind]
-    following = await step(ledger, tx, job_id, next_index=next_index)
+    step = _STEPS[work.kind]
+    following = await step(ledger, tx, work.job_id, next_index=work.next_index)
     if following is None:
-        await tx.fetch(_OUTBOX["delete_outbox"], ids=[row_id])
+        await delete_outbox(tx, [row_id])
     else:
-        await tx.fetch(_OUTBOX["advance_outbox"], id=row_id, next_index=following)
+        await advance_outbox(tx, row_id, following)
     return 1
 
 
 async def _sweep(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
     """Stop the next tasks of a job that was cancelled or has ended."""
-    rows = await tx.fetch(
-        _TASKS["lock_next_tasks"], job_id=job_id, next_index=next_index, batch_max=SWEEP_TASKS_MAX
-    )
-    tasks = [LockedTask(*row) for row in rows]
+    tasks = await lock_next_tasks(tx, job_id, next_index=next_index, batch_max=SWEEP_TASKS_MAX)
     await _stop(ledger, tx, tasks)
-    return tasks[-1].task_index + 1 if len(rows) == SWEEP_TASKS_MAX else None
+    return tasks[-1].task_index + 1 if len(tasks) == SWEEP_TASKS_MAX else None
 
 
 async def _sweep_small(ledger: Ledger, tx: Transaction) -> int:
     """Stop the tasks of many small jobs; one that fails makes each of them go on its own."""
-    rows = await tx.fetch(
-        _OUTBOX["take_small_sweeps"], tasks_max=SMALL_TASKS_MAX, batch_max=SMALL_JOBS_MAX
-    )
+    rows = await take_small_sweeps(tx, tasks_max=SMALL_TASKS_MAX, batch_max=SMALL_JOBS_MAX)
     if rows:
-        found = await tx.fetch(_TASKS["lock_tasks_of_jobs"], job_ids=sorted({r[1] for r in rows}))
-        await _stop(ledger, tx, [LockedTask(*row) for row in found])
-        await tx.fetch(_OUTBOX["delete_outbox"], ids=[row[0] for row in rows])
+        await _stop(ledger, tx, await lock_tasks_of_jobs(tx, [row.job_id for row in rows]))
+        await delete_outbox(tx, [row.id for row in rows])
     return len(rows)
 
 
 async def _stop(ledger: Ledger, tx: Transaction, tasks: Sequence[LockedTask]) -> None:
     """Stop locked tasks, as it was asked of their jobs and for that reason."""
-    job_ids = sorted({task.job_id for task in tasks})
-    flags = await tx.fetch(_JOBS["read_job_flags"], job_ids=job_ids)
+    flags = await read_job_flags(tx, sorted({task.job_id for task in tasks}))
     groups: dict[tuple[CancelMode, str], set[int]] = defaultdict(set)
-    for row in flags:
-        mode: CancelMode = (
-            "soft" if row["cancel_mode"] == "soft" and not row["finished"] else "hard"
-        )
-        reason = row["cancel_reason"] or f"the job is {JobState(row['state']).name}"
-        groups[mode, reason].add(row["job_id"])
+    for job in flags.values():
+        mode: CancelMode = "soft" if job.cancel_mode == "soft" and not job.finished else "hard"
+        reason = job.cancel_reason or f"the job is {JobState(job.state).name}"
+        groups[mode, reason].add(job.job_id)
     moves = Moves()
     for (mode, reason), group in groups.items():
         mine = [task for task in tasks if task.job_id in group]
@@ -156,38 +151,32 @@ async def _stop(ledger: Ledger, tx: Transaction, tasks: Sequence[LockedTask]) ->
 
 async def _drop_childless(_: Ledger, tx: Transaction) -> int:
     """Forget about the children of jobs that have none."""
-    return len(await tx.fetch(_OUTBOX["drop_childless_ends"], batch_max=SMALL_JOBS_MAX))
+    return await drop_childless_ends(tx, SMALL_JOBS_MAX)
 
 
 async def _feed(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
     """Line up the next tasks of a job too large to be lined up at once."""
-    rows = await tx.fetch(
-        _TASKS["lock_next_tasks"], job_id=job_id, next_index=next_index, batch_max=FEED_TASKS_MAX
-    )
-    flags = await tx.fetch_one(_JOBS["read_job_flags"], job_ids=[job_id])
-    if not rows or flags is None or flags["finished"] or flags["cancel_mode"]:
+    tasks = await lock_next_tasks(tx, job_id, next_index=next_index, batch_max=FEED_TASKS_MAX)
+    job = (await read_job_flags(tx, [job_id])).get(job_id)
+    if not tasks or job is None or job.finished or job.cancel_mode:
         return None
-    await feed_tasks(tx, [TaskId(row[0], row[1]) for row in rows])
-    following: int = rows[-1][1] + 1
-    return following if len(rows) == FEED_TASKS_MAX else None
+    await feed_tasks(tx, [task.id for task in tasks])
+    return tasks[-1].task_index + 1 if len(tasks) == FEED_TASKS_MAX else None
 
 
 async def _end_children(
     ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int
 ) -> int | None:
     """Cancel the live children of a job that ended in any state but SUCCEEDED."""
-    flags = await tx.fetch_one(_JOBS["read_job_flags"], job_ids=[job_id])
-    if flags is None:
+    job = (await read_job_flags(tx, [job_id])).get(job_id)
+    if job is None:
         return None
-    mode: CancelMode = "soft" if flags["cancel_mode"] == "soft" else "hard"
-    children = await tx.fetch(
-        _JOBS["list_live_children"], job_id=job_id, mode=mode, batch_max=CHILDREN_MAX
-    )
+    mode: CancelMode = "soft" if job.cancel_mode == "soft" else "hard"
+    children = await list_live_children(tx, job_id, mode=mode, batch_max=CHILDREN_MAX)
     for child in children:
         reason = f"parent job {job_id} ended"
-        await flag_job(ledger, tx, child[0], mode=mode, actor="server", reason=reason)
-    full = len(children) == CHILDREN_MAX
-    return next_index + 1 if full else None
+        await flag_job(ledger, tx, child, mode=mode, actor="server", reason=reason)
+    return next_index + 1 if len(children) == CHILDREN_MAX else None
 
 
 _STEPS: dict[str, Callable[..., Awaitable[int | None]]] = {

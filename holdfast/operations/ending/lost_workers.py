@@ -2,16 +2,14 @@
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import WorkerFailed
-from holdfast.operations.ending.endings import apply_endings, lock_leases, lock_tasks
-from holdfast.operations.ending.gangs import Notice, decide_endings, widen
-from holdfast.operations.ending.outages import read_outage
-from holdfast.operations.ending.release import release
+from holdfast.model.attempts import LockedLease
+from holdfast.model.spec import Policy
+from holdfast.operations.ending.attempts import end_attempts
+from holdfast.operations.ending.reap import read_outage
+from holdfast.rules.ending import Judged, end_lost
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.leases import list_leases_of_worker
 
-_LEASES = load_statements("leases")
 BATCH_MAX = 500
 ROUNDS_MAX = 10_000
 
@@ -42,36 +40,17 @@ async def _end_all(ledger: Ledger, worker_id: str, cause: str, *, is_gone: bool)
 async def _end_some(
     ledger: Ledger, tx: Transaction, worker_id: str, *, cause: str, is_gone: bool
 ) -> int:
-    rows = await tx.fetch(
-        _LEASES["list_leases_of_worker"],
-        worker_id=worker_id,
-        also_ending=is_gone,
-        batch_max=BATCH_MAX,
-    )
-    task_ids = [TaskId(*row) for row in rows]
+    task_ids = await list_leases_of_worker(tx, worker_id, also_ending=is_gone, batch_max=BATCH_MAX)
     if not task_ids:
         return 0
-    touched = await widen(ledger, tx, task_ids)
-    tasks = await lock_tasks(tx, touched)
-    leases = await lock_leases(tx, touched)
-    specs = await ledger.specs.load(tx, {task_id.job_id for task_id in touched})
-    moves = Moves()
-    is_free = await read_outage(tx)
-    notices: dict[TaskId, Notice] = {}
-    gone: list[TaskId] = []
-    for task_id, lease in leases.items():
+    outage = await read_outage(tx)
+
+    def judge(lease: LockedLease, _: Policy) -> Judged:
         if lease.worker_id != worker_id:
-            continue
-        if lease.ending:
-            gone.append(task_id)
-        else:
-            loss = WorkerFailed(
-                cause, free=is_free(lease.expires_at), acknowledged=lease.acknowledged
-            )
-            notices[task_id] = Notice(loss, released=is_gone)
-    endings = decide_endings(specs, tasks, leases, notices=notices)
-    await apply_endings(tx, moves, endings)
-    if is_gone:
-        await release(tx, gone)
+            return None
+        return end_lost(lease, cause=cause, is_gone=is_gone, outage=outage)
+
+    moves = Moves()
+    await end_attempts(ledger, tx, task_ids, judge=judge, moves=moves)
     await apply_moves(tx, moves)
     return len(task_ids)

@@ -6,21 +6,18 @@ clock; the other two only end the state, and the lease lives on as ending.
 """
 
 from datetime import datetime
+from functools import partial
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import Failed, Killed, Outcome, WorkerFailed
-from holdfast.model.spec import Policy
-from holdfast.operations.ending.endings import apply_endings, lock_leases, lock_tasks
-from holdfast.operations.ending.gangs import Notice, decide_endings, widen
-from holdfast.operations.ending.release import release
-from holdfast.rules.outage import Watch, is_free, is_waiting, next_watch
+from holdfast.operations.ending.attempts import end_attempts
+from holdfast.rules.ending import end_overdue
+from holdfast.rules.outage import Watch, is_waiting, next_watch
 from holdfast.store.database import Transaction
-from holdfast.store.rows import LockedLease
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.leases import list_reapable
+from holdfast.store.tables.reaper import lock_reaper, read_reaper, record_reaper_pass
 
-_LEASES = load_statements("leases")
 BATCH_MAX = 500
 
 
@@ -31,74 +28,32 @@ async def reap(ledger: Ledger, batch_max: int = BATCH_MAX) -> int:
         return 0
     async with ledger.database.transaction() as tx:
         now = await tx.now()
-        rows = await tx.fetch(
-            _LEASES["list_reapable"], waiting=is_waiting(watch, now), batch_max=batch_max
-        )
-    candidates = [TaskId(row[0], row[1]) for row in rows]
+        candidates = await list_reapable(tx, waiting=is_waiting(watch, now), batch_max=batch_max)
     return await ledger.write(_end_overdue, candidates, watch=watch) if candidates else 0
 
 
 async def _take_note(_: Ledger, tx: Transaction) -> Watch | None:
-    row = await tx.fetch_one(_LEASES["lock_reaper"])
-    if row is None:
+    noted = await lock_reaper(tx)
+    if noted is None:
         return None
-    last_pass_at, outage_from, outage_until, now = row
-    watch = next_watch(Watch(last_pass_at, outage_from, outage_until), now)
-    await tx.fetch(
-        _LEASES["record_reaper_pass"],
-        last_pass_at=watch.last_pass_at,
-        outage_from=watch.outage_from,
-        outage_until=watch.outage_until,
-    )
+    watch = next_watch(noted.watch, noted.now)
+    await record_reaper_pass(tx, watch)
     return watch
 
 
 async def _end_overdue(
     ledger: Ledger, tx: Transaction, candidates: list[TaskId], *, watch: Watch
 ) -> int:
-    # A loss concerns the whole gang.
-    touched = await widen(ledger, tx, candidates)
-    tasks = await lock_tasks(tx, touched)
-    leases = await lock_leases(tx, touched)
-    specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
-    now = await tx.now()
-    expiry_counts = not is_waiting(watch, now)
     moves = Moves()
-    notices: dict[TaskId, Notice] = {}
-    run_out: list[TaskId] = []
-    for task_id, lease in leases.items():
-        expired = lease.expires_at <= now and expiry_counts
-        if lease.ending:
-            if expired:
-                run_out.append(task_id)
-            continue
-        policy = specs[task_id.job_id].policy
-        outcome = _overdue_outcome(lease, policy, now, watch=watch if expired else None)
-        if outcome is not None:
-            notices[task_id] = Notice(outcome, released=expired)
-    endings = decide_endings(specs, tasks, leases, notices=notices)
-    await apply_endings(tx, moves, endings)
-    await release(tx, run_out)
+    # A lease that runs out while this waits for its lock is left for the next pass.
+    judge = partial(end_overdue, watch=watch, now=await tx.now())
+    ends, released = await end_attempts(ledger, tx, candidates, judge=judge, moves=moves)
     await apply_moves(tx, moves)
-    tx.news.expired += len(run_out) + sum(ending.released for ending in endings)
-    return len(endings) + len(run_out)
+    tx.news.expired += len(released) + sum(end.released for end in ends.values())
+    return len(ends) + len(released)
 
 
-def _overdue_outcome(
-    lease: LockedLease, policy: Policy, now: datetime, *, watch: Watch | None
-) -> Outcome | None:
-    """Say how an open attempt ends by its deadlines, if it does; `watch` once the lease ran out."""
-    if watch is not None:
-        return WorkerFailed(
-            "lease expired",
-            free=is_free(watch, lease.expires_at),
-            acknowledged=lease.acknowledged,
-        )
-    if lease.cancel_deadline_at is not None and lease.cancel_deadline_at <= now:
-        return Killed(lease.cancel_reason or "cancelled", error="the grace of its cancel was over")
-    if lease.run_deadline_at is not None and lease.run_deadline_at <= now:
-        text = f"ran longer than its timeout of {policy.timeout:g} s"
-        if policy.on_timeout == "kill":
-            return Killed("timeout", error=text, timed_out=True)
-        return Failed(text, error_class="Timeout")
-    return None
+async def read_outage(tx: Transaction) -> tuple[Watch, datetime]:
+    """Read what is known of an outage now; a worker may report before the reaper has passed."""
+    noted = await read_reaper(tx)
+    return next_watch(noted.watch, noted.now), noted.now

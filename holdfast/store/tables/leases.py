@@ -5,40 +5,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from holdfast.model.attempts import LockedLease
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import CancelMode
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 from holdfast.store.tables.columns import fence_columns, fence_values, id_columns
 
 _LEASES = load_statements("leases")
-
-
-class LockedLease(NamedTuple):
-    """The open or ending attempt of a task whose row we hold."""
-
-    job_id: int
-    task_index: int
-    attempt: int
-    lease_token: UUID
-    worker_id: str
-    ending: bool
-    cancelled: bool
-    cancel_reason: str | None
-    expires_at: datetime
-    run_deadline_at: datetime | None
-    cancel_deadline_at: datetime | None
-    job_cancel_mode: CancelMode | None
-    job_is_live: bool
-    job_cancel_reason: str | None
-    # A claim is an acknowledgement; a placed attempt is acknowledged once its worker has named it.
-    acknowledged: bool = True
-
-    @property
-    def cancel(self) -> CancelMode | None:
-        """Tell how its end was asked for, by a cancel of the task or of the job."""
-        return "soft" if self.cancelled or self.job_cancel_mode == "soft" else self.job_cancel_mode
 
 
 async def lock_leases(tx: Transaction, task_ids: Iterable[TaskId]) -> dict[TaskId, LockedLease]:

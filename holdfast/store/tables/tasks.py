@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from holdfast.model.attempts import LockedTask
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.store.database import Transaction
@@ -14,23 +15,6 @@ from holdfast.store.tables.columns import fence_columns, id_columns
 from holdfast.store.tables.ready import ReadyStretch, ready_columns
 
 _TASKS = load_statements("tasks")
-
-
-class LockedTask(NamedTuple):
-    """A task as it stands under our lock."""
-
-    job_id: int
-    task_index: int
-    state: int
-    attempt: int
-    failure_count: int
-    preemption_count: int
-    free_loss_count: int
-
-    @property
-    def id(self) -> TaskId:
-        """Name the task."""
-        return TaskId(self.job_id, self.task_index)
 
 
 async def lock_tasks(tx: Transaction, task_ids: Iterable[TaskId]) -> dict[TaskId, LockedTask]:

@@ -9,9 +9,9 @@ from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
+from holdfast.operations.ending.attempts import add_siblings
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completed, Completion, complete
-from holdfast.operations.ending.gangs import widen
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.gangs import LEASE, a_gang
@@ -22,14 +22,16 @@ PENDING, SUCCEEDED, FAILED = TaskState.PENDING, TaskState.SUCCEEDED, TaskState.F
 KILLED, WORKER_FAILED, DEAD = TaskState.KILLED, TaskState.WORKER_FAILED, TaskState.DEAD_LETTERED
 
 
-async def test_only_gangs_are_widened_and_only_when_asked_for(ledger: Ledger, world: World) -> None:
+async def test_only_gangs_get_their_siblings_and_only_when_asked_for(
+    ledger: Ledger, world: World
+) -> None:
     plain = await world.submit(replicas=3)
     gang = await a_gang(world)
     wanted = [TaskId(gang.job_id, 1), TaskId(plain, 2), TaskId(999_999, 0)]
     async with ledger.database.transaction() as tx:
-        widened = await widen(ledger, tx, wanted)
-    whole = [TaskId(gang.job_id, index) for index in range(3)]
-    assert widened == [TaskId(plain, 2), *whole, TaskId(999_999, 0)]
+        found = await add_siblings(ledger, tx, wanted)
+    whole = {TaskId(gang.job_id, index) for index in range(3)}
+    assert found == {TaskId(plain, 2), *whole, TaskId(999_999, 0)}
 
 
 @pytest.mark.parametrize(("status", "price"), [("failed", (1, 0)), ("worker_failed", (0, 1))])

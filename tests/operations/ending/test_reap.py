@@ -1,9 +1,12 @@
 """What runs out of time: leases, runs, and the grace of a cancel; and what an outage forgives."""
 
+from datetime import timedelta
+
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ending.reap import reap
+from holdfast.operations.ending.reap import read_outage, reap
+from holdfast.rules.outage import is_free
 from holdfast.store.database import Database
 from tests.world import World
 
@@ -189,3 +192,25 @@ async def test_a_second_server_leaves_the_pass_to_the_first(
         await tx.connection.execute("select from holdfast.reaper for update")
         assert await reap(ledger) == 0
     assert await reap(ledger) == 1
+
+
+async def test_a_report_knows_of_an_outage_before_the_reaper_has_passed(
+    ledger: Ledger, world: World
+) -> None:
+    await reap(ledger)
+    async with ledger.database.transaction() as tx:
+        before = await tx.now()
+    await world.clock.advance(70)
+    async with ledger.database.transaction() as tx:
+        watch, now = await read_outage(tx)
+    assert now >= before + timedelta(seconds=70)
+    assert is_free(watch, before + timedelta(seconds=60))
+    assert not is_free(watch, before - timedelta(seconds=1))
+
+
+async def test_without_an_outage_nothing_is_free(ledger: Ledger, world: World) -> None:
+    await reap(ledger)
+    await world.clock.advance(5)
+    async with ledger.database.transaction() as tx:
+        watch, now = await read_outage(tx)
+    assert not is_free(watch, now - timedelta(seconds=1))

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast.model.attempts import LockedLease, LockedTask
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.store.statements import load_statements
@@ -39,9 +40,9 @@ TOKENS = [uuid4(), uuid4()]
 FENCES = [Fence(TaskId(7, 1), 2, TOKENS[0]), Fence(TaskId(8, 0), 0, TOKENS[1])]
 
 SHAPES = [
-    (tasks.LockedTask, "tasks", "lock_tasks"),
-    (tasks.LockedTask, "tasks", "lock_tasks_of_jobs"),
-    (tasks.LockedTask, "tasks", "lock_next_tasks"),
+    (LockedTask, "tasks", "lock_tasks"),
+    (LockedTask, "tasks", "lock_tasks_of_jobs"),
+    (LockedTask, "tasks", "lock_next_tasks"),
     (tasks.NewLease, "tasks", "assign_tasks"),
     (attempts.SucceededAttempt, "tasks", "succeed_attempts"),
     (attempts.AttemptRun, "tasks", "end_attempts"),
@@ -90,13 +91,13 @@ SHAPES = [
 ]
 # What a statement calls otherwise, or what has no name there.
 RENAMED: dict[type[Any], dict[str, str]] = {
-    leases.LockedLease: {"cancel_mode": "job_cancel_mode"},
+    LockedLease: {"cancel_mode": "job_cancel_mode"},
     checkpoints.Checkpoint: {"checkpoint": "text"},
     tasks.StartedTask: {"state": "before"},
     undos.UndoneOutput: {"told": "text"},
 }
 RENAMED_SHAPES = [
-    (leases.LockedLease, "leases", "lock_leases"),
+    (LockedLease, "leases", "lock_leases"),
     (checkpoints.Checkpoint, "attempts", "load_checkpoint"),
     (tasks.StartedTask, "tasks", "start_building"),
     (tasks.StartedTask, "tasks", "start_running"),

@@ -1,16 +1,12 @@
 """The table of leases through its functions."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 from uuid import uuid4
-
-import pytest
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.store.database import Transaction
 from holdfast.store.tables.leases import (
-    LockedLease,
     find_leases,
     has_live_lease,
     list_asked_to_stop,
@@ -24,44 +20,7 @@ from holdfast.store.tables.leases import (
 )
 from tests.world import World, fence_of
 
-NOW = datetime(2030, 1, 1, tzinfo=UTC)
 GRACE = timedelta(seconds=20)
-
-
-def a_lease(**changes: Any) -> LockedLease:
-    return LockedLease(
-        job_id=1,
-        task_index=0,
-        attempt=0,
-        lease_token=uuid4(),
-        worker_id="w1",
-        ending=False,
-        cancelled=False,
-        cancel_reason=None,
-        expires_at=NOW,
-        run_deadline_at=None,
-        cancel_deadline_at=None,
-        job_cancel_mode=None,
-        job_is_live=True,
-        job_cancel_reason=None,
-    )._replace(**changes)
-
-
-@pytest.mark.parametrize(
-    ("cancelled", "job_cancel_mode", "cancel"),
-    [
-        (False, None, None),
-        (True, None, "soft"),
-        (False, "soft", "soft"),
-        (True, "soft", "soft"),
-        (False, "hard", "hard"),
-        (True, "hard", "soft"),
-    ],
-)
-def test_a_lease_knows_how_its_end_was_asked_for(
-    cancelled: bool, job_cancel_mode: Any, cancel: str | None
-) -> None:
-    assert a_lease(cancelled=cancelled, job_cancel_mode=job_cancel_mode).cancel == cancel
 
 
 async def test_a_lease_is_renewed_by_whoever_holds_it(world: World, tx: Transaction) -> None:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from holdfast.model.attempts import LockedTask
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.store.database import Transaction
@@ -9,7 +10,6 @@ from holdfast.store.tables.attempts import end_attempts
 from holdfast.store.tables.ready import ReadyStretch, take_ready
 from holdfast.store.tables.tasks import (
     Assignment,
-    LockedTask,
     NewTasks,
     RetriedTask,
     assign_tasks,

@@ -1,4 +1,4 @@
-"""The ends of attempts: retried within the budgets, finished, or sent to the dead letters."""
+"""The ends of attempts: retried, finished or dead-lettered; released once their process is gone."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.ending.endings import id_columns, lock_leases, lock_tasks
+from holdfast.operations.claim import Claim
 from tests.world import World
 
 FAILED, DEAD = TaskState.FAILED, TaskState.DEAD_LETTERED
@@ -144,18 +144,73 @@ async def test_a_task_that_waits_for_its_retry_has_no_worker_and_keeps_its_last_
     assert retried["cause"] == "TransientError"
 
 
-async def test_tasks_are_locked_in_order_and_unknown_ones_left_out(
-    ledger: Ledger, world: World
-) -> None:
-    job_id = await world.submit(replicas=3)
+# The second step: until its release, a lease bars the next attempt
+
+
+async def timed_out(world: World, **fields: Any) -> Claim:
+    """Run a task into its timeout; the attempt has failed, its lease is ending."""
+    await world.submit(timeout=10.0, max_retries_failure=1, lease=120.0, **fields)
     [mine] = await world.claim()
-    wanted = [TaskId(job_id, 2), TaskId(job_id, 0), TaskId(job_id, 9), TaskId(job_id, 2)]
-    async with ledger.database.transaction() as tx:
-        assert list(await lock_tasks(tx, wanted)) == [TaskId(job_id, 0), TaskId(job_id, 2)]
-        leases = await lock_leases(tx, wanted)
-    assert list(leases) == [mine.task_id]
-    assert leases[mine.task_id].lease_token == mine.lease_token
+    await world.start(mine)
+    await world.pass_time(15)
+    lease = await world.lease(mine.task_id)
+    assert lease is not None
+    assert lease["ending"]
+    return mine
 
 
-def test_ids_are_spread_into_columns() -> None:
-    assert id_columns([(1, 2), (3, 4)]) == {"job_ids": [1, 3], "task_indexes": [2, 4]}
+async def test_a_retry_waits_until_its_last_lease_is_released(world: World) -> None:
+    mine = await timed_out(world, backoff={"base": 0.0})
+    await world.pass_time(20)
+    task = await world.task(mine.task_id)
+    assert (task.state, task.attempt) == (TaskState.PENDING, 1)
+    assert (await world.count("waiting"), await world.count("ready")) == (1, 0)
+    assert await world.claim(worker="w2") == []
+    assert not (await world.complete(mine, "killed")).accepted
+    assert (await world.count("waiting"), await world.count("ready")) == (0, 1)
+    [again] = await world.claim(worker="w2")
+    assert again.attempt == 1
+
+
+async def test_a_release_before_the_backoff_is_over_leaves_the_task_waiting(world: World) -> None:
+    mine = await timed_out(world, backoff={"base": 60.0})
+    await world.complete(mine, "killed")
+    assert await world.claim() == []
+    await world.pass_time(91)
+    [again] = await world.claim()
+    assert again.attempt == 1
+
+
+async def test_a_lease_that_runs_out_is_released_by_the_reaper(world: World) -> None:
+    mine = await timed_out(world, backoff={"base": 0.0})
+    await world.pass_time(100)
+    assert await world.lease(mine.task_id) is not None
+    await world.pass_time(10)
+    assert await world.lease(mine.task_id) is None
+    attempt = (await world.task(mine.task_id)).attempts[0]
+    assert attempt["released_at"] > attempt["finished_at"]
+    [again] = await world.claim()
+    assert again.attempt == 1
+
+
+async def test_a_release_writes_no_event_and_moves_no_task(world: World) -> None:
+    job_id = await world.submit()
+    [mine] = await world.claim()
+    await world.cancel_task(mine.task_id)
+    before = await world.dump()
+    await world.complete(mine, "killed")
+    after = await world.dump()
+    for table in ("jobs", "tasks", "events", "ready", "waiting"):
+        assert after[table] == before[table]
+    assert (await world.task(TaskId(job_id, 0))).attempts[0]["released_at"] is not None
+
+
+async def test_the_released_attempt_remembers_its_last_lease(world: World) -> None:
+    await world.submit()
+    [mine] = await world.claim()
+    await world.cancel_task(mine.task_id)
+    await world.clock.advance(10)
+    renewed = await world.renew(mine)
+    await world.complete(mine, "killed")
+    [attempt] = (await world.task(mine.task_id)).attempts
+    assert attempt["last_lease_expires_at"] == renewed.lease_expires_at
