@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
+from holdfast.cli.extras import find_remedy
 from holdfast.cli.output.text import inert
 from holdfast.cli.settings import SettingsFile, forget_empty_variables
 from holdfast.cli.signals import end_on_signals
@@ -144,6 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _complain(f"{error} See `holdfast --help`.", EXIT_UNAVAILABLE)
         except HoldfastError as error:
             return _complain(str(error), exit_code_of(error))
+        except ModuleNotFoundError as error:
+            remedy = find_remedy(error)
+            if remedy is None:
+                raise
+            return _complain(remedy, EXIT_UNAVAILABLE)
         except BrokenPipeError:
             _discard_output()  # whoever read it has seen enough
             return EXIT_UNAVAILABLE

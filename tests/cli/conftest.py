@@ -133,11 +133,13 @@ class Service:
 
 
 @contextmanager
-def living(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def living(
+    folder: Path, *arguments: str, program: str = PROGRAM, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     """Run a command that goes on, for the time of a block; it is asked to end, and ends well."""
     with open(folder / f"{arguments[0]}-{uuid4().hex}.log", "wb") as log:
         process = subprocess.Popen(
-            [PROGRAM, *arguments],
+            [program, *arguments],
             env=environment(**variables),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -34,8 +34,19 @@ def unpack_sources(folder: Path) -> Path:
     return folder / archive.name.removesuffix(".tar.gz")
 
 
-def check_wheel(folder: Path) -> None:
+def build_wheel(folder: Path) -> Path:
+    """Build a wheel from a source distribution, with the packages of this checkout."""
+    sources = unpack_sources(folder)
+    packages = "dashboard/node_modules"
+    shutil.copytree(
+        ROOT / packages, sources / packages, symlinks=True, copy_function=_link, dirs_exist_ok=True
+    )
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), cwd=sources)
     [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def check_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         names = [n for n in file.namelist() if n.startswith("holdfast/dashboard/")]
         index = file.read("holdfast/dashboard/index.html")
@@ -48,14 +59,8 @@ def check_wheel(folder: Path) -> None:
 
 
 def test_a_wheel_holds_a_fresh_build_that_is_small(tmp_path: Path) -> None:
-    """With the packages of this checkout: to fetch them anew is the nightly test's."""
-    sources = unpack_sources(tmp_path)
-    packages = "dashboard/node_modules"
-    shutil.copytree(
-        ROOT / packages, sources / packages, symlinks=True, copy_function=_link, dirs_exist_ok=True
-    )
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path), cwd=sources)
-    check_wheel(tmp_path)
+    """To fetch the packages of the dashboard anew is the nightly test's."""
+    check_wheel(build_wheel(tmp_path))
 
 
 @pytest.mark.nightly
@@ -65,7 +70,8 @@ def test_a_wheel_is_built_with_nothing_but_what_it_asks_for(tmp_path: Path) -> N
     uv = shutil.which("uv", path=Path(sys.executable).parent)
     assert uv is not None
     run(uv, "build", "--wheel", "--out-dir", str(tmp_path), str(sources), cwd=tmp_path)
-    check_wheel(tmp_path)
+    [wheel] = tmp_path.glob("*.whl")
+    check_wheel(wheel)
 
 
 def _link(source: str, target: str) -> None:

@@ -87,6 +87,9 @@ def run_server(
     """Serve the API and do the chores until told to stop."""
     import uvloop
 
+    from holdfast.server import allow_many_files, check_loopback
+
+    check_loopback(host)
     settings = ServerSettings(
         lease_min=lease_min,
         retention_days=retention_days,
@@ -99,6 +102,7 @@ def run_server(
     )
     check_settings(settings)
     set_up_logging(log_format)
+    allow_many_files()
     with traced("holdfast-server"), open_target(database_url) as url, refusals_in_a_line():
         return uvloop.run(_serve(url, (host, port), settings, migrate=migrate))
 
@@ -144,18 +148,10 @@ def _default_objects() -> str | None:
 async def _serve(
     url: str, place: tuple[str, int], settings: ServerSettings, *, migrate: bool
 ) -> int:
-    from holdfast.server import (
-        Address,
-        allow_many_files,
-        check_loopback,
-        run_until_signalled,
-        serve,
-    )
+    from holdfast.server import Address, run_until_signalled, serve
     from holdfast.store.migrate import check_schema
     from holdfast.store.migrate import migrate as bring_up
 
-    allow_many_files()
-    check_loopback(place[0])
     if migrate:
         await bring_up(url)
     else:
