@@ -19,7 +19,7 @@ from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.partitions import ensure_partitions
 from holdfast.operations.report import Report, report
-from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_inputs, parse_spec
 

@@ -27,7 +27,7 @@ from holdfast.operations.dependencies import release_dependents
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.report import Report, report
-from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
 from holdfast.rules.submission import parse_spec
 from holdfast.services.doorbell import Bell
@@ -144,11 +144,11 @@ async def measure_steps(runtime: Runtime, steps: int) -> dict[str, float]:
     waited: list[float] = []
     for _ in range(steps):
         began = time.perf_counter()
-        first = await runtime.submit(a_job("step"))
+        first = await runtime.writers.submit(a_job("step"))
         running = await next_claim(runtime, "step")
         plain.append((time.perf_counter() - began) * 1000)
 
-        await runtime.submit(a_job("step", [first.job_id]))
+        await runtime.writers.submit(a_job("step", [first.job_id]))
         await runtime.writers.report([Report(fence_of(running), TaskState.RUNNING)])
         began = time.perf_counter()
         await runtime.writers.complete([Completion(fence_of(running), "succeeded")])

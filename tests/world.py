@@ -3,9 +3,10 @@
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import StoredJob
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
+from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
@@ -16,12 +17,13 @@ from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.rules.submission import complete_submission, parse_inputs, parse_spec, policy_of
 from holdfast.store.reads.dead_letters import (
     DeadLetterFilter,
     DeadLetterRow,
     list_dead_letters,
 )
+from holdfast.store.specs import StoredSpec
 from tests.clock import Clock
 
 DUMPED_TABLES = (
@@ -197,6 +199,14 @@ class World:
             table: await self.clock.fetch(f"select t::text from holdfast.{table} as t order by 1")
             for table in DUMPED_TABLES
         }
+
+
+def a_stored_job(num_tasks: int, ready: int = 0) -> StoredJob:
+    """Describe job 1, of the queue `q`, as it is announced when it is stored."""
+    spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "q"})
+    complete = complete_submission(Submission(spec), Limits()).spec
+    stored = StoredSpec(complete, policy_of(complete), "work", num_tasks, "c", None, {})
+    return StoredJob(1, stored, ready)
 
 
 def fence_of(claim: Claim) -> Fence:

@@ -15,7 +15,7 @@ from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import drain
 from holdfast.operations.submitting.children import get_parent
-from holdfast.operations.submitting.submit import submit_batch
+from holdfast.operations.submitting.graph import submit_batch
 from holdfast.services.doorbell import Bell
 from holdfast.services.traces import Submitting, submission_span
 from holdfast.store.reads.dead_letters import list_open_ids
@@ -48,7 +48,7 @@ async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
     parent = await _parent_of(call)
     with submission_span(call.headers, call.body.trace_id) as span:
         submission = _submission(call.body, parent, span)
-        submitted = await call.runtime.submit(submission)
+        submitted = await call.runtime.writers.submit(submission)
         span.tell(call.runtime.ledger.specs, submitted)
     answer = SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
     return Reply(answer, 201 if submitted.is_new else 200)
@@ -61,9 +61,6 @@ async def submit_jobs(call: Call[JobBatchRequest, Nothing]) -> Reply:
     with submission_span(call.headers, None, len(specs)) as span:
         submissions = [_submission(spec, parent, span) for spec in specs]
         answers = await submit_batch(call.runtime.ledger, submissions)
-    for submission, submitted in zip(submissions, answers, strict=True):
-        if submitted.is_new:
-            call.runtime.announce(submitted.job_id, submission.spec.queue, submission.num_tasks)
     jobs = [
         SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
         for submission, submitted in zip(submissions, answers, strict=True)
@@ -139,7 +136,6 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
         )
     else:
         replays = await recall(ledger, None if asked.dry_run else keyed, list[Replay]) or []
-    await _announce(call, [made.job_id for made in replays if made.job_id is not None])
     return ReplayAnswer(
         [
             Replayed(
@@ -219,14 +215,6 @@ async def _find_letters(call: Call[ReplayRequest, Nothing]) -> list[TaskId]:
     wanted = letter_filter(call.body.filter)
     async with call.runtime.reads.transaction() as tx:
         return await list_open_ids(tx, wanted, count_max=REPLAY_MAX)
-
-
-async def _announce(call: Call[ReplayRequest, Nothing], job_ids: list[int]) -> None:
-    if job_ids:
-        async with call.runtime.reads.transaction() as tx:
-            specs = await call.runtime.ledger.specs.load(tx, job_ids)
-        for job_id, stored in specs.items():
-            call.runtime.announce(job_id, stored.policy.queue, stored.num_tasks)
 
 
 _ERRORS = {409: ErrorAnswer}

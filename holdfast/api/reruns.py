@@ -22,10 +22,6 @@ async def rerun_job(call: Call[RerunRequest, Nothing]) -> RerunAnswer:
         keyed=request_key("rerun", call.actor, asked.idempotency_key, request=request),
         rebind=asked.rebind_outputs,
     )
-    if made.job_id is not None:
-        async with call.runtime.reads.transaction() as tx:
-            specs = await call.runtime.ledger.specs.load(tx, [made.job_id])
-        call.runtime.announce(made.job_id, specs[made.job_id].policy.queue, made.num_tasks)
     return RerunAnswer(
         replay_of=str(made.replay_of),
         job_id=None if made.job_id is None else str(made.job_id),

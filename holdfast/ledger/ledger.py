@@ -38,6 +38,8 @@ class Ledger:
             except JobChanged:
                 continue
             with after_commit():
+                for job in tx.news.stored_jobs:
+                    self.specs.remember(job.job_id, job.spec)
                 self.tell(tx.news)
             return answer
         raise Unavailable("jobs kept ending while their tasks were being moved; try again")

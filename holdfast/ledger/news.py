@@ -5,16 +5,28 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holdfast.model.ids import TaskId
+from holdfast.store.specs import StoredSpec
+
+
+class StoredJob(NamedTuple):
+    """A job that was stored, and how many of its tasks can be claimed or placed now: the first."""
+
+    job_id: int
+    spec: StoredSpec
+    ready: int
+
 
 log = logging.getLogger("holdfast.ledger")
 
 
 @dataclass(slots=True)
 class News:
-    """Tasks that can be claimed now, moves made, jobs that ended, times that passed."""
+    """New jobs, tasks that can be claimed now, moves made, jobs that ended, times that passed."""
 
+    stored_jobs: list[StoredJob] = field(default_factory=list)
     ready: dict[str, list[TaskId]] = field(default_factory=dict)
     moves: Counter[tuple[int, int]] = field(default_factory=Counter)
     ended_jobs: list[int] = field(default_factory=list)

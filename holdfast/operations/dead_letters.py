@@ -14,8 +14,9 @@ from holdfast.model.outcomes import Killed
 from holdfast.model.spec import Submission
 from holdfast.model.states import OPEN_STATES, TaskState
 from holdfast.operations.ending.attempts import end_locked
-from holdfast.operations.submitting.arrivals import Arrival, Submitted, admit, store_arrivals
+from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.resubmission import describe_again, note_replay
+from holdfast.operations.submitting.store import Submitted, store_jobs
 from holdfast.rules.ending import AttemptEnd
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
@@ -111,9 +112,9 @@ async def _replay(
     if first is not None:
         return first
     plan = await _plan_replays(ledger, task_ids, only_open=keyed is None, rebind=rebind)
-    arrivals = await admit(ledger, [submission for _, submission in plan])
+    jobs = await admit(ledger, [submission for _, submission in plan])
     return await write_once(
-        ledger, keyed, _store_replays, plan, arrivals=arrivals, returns=list[Replay], actor=actor
+        ledger, keyed, _store_replays, plan, jobs=jobs, returns=list[Replay], actor=actor
     )
 
 
@@ -149,12 +150,12 @@ async def _store_replays(
     tx: Transaction,
     plan: list[tuple[Replay, Submission]],
     *,
-    arrivals: list[Arrival],
+    jobs: list[Admitted],
     actor: str,
 ) -> list[Replay]:
     # Locked and checked again: somebody may have replayed or discarded them meanwhile.
     await _lock_letters(tx, [t for replayed, _ in plan for t in replayed.task_ids], "replay")
-    answers = await store_arrivals(tx, arrivals)
+    answers = await store_jobs(tx, jobs)
     replays = []
     for (replayed, _submission), answer in zip(plan, answers, strict=True):
         if not isinstance(answer, Submitted):  # a job whose result it needs is gone

@@ -1,20 +1,20 @@
-"""Retention: what is old and settled goes."""
+"""Retention: what is old and settled goes, a bounded step at a time."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.partitions import prune_partition
-from holdfast.operations.submitting.submit import delete_hidden_job
-from holdfast.store.statements import load_statements
+from holdfast.operations.submitting.chunk import delete_hidden
+from holdfast.store.tables.endpoints import prune_endpoints
+from holdfast.store.tables.jobs import list_hidden_jobs
+from holdfast.store.tables.keys import prune_keys
+from holdfast.store.tables.notes import prune_notes
 from holdfast.store.tables.samples import prune_samples
+from holdfast.store.tables.workers import prune_workers
 
-_ENDPOINTS = load_statements("endpoints")
-_EVENTS = load_statements("events")
-_JOBS = load_statements("jobs")
-_KEYS = load_statements("keys")
-_WORKERS = load_statements("workers")
 BATCH_MAX = 1000
+HIDDEN_STEPS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,24 @@ class Retention:
 
 async def prune(ledger: Ledger, retention: Retention) -> int:
     """Take one bounded step of every kind of cleaning; returns how many things went."""
+    gone = await _prune_hidden(ledger, retention.hidden_jobs)
     async with ledger.database.transaction() as tx:
-        hidden = await tx.fetch(
-            _JOBS["list_hidden_jobs"], older_than=retention.hidden_jobs, batch_max=BATCH_MAX
-        )
-    for row in hidden:
-        async with ledger.database.transaction() as tx:
-            await delete_hidden_job(tx, row[0])
+        gone += await prune_notes(tx, batch_max=BATCH_MAX)
+        gone += await prune_keys(tx, older_than=retention.keys, batch_max=BATCH_MAX)
+        gone += await prune_workers(tx, older_than=retention.workers, batch_max=BATCH_MAX)
+        gone += await prune_endpoints(tx, batch_max=BATCH_MAX)
+        gone += await prune_samples(tx, batch_max=BATCH_MAX)
+    return gone + await prune_partition(ledger, retention.jobs)
+
+
+async def _prune_hidden(ledger: Ledger, older_than: timedelta) -> int:
+    """Take away submissions that never arrived whole; returns how many there were."""
     async with ledger.database.transaction() as tx:
-        notes = await tx.fetch(_EVENTS["prune_notes"], batch_max=BATCH_MAX)
-        keys = await tx.fetch(_KEYS["prune_keys"], older_than=retention.keys, batch_max=BATCH_MAX)
-        workers = await tx.fetch(
-            _WORKERS["prune_workers"], older_than=retention.workers, batch_max=BATCH_MAX
-        )
-        endpoints = await tx.fetch(_ENDPOINTS["prune_endpoints"], batch_max=BATCH_MAX)
-        samples = await prune_samples(tx, batch_max=BATCH_MAX)
-    dropped = await prune_partition(ledger, retention.jobs)
-    gone = (hidden, notes, keys, workers, endpoints)
-    return sum(map(len, gone)) + samples + dropped
+        job_ids = await list_hidden_jobs(tx, older_than=older_than, batch_max=HIDDEN_STEPS_MAX)
+    steps = 0
+    for job_id in job_ids:
+        is_gone = False
+        while not is_gone and steps < HIDDEN_STEPS_MAX:
+            is_gone = await delete_hidden(ledger, job_id)
+            steps += 1
+    return len(job_ids)

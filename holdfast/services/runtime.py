@@ -9,13 +9,12 @@ from functools import partial
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.ledger.news import News, after_commit
+from holdfast.ledger.news import News
 from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits, Submission
+from holdfast.model.spec import Limits
 from holdfast.operations.datasets.triggers import start_triggered
 from holdfast.operations.ending.follow_up import follow_up
 from holdfast.operations.prune import Retention
-from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX, Submitted
 from holdfast.services.changes import Changes
 from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.doorbell import Bell, Doorbells
@@ -95,22 +94,6 @@ class Runtime:
         self._follow_up_wanted = asyncio.Event()
         ledger.tell = self.hear
 
-    async def submit(self, submission: Submission) -> Submitted:
-        """Take in a job and wake whoever waits for it."""
-        submitted = await self.writers.submit(submission)
-        if submitted.is_new:
-            self.announce(submitted.job_id, submission.spec.queue, submission.num_tasks)
-        return submitted
-
-    def announce(self, job_id: int, queue: str | None, num_tasks: int) -> None:
-        """Count the tasks of a new job, and wake whoever waits for them."""
-        with after_commit():
-            self.metrics.submissions.inc(num_tasks)
-            self.samples.count_submitted(num_tasks)
-            count = min(num_tasks, CHUNK_TASKS_MAX)
-            named = [TaskId(job_id, index) for index in range(min(count, TASKS_PER_HINT_MAX))]
-            self.wake_ups.announce(queue or "", named, count)
-
     def hint(self, worker_id: str) -> None:
         """Pass on that a called worker has something to tell, to whichever server leads."""
         if self.leader.is_leading:
@@ -127,6 +110,10 @@ class Runtime:
 
     def hear(self, news: News) -> None:
         """Pass on what a transaction has brought about."""
+        for job_id, stored, ready in news.stored_jobs:
+            if ready:
+                named = [TaskId(job_id, index) for index in range(min(ready, TASKS_PER_HINT_MAX))]
+                self.wake_ups.announce(stored.policy.queue or "", named, ready)
         for queue, task_ids in news.ready.items():
             self.wake_ups.announce(queue, task_ids)
         for job_id in news.ended_jobs:
@@ -151,7 +138,7 @@ class Runtime:
         self.doorbells.close()
 
     async def _start_triggered(self) -> int:
-        return await start_triggered(self.ledger, self.submit)
+        return await start_triggered(self.ledger, self.writers.submit)
 
     def chores(self, options: Options) -> list[Chore]:
         """List what is to be done in the background."""

@@ -37,13 +37,10 @@ class Samples:
         self._type_of = metrics.type_of
         self._tally = Tally()
 
-    def count_submitted(self, num_tasks: int) -> None:
-        """Count the tasks of a new job."""
-        self._tally.counts[_SUBMITTED] += num_tasks
-
     def count(self, news: News) -> None:
         """Count what a transaction did."""
         tally = self._tally
+        tally.counts[_SUBMITTED] += sum(job.spec.num_tasks for job in news.stored_jobs)
         for (start, end), count in news.moves.items():
             place = _PLACE.get(TaskState(end))
             if place is not None:

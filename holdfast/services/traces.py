@@ -18,7 +18,7 @@ from holdfast.operations.claim import Claim
 from holdfast.operations.ending.complete import Completed
 from holdfast.operations.placed.place import Placed
 from holdfast.operations.placed.worker_heartbeats import Prepared
-from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.store import Submitted
 from holdfast.store.specs import SpecCache, StoredSpec
 from holdfast.tracing.switch import find_tracer
 from holdfast.wire.requests import TaskCompletion

@@ -19,8 +19,8 @@ from holdfast.operations.claim import Claim, ClaimRequest
 from holdfast.operations.ending import complete
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.report import Report
-from holdfast.operations.submitting import arrivals, submit
-from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX, Submitted
+from holdfast.operations.submitting import store, submit
+from holdfast.operations.submitting.store import CHUNK_TASKS_MAX, Submitted
 from holdfast.operations.submitting.submit import submit_one
 
 Reported = report.Answer | Exception
@@ -42,7 +42,7 @@ class Writers:
             return Batcher(partial(operation, ledger), slots=slots)
 
         # No more than one transaction's worth: of a write that failed, nothing is stored already.
-        self._submissions: Batcher[Submission, arrivals.Answer] = Batcher(
+        self._submissions: Batcher[Submission, store.Answer] = Batcher(
             partial(submit.submit, ledger),
             slots=slots,
             weigh=attrgetter("num_tasks"),

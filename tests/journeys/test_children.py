@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.errors import IllegalMove, LeaseConflict
 from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import News
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
@@ -17,8 +18,9 @@ from holdfast.model.states import LIVE_STATES, TaskState
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.follow_up import follow_up, follow_up_all
-from holdfast.operations.submitting.arrivals import admit, store_arrivals
+from holdfast.operations.submitting.admit import admit
 from holdfast.operations.submitting.children import get_parent
+from holdfast.operations.submitting.store import store_jobs
 from holdfast.rules.submission import complete_submission, parse_spec
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent
@@ -283,14 +285,15 @@ async def test_a_parent_does_not_end_while_a_child_of_its_is_being_stored(
     parent = await a_placed_job(world)
     spec = parse_spec({"entrypoint": {"shell": "true"}})
     child = complete_submission(Submission(spec, parent_job_id=parent.job_id), Limits())
-    [arrival] = await admit(world.ledger, [child])
+    [job] = await admit(world.ledger, [child])
     async with database.transaction() as tx:
-        await store_arrivals(tx, [arrival])
+        tx.news = News()
+        await store_jobs(tx, [job])
         with pytest.raises(LockTimeout):
             await parent.complete(m0="failed")
     await parent.complete(m0="failed")
     await follow_up_all(world.ledger)
-    assert await world.job_state(arrival.job_id) == KILLED
+    assert await world.job_state(job.job_id) == KILLED
     await assert_audit_is_silent(database)
 
 

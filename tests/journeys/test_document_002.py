@@ -41,7 +41,7 @@ async def test_a_late_heartbeat_stops_neither_the_loop_nor_the_scheduler(
             await eventually(lambda: late.received)
             spec = parse_spec({"entrypoint": {"command": ["true"]}})
             for _ in range(3):
-                task_id = TaskId((await server.submit(Submission(spec))).job_id, 0)
+                task_id = TaskId((await server.writers.submit(Submission(spec))).job_id, 0)
                 await eventually(good.running)
                 good.succeed(task_id)
                 await eventually(lambda: not good.held)

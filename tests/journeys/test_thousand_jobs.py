@@ -15,7 +15,7 @@ from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.report import Report, report
-from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
 from holdfast.rules.submission import parse_inputs, parse_spec
 from tests.world import World, fence_of

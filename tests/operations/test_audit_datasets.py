@@ -11,7 +11,7 @@ from holdfast.model.spec import Submission
 from holdfast.operations.datasets.triggers import put_trigger, start_triggered
 from holdfast.operations.datasets.versions import sweep_dropped
 from holdfast.operations.prune import Retention, prune
-from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database

@@ -5,23 +5,21 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Invalid
 from holdfast.model.ids import TaskId
-from holdfast.model.order import Dependency
 from holdfast.model.states import JobState
 from holdfast.operations import dependencies
-from holdfast.operations.dependencies import Bond, find_bonds, find_forgotten, release_dependents
+from holdfast.operations.dependencies import find_forgotten, release_dependents
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.follow_up import follow_up, follow_up_all
 from holdfast.operations.partitions import prune_partition
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
-from holdfast.operations.submitting import arrivals, submit
+from holdfast.operations.submitting import chunk, store
 from holdfast.store.database import Database, LockTimeout
+from holdfast.store.tables.tasks import NewTasks
 from tests.audits import assert_audit_is_silent
+from tests.chunks import shrink_chunks
 from tests.placed_world import PlacedWorld
 from tests.world import World
-
-DONE, LOST, LIVE = (JobState.SUCCEEDED, True), (JobState.KILLED, True), (JobState.RUNNING, False)
 
 
 async def end(world: World, job_id: int, *, well: bool = True) -> None:
@@ -35,7 +33,7 @@ async def claimed(world: World) -> list[int]:
     return sorted({claim.task_id.job_id for claim in await world.claim(100)})
 
 
-async def bonds_of(world: World, job_id: int) -> list[tuple[int, bool | None]]:
+async def awaited_by(world: World, job_id: int) -> list[tuple[int, bool | None]]:
     """List what a job waits for, and whether it holds."""
     query = "select depends_on, holds from holdfast.dependencies where job_id = $1 order by 1"
     return [tuple(row) for row in await world.clock.fetch(query, job_id)]
@@ -49,35 +47,11 @@ def any_end(job_id: int) -> dict[str, str]:
 # What is known when a job is stored
 
 
-def test_bonds_say_what_is_met_open_and_in_vain() -> None:
-    wanted = [Dependency("1"), Dependency("2"), Dependency("3", "failed"), Dependency("4")]
-    found = find_bonds(wanted, {1: DONE, 2: LIVE, 3: LOST}, {4})
-    assert [bond.holds for bond in found.bonds] == [True, None, True, None]
-    assert (found.unmet, found.cause) == (2, None)
-
-
-def test_bonds_give_the_first_cause_why_a_job_will_never_start() -> None:
-    wanted = [Dependency("1", "failed"), Dependency("2", "ended"), Dependency("3")]
-    found = find_bonds(wanted, {1: DONE, 2: LOST, 3: LOST}, ())
-    assert found.bonds == (
-        Bond(1, "failed", False),
-        Bond(2, "ended", True),
-        Bond(3, "succeeded", False),
-    )
-    assert found.unmet == 2
-    assert found.cause == "job 1 ended SUCCEEDED, and this one needed it to have failed"
-
-
-def test_bonds_need_a_job_at_the_other_end() -> None:
-    with pytest.raises(Invalid, match=r"depends_on\[1\]: there is no job 2"):
-        find_bonds([Dependency("1"), Dependency("2")], {1: LIVE}, ())
-
-
 async def test_who_waits_for_what_has_happened_starts_at_once(world: World) -> None:
     first = await world.submit()
     await end(world, first)
     second = await world.submit(depends_on=[str(first)])
-    assert await bonds_of(world, second) == [(first, True)]
+    assert await awaited_by(world, second) == [(first, True)]
     assert (await world.job(second))["released_at"] is None
     assert await claimed(world) == [second]
     assert await world.count("outbox") == 0
@@ -90,7 +64,7 @@ async def test_who_waits_for_what_cannot_happen_any_more_is_cancelled_at_birth(
     await end(world, first, well=False)
     await follow_up_all(world.ledger)
     second = await world.submit(depends_on=[str(first)])
-    assert await bonds_of(world, second) == [(first, False)]
+    assert await awaited_by(world, second) == [(first, False)]
     assert await claimed(world) == []
     await follow_up_all(world.ledger)
     job = await world.job(second)
@@ -118,7 +92,7 @@ async def test_the_last_of_many_parents_releases_and_the_first_bad_one_ends_the_
         assert await world.job_state(every) == (
             JobState.PENDING if unmet == (2, 2) else JobState.KILLED
         )
-    assert await bonds_of(world, every) == list(zip(parents, (True, False, True), strict=True))
+    assert await awaited_by(world, every) == list(zip(parents, (True, False, True), strict=True))
     assert await claimed(world) == [however]
     assert (await world.job(every))["released_at"] is None
     await assert_audit_is_silent(world.ledger.database)
@@ -234,8 +208,7 @@ async def test_a_retry_of_a_released_job_is_found_under_its_own_time(world: Worl
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a job of more than ten tasks count as large."""
-    for module in (arrivals, submit):
-        monkeypatch.setattr(module, "CHUNK_TASKS_MAX", 10)
+    shrink_chunks(monkeypatch, 10)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -244,21 +217,21 @@ async def test_a_large_job_takes_what_it_waits_for_as_it_is_once_all_of_it_has_a
     world: World, monkeypatch: pytest.MonkeyPatch, well: bool
 ) -> None:
     first = await world.submit(on_exhausted="fail")
-    insert_tasks = arrivals.insert_tasks
+    insert_tasks = store.insert_tasks
 
-    async def end_meanwhile(*given: Any, first: int, end: int) -> None:
-        if first == 20:
+    async def end_meanwhile(tx: Any, rows: NewTasks, *given: Any, now: Any) -> None:
+        if rows.task_indexes[0] == 20:
             await end_parent()
-        await insert_tasks(*given, first=first, end=end)
+        await insert_tasks(tx, rows, *given, now=now)
 
     async def end_parent() -> None:
         await end(world, first, well=well)
         await follow_up_all(world.ledger)
 
-    monkeypatch.setattr(submit, "insert_tasks", end_meanwhile)
+    monkeypatch.setattr(chunk, "insert_tasks", end_meanwhile)
     second = await world.submit(depends_on=[str(first)], replicas=25)
     await follow_up_all(world.ledger)
-    assert await bonds_of(world, second) == [(first, well)]
+    assert await awaited_by(world, second) == [(first, well)]
     assert len(await world.claim(100)) == (25 if well else 0)
     assert (await world.job_state(second) == JobState.KILLED) is not well
     await assert_audit_is_silent(world.ledger.database)

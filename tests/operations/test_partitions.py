@@ -20,7 +20,7 @@ from holdfast.operations.partitions import (
     prune_partition,
     summarise_events,
 )
-from holdfast.operations.submitting.submit import submit_batch
+from holdfast.operations.submitting.graph import submit_batch
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.statements import load_statements

@@ -18,7 +18,8 @@ from holdfast.operations.policies import (
     set_policy,
     unset_policy,
 )
-from holdfast.operations.submitting.submit import submit_batch, submit_one
+from holdfast.operations.submitting.graph import submit_batch
+from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent

@@ -56,7 +56,7 @@ async def leading(*servers: Runtime) -> Runtime:
 
 async def ran(server: Runtime, worker: Called) -> TaskId:
     """Have a job run to its end on a worker."""
-    task_id = TaskId((await server.submit(a_job())).job_id, 0)
+    task_id = TaskId((await server.writers.submit(a_job())).job_id, 0)
     await eventually(lambda: str(task_id) in worker.running())
     worker.succeed(task_id)
     server.hint(worker.worker_id)
@@ -105,7 +105,7 @@ async def test_a_clean_stop_lets_the_next_server_begin_at_once(
         async with open_runtime(options) as first:
             await leading(first)
             second = await stack.enter_async_context(open_runtime(options))
-            task_id = TaskId((await first.submit(a_job())).job_id, 0)
+            task_id = TaskId((await first.writers.submit(a_job())).job_id, 0)
             await eventually(worker.running)
             worker.start(task_id)
         await leading(second)
@@ -228,7 +228,7 @@ async def test_an_adopted_attempt_is_heard_of_at_once(
     """A worker that was restarted is called as soon as it has registered."""
     worker = await fleet.add("w1")
     async with open_runtime(Options(database_url, heartbeat_seconds=HOUR)) as server:
-        task_id = TaskId((await server.submit(a_job())).job_id, 0)
+        task_id = TaskId((await server.writers.submit(a_job())).job_id, 0)
         await eventually(worker.running)
         held = worker.held[str(task_id), 0]
         await fleet.vanish(worker)

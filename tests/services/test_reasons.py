@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
-from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
 from holdfast.rules.placement.scheduler import Reason
 from holdfast.rules.submission import parse_spec

@@ -7,12 +7,13 @@ import pytest
 
 from holdfast.errors import Invalid, Stopping, Unavailable
 from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.news import News
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import ClaimRequest
 from holdfast.operations.ending.complete import Completion
-from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX
+from holdfast.operations.submitting.store import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.runtime import Options, Runtime, open_runtime
@@ -20,7 +21,7 @@ from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, WakeUps
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
-from tests.world import World, fence_of
+from tests.world import World, a_stored_job, fence_of
 
 DOOR = Bell("queue", "q")
 
@@ -52,24 +53,24 @@ async def test_a_new_job_rings_for_as_many_as_it_has_tasks(quiet: Runtime) -> No
         quiet.doorbells.listen([DOOR], appetite=2) as second,
         quiet.doorbells.listen([DOOR], appetite=2) as third,
     ):
-        await quiet.submit(a_job(inputs=3))
+        await quiet.writers.submit(a_job(inputs=3))
         assert [x.was_rung for x in (first, second, third)] == [True, True, False]
 
 
 async def test_a_repeat_of_a_submission_and_placed_work_ring_nobody(quiet: Runtime) -> None:
-    await quiet.submit(a_job(idempotency_key="k"))
+    await quiet.writers.submit(a_job(idempotency_key="k"))
     with quiet.doorbells.listen([DOOR]) as listener:
-        assert not (await quiet.submit(a_job(idempotency_key="k"))).is_new
-        await quiet.submit(a_job(queue=None))
+        assert not (await quiet.writers.submit(a_job(idempotency_key="k"))).is_new
+        await quiet.writers.submit(a_job(queue=None))
         assert not listener.was_rung
 
 
 async def test_of_a_large_job_the_first_tasks_are_named(ledger: Ledger, database: Database) -> None:
     post = Post()
     runtime = Runtime(ledger, database, WakeUps(Doorbells(), [post]))
-    runtime.announce(7, "q", CHUNK_TASKS_MAX + 1)
+    runtime.hear(News(stored_jobs=[a_stored_job(CHUNK_TASKS_MAX + 1, ready=CHUNK_TASKS_MAX)]))
     await runtime.wake_ups.close()
-    named = [TaskId(7, index) for index in range(TASKS_PER_HINT_MAX)]
+    named = [TaskId(1, index) for index in range(TASKS_PER_HINT_MAX)]
     assert post.sent == [("q", named)]
 
 
@@ -82,20 +83,20 @@ async def test_a_job_that_cannot_be_announced_is_stored_all_the_same(
             raise ZeroDivisionError("a transport of the user's own")
 
     runtime = Runtime(ledger, database, WakeUps(Doorbells(), [Broken()]))  # type: ignore[list-item]
-    assert (await runtime.submit(a_job())).is_new
+    assert (await runtime.writers.submit(a_job())).is_new
     assert "a transport of the user's own" in caplog.text
     await runtime.writers.stop()
 
 
 async def test_taken_in_tasks_are_counted_once(quiet: Runtime) -> None:
-    await quiet.submit(a_job(inputs=3, idempotency_key="k"))
-    await quiet.submit(a_job(inputs=3, idempotency_key="k"))
-    await quiet.submit(a_job(queue=None))
+    await quiet.writers.submit(a_job(inputs=3, idempotency_key="k"))
+    await quiet.writers.submit(a_job(inputs=3, idempotency_key="k"))
+    await quiet.writers.submit(a_job(queue=None))
     assert b"holdfast_submitted_tasks_total 4.0" in await quiet.scrape()
 
 
 async def test_the_end_of_a_job_rings_everybody_who_waits_for_it(quiet: Runtime) -> None:
-    submitted = await quiet.submit(a_job())
+    submitted = await quiet.writers.submit(a_job())
     [mine] = await quiet.writers.claim(ClaimRequest("w1", ("q",)))
     bell = Bell("job", str(submitted.job_id))
     with quiet.doorbells.listen([bell]) as one, quiet.doorbells.listen([bell]) as other:
@@ -105,7 +106,7 @@ async def test_the_end_of_a_job_rings_everybody_who_waits_for_it(quiet: Runtime)
 
 
 async def test_a_retry_rings_for_its_task(quiet: Runtime) -> None:
-    await quiet.submit(a_job(max_retries_preemption=1))
+    await quiet.writers.submit(a_job(max_retries_preemption=1))
     [mine] = await quiet.writers.claim(ClaimRequest("w1", ("q",)))
     with quiet.doorbells.listen([DOOR]) as listener:
         await quiet.writers.complete([Completion(fence_of(mine), "handed_back")])
@@ -113,7 +114,7 @@ async def test_a_retry_rings_for_its_task(quiet: Runtime) -> None:
 
 
 async def test_a_scrape_has_counters_and_gauges(quiet: Runtime) -> None:
-    await quiet.submit(a_job(inputs=3))
+    await quiet.writers.submit(a_job(inputs=3))
     await quiet.writers.claim(ClaimRequest("w1", ("q",)))
     text = (await quiet.scrape()).decode()
     for line in (
@@ -127,7 +128,7 @@ async def test_a_scrape_has_counters_and_gauges(quiet: Runtime) -> None:
 
 async def test_gauges_are_read_once_for_many_scrapes(quiet: Runtime) -> None:
     first = await quiet.scrape()
-    await quiet.submit(a_job(inputs=3))
+    await quiet.writers.submit(a_job(inputs=3))
     second = await quiet.scrape()
     assert b"holdfast_queue_depth{" not in first
     assert b"holdfast_queue_depth{" not in second
@@ -139,7 +140,7 @@ async def test_what_was_counted_is_told_while_postgres_is_away(
 ) -> None:
     async with Database(database_url) as database:
         runtime = Runtime(Ledger(database), database, WakeUps(Doorbells()))
-        await runtime.submit(a_job())
+        await runtime.writers.submit(a_job())
     assert b"holdfast_submitted_tasks_total 1.0" in await runtime.scrape()
     [record] = caplog.records
     assert "the gauges are as old" in record.getMessage()
@@ -147,7 +148,9 @@ async def test_what_was_counted_is_told_while_postgres_is_away(
 
 async def test_an_open_runtime_does_its_chores(database_url: str, world: World) -> None:
     async with open_runtime(Options(database_url)) as runtime:
-        submitted = await runtime.submit(a_job(max_retries_failure=1, backoff={"base": 0.01}))
+        submitted = await runtime.writers.submit(
+            a_job(max_retries_failure=1, backoff={"base": 0.01})
+        )
         [mine] = await runtime.writers.claim(ClaimRequest("w1", ("q",)))
         with runtime.doorbells.listen([DOOR]) as listener:
             await runtime.writers.complete([Completion(fence_of(mine), "failed", error="boom")])
@@ -171,14 +174,14 @@ async def test_a_runtime_that_stops_sends_everybody_home_and_takes_nothing(
                 assert not await waiting
         assert runtime.is_stopping
     with pytest.raises(Stopping):
-        await runtime.submit(a_job())
+        await runtime.writers.submit(a_job())
 
 
 async def test_wake_ups_are_sent_before_the_runtime_is_gone(database_url: str) -> None:
     post = Post()
     post.is_open.clear()
     async with open_runtime(Options(database_url, transports=[post])) as runtime:
-        submitted = await runtime.submit(a_job())
+        submitted = await runtime.writers.submit(a_job())
         asyncio.get_running_loop().call_later(0.05, post.is_open.set)
     assert post.sent == [("q", [TaskId(submitted.job_id, 0)])]
 
@@ -200,7 +203,7 @@ async def test_several_on_one_database_share_the_work(
     options = Options(database_url)
     async with open_runtime(options) as one, open_runtime(options) as other:
         runtimes = (one, other)
-        jobs = [(await runtimes[n % 2].submit(a_job(inputs=5))).job_id for n in range(4)]
+        jobs = [(await runtimes[n % 2].writers.submit(a_job(inputs=5))).job_id for n in range(4)]
 
         async def work(runtime: Runtime, name: str) -> list[TaskId]:
             taken = []

@@ -17,7 +17,7 @@ from holdfast.store.database import Database, LockTimeout
 from holdfast.store.reads.samples import Step, count_failures_by_type, read_steps
 from holdfast.store.tables.samples import Counts
 from tests.steps import LONGEST_STEP_SECONDS, to_the_start_of_a_step
-from tests.world import World
+from tests.world import World, a_stored_job
 
 SPEC = {"entrypoint": {"function": "app:work"}, "queue": "q"}
 
@@ -43,7 +43,7 @@ async def test_a_small_story_is_counted_right(
     await to_the_start_of_a_step(world)
     await world.watch()
     spec = parse_spec(SPEC | {"type": "report", "max_retries_failure": 1})
-    await quiet.submit(Submission(spec, parse_inputs([1, 2, 3, 4])))
+    await quiet.writers.submit(Submission(spec, parse_inputs([1, 2, 3, 4])))
     await world.clock.advance(3)
     fine, failing, unfit, cancelled = await world.claim(4)
     await world.start(fine)
@@ -71,7 +71,7 @@ async def test_two_servers_add_up(world: World, database: Database, database_url
             Runtime(Ledger(each), each, WakeUps(Doorbells())) for each in (database, other_database)
         ]
         for server in servers:
-            await server.submit(Submission(parse_spec(SPEC), parse_inputs([1, 2])))
+            await server.writers.submit(Submission(parse_spec(SPEC), parse_inputs([1, 2])))
         for server in servers:
             await server.samples.write()
             await server.writers.stop()
@@ -84,13 +84,13 @@ async def test_what_cannot_be_written_is_written_the_next_time(
     ledger: Ledger, world: World, database: Database
 ) -> None:
     samples = Samples(ledger, Metrics(ledger))
-    samples.count_submitted(3)
+    samples.count(News(stored_jobs=[a_stored_job(3)]))
     samples.count(News(waits=[(1, 0.0)], failures=[(1, False)]))
     async with database.transaction() as tx:
         await tx.connection.execute("lock table holdfast.samples in share mode")
         with pytest.raises(LockTimeout):
             await samples.write()
-        samples.count_submitted(4)
+        samples.count(News(stored_jobs=[a_stored_job(4)]))
         await samples.close()  # holds up nobody who wants to end
         assert await world.count("samples") == 0
     await samples.write()
@@ -105,6 +105,8 @@ async def test_a_server_that_ends_writes_down_the_last_of_it_and_the_next_goes_o
     await to_the_start_of_a_step(world)
     for count in (2, 3):
         async with open_runtime(Options(database_url)) as runtime:
-            await runtime.submit(Submission(parse_spec(SPEC), parse_inputs(list(range(count)))))
+            await runtime.writers.submit(
+                Submission(parse_spec(SPEC), parse_inputs(list(range(count))))
+            )
     [step] = await read(database)
     assert (step.counts.submitted, step.depth) == (5, 5)

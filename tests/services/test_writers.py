@@ -16,11 +16,10 @@ from holdfast.operations.claim import ClaimRequest
 from holdfast.operations.ending.complete import Completed, Completion
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Recorded, Report
-from holdfast.operations.submitting import arrivals, submit
-from holdfast.operations.submitting.arrivals import CHUNK_TASKS_MAX
+from holdfast.operations.submitting.store import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
-from holdfast.services import writers as writers_module
 from holdfast.services.writers import WRITES_AT_ONCE, Writers
+from tests.chunks import shrink_chunks
 from tests.conftest import run_sql
 from tests.waiting import eventually
 from tests.world import World, fence_of
@@ -154,8 +153,7 @@ async def test_a_large_submission_does_not_hold_up_small_ones(ledger: Ledger, wo
 async def test_what_is_stored_is_not_stored_again_when_its_neighbour_has_to_wait(
     ledger: Ledger, world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (arrivals, submit, writers_module):
-        monkeypatch.setattr(module, "CHUNK_TASKS_MAX", 3)
+    shrink_chunks(monkeypatch, 3)
     writers = Writers(ledger)
     held = await world.submit()
     waits = parse_spec(

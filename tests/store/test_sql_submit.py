@@ -12,7 +12,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.partitions import add_partitions
-from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from tests.audits import assert_audit_is_silent

@@ -65,7 +65,7 @@ class Workplace:
         fields = {"entrypoint": entrypoint, "queue": QUEUE} | spec
         listed = None if inputs is None else parse_inputs(inputs)
         submission = Submission(parse_spec(fields), listed)
-        submitted = await self.server.runtime.submit(submission)
+        submitted = await self.server.runtime.writers.submit(submission)
         return f"{submitted.job_id}.0"
 
     def hire(self, **options: Any) -> tuple[Worker, asyncio.Task[None]]:

@@ -7,12 +7,12 @@ turn out not to be new.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.errors import Invalid, Refused
 from holdfast.model.order import Output
+from holdfast.operations.submitting.admit import Admitted
 from holdfast.rules.outputs import declare, say_why_not_open
 from holdfast.store.database import Transaction
 from holdfast.store.tables.datasets import (
@@ -28,48 +28,43 @@ from holdfast.store.tables.datasets import (
 )
 from holdfast.store.tables.job_outputs import NewJobOutput, insert_job_outputs
 
-if TYPE_CHECKING:
-    from holdfast.operations.submitting.arrivals import Arrival
-
 
 async def bind_outputs(
-    tx: Transaction, arrivals: list["Arrival"]
-) -> tuple[list["Arrival"], dict[int, Refused]]:
-    """Put the numbers of versions into the specs of arrivals; says which are refused, and why."""
-    declared = [arrival for arrival in arrivals if arrival.spec.outputs]
+    tx: Transaction, jobs: list[Admitted]
+) -> tuple[list[Admitted], dict[int, Refused]]:
+    """Put the numbers of versions into the specs of jobs; says which are refused, and why."""
+    declared = [job for job in jobs if job.spec.outputs]
     if not declared:
-        return arrivals, {}
-    names = {output.dataset for arrival in declared for output in arrival.spec.outputs}
+        return jobs, {}
+    names = {output.dataset for job in declared for output in job.spec.outputs}
     await _lock_datasets_to_open(tx, declared)
     newest = await find_open_versions(tx, names)
     refused: dict[int, Refused] = {}
     chosen: dict[int, list[Output]] = {}
-    for arrival in declared:
+    for job in declared:
         try:
-            chosen[arrival.job_id] = _choose(arrival.spec.outputs, newest)
+            chosen[job.job_id] = _choose(job.spec.outputs, newest)
         except Refused as error:
-            refused[arrival.job_id] = error
+            refused[job.job_id] = error
     states = await _hold(tx, [output for outputs in chosen.values() for output in outputs])
     bound: dict[int, list[Output]] = {}
-    for arrival in declared:
-        outputs = chosen.get(arrival.job_id)
+    for job in declared:
+        outputs = chosen.get(job.job_id)
         if outputs is None:
             continue
         try:
             _check_open(outputs, states)
         except Refused as error:
-            refused[arrival.job_id] = error
+            refused[job.job_id] = error
             continue
-        bound[arrival.job_id] = await _open_new(tx, arrival, outputs)
-    return [_with_outputs(arrival, bound.get(arrival.job_id)) for arrival in arrivals], refused
+        bound[job.job_id] = await _open_new(tx, job, outputs)
+    return [_with_outputs(job, bound.get(job.job_id)) for job in jobs], refused
 
 
-async def keep_bindings(
-    tx: Transaction, arrivals: Iterable["Arrival"], new: Collection[int]
-) -> None:
+async def keep_bindings(tx: Transaction, jobs: Iterable[Admitted], new: Collection[int]) -> None:
     """Store which versions new jobs are bound to; what was opened for others goes again."""
-    bound = [arrival for arrival in arrivals if arrival.spec.outputs]
-    if unwanted := [arrival.job_id for arrival in bound if arrival.job_id not in new]:
+    bound = [job for job in jobs if job.spec.outputs]
+    if unwanted := [job.job_id for job in bound if job.job_id not in new]:
         await forget_versions(tx, unwanted)
     outputs = [output for a in bound if a.job_id in new for output in _list_outputs(a)]
     if outputs:
@@ -79,13 +74,13 @@ async def keep_bindings(
         await let_version_be_replaced(tx, version)
 
 
-def _list_outputs(arrival: "Arrival") -> Iterator[NewJobOutput]:
+def _list_outputs(job: Admitted) -> Iterator[NewJobOutput]:
     """List what a job is bound to; every version has its number by now."""
-    declared = arrival.submission.declared or {}
-    for output in arrival.spec.outputs:
+    declared = job.submission.declared or {}
+    for output in job.spec.outputs:
         assert isinstance(output.version, int), "an output is bound to no version"
         yield NewJobOutput(
-            arrival.job_id,
+            job.job_id,
             output.dataset,
             output.version,
             output.mode,
@@ -93,9 +88,9 @@ def _list_outputs(arrival: "Arrival") -> Iterator[NewJobOutput]:
         )
 
 
-async def hold_bindings(tx: Transaction, arrival: "Arrival") -> Refused | None:
+async def hold_bindings(tx: Transaction, job: Admitted) -> Refused | None:
     """Hold what a job was bound to when it began to arrive; says if that is not open any more."""
-    outputs = arrival.spec.outputs
+    outputs = job.spec.outputs
     if not outputs:
         return None
     try:
@@ -110,8 +105,8 @@ async def forget_versions(tx: Transaction, job_ids: Collection[int]) -> None:
     await delete_versions_of_submission(tx, job_ids)
 
 
-async def _lock_datasets_to_open(tx: Transaction, declared: Sequence["Arrival"]) -> None:
-    names = {o.dataset for arrival in declared for o in arrival.spec.outputs if o.version == "new"}
+async def _lock_datasets_to_open(tx: Transaction, declared: Sequence[Admitted]) -> None:
+    names = {o.dataset for job in declared for o in job.spec.outputs if o.version == "new"}
     if names:
         await lock_datasets(tx, names)
 
@@ -153,26 +148,26 @@ def _check_open(outputs: Sequence[Output], states: dict[Version, VersionState | 
                 raise Invalid(f"outputs[{index}].version", problem)
 
 
-async def _open_new(tx: Transaction, arrival: "Arrival", outputs: Sequence[Output]) -> list[Output]:
+async def _open_new(tx: Transaction, job: Admitted, outputs: Sequence[Output]) -> list[Output]:
     """Open what is to be opened with the job."""
     opened = []
     for output in outputs:
         number = output.version
         if not isinstance(number, int):
             number = await open_version(
-                tx, output.dataset, actor=arrival.spec.owner, opened_by_job=arrival.job_id
+                tx, output.dataset, actor=job.spec.owner, opened_by_job=job.job_id
             )
         opened.append(Output(output.dataset, number, output.mode))
     return opened
 
 
-def _with_outputs(arrival: "Arrival", outputs: list[Output] | None) -> "Arrival":
+def _with_outputs(job: Admitted, outputs: list[Output] | None) -> Admitted:
     if outputs is None:
-        return arrival
-    submission = arrival.submission
+        return job
+    submission = job.submission
     declared = (
         declare(submission.spec.outputs) if submission.declared is None else submission.declared
     )
     spec = msgspec.structs.replace(submission.spec, outputs=outputs)
     bound = msgspec.structs.replace(submission, spec=spec, declared=declared)
-    return replace(arrival, submission=bound)
+    return replace(job, submission=bound)

@@ -15,7 +15,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.operations.datasets.versions import lock_dataset
-from holdfast.operations.submitting.arrivals import Submitted
+from holdfast.operations.submitting.store import Submitted
 from holdfast.rules.order import refuse_local_names
 from holdfast.rules.outputs import check_name
 from holdfast.rules.submission import check_text, complete_submission

@@ -2,10 +2,8 @@
 
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations.report import Fence, check_fence
-from holdfast.store.statements import load_statements
-
-_LEASES = load_statements("leases")
+from holdfast.model.fence import Fence, check_fence
+from holdfast.store.tables.leases import has_live_lease
 
 
 async def get_parent(ledger: Ledger, fence: Fence) -> int:
@@ -15,13 +13,7 @@ async def get_parent(ledger: Ledger, fence: Fence) -> int:
     """
     check_fence(fence)
     async with ledger.database.transaction() as tx:
-        held = await tx.fetch_one(
-            _LEASES["find_live_lease"],
-            job_id=fence.task_id.job_id,
-            task_index=fence.task_id.task_index,
-            attempt=fence.attempt,
-            token=fence.lease_token,
-        )
-    if held is None:
+        is_held = await has_live_lease(tx, fence)
+    if not is_held:
         raise LeaseConflict(fence.task_id, "the lease is lost; it can submit nothing any more")
     return fence.task_id.job_id

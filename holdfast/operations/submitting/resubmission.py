@@ -1,4 +1,4 @@
-"""Describe jobs that have been there before, so that they can be submitted again."""
+"""Submit jobs again that have been there before: described anew, with the inputs they had."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.errors import TooLarge
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.order import Declared, Dependency, Output
 from holdfast.model.spec import JobSpec, Submission
@@ -13,14 +14,16 @@ from holdfast.rules.order import dependencies_of
 from holdfast.rules.outputs import choose_again
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.statements import load_statements
+from holdfast.store.tables.dependencies import find_unmet_dependencies
+from holdfast.store.tables.job_outputs import find_declared_outputs
+from holdfast.store.tables.jobs import record_job_event
 
-_JOBS = load_statements("jobs")
-_ORDER = load_statements("order")
-_DATASETS = load_statements("datasets")
+# As much as a submission may have: the inputs are in memory while they are stored again.
+INPUTS_BYTES_MAX = 64 << 20
+PAGE_TASKS_MAX = 1000
 
 
-class Again(NamedTuple):
+class Resubmission(NamedTuple):
     """A job as it is submitted again, but for its inputs."""
 
     job_id: int
@@ -28,20 +31,31 @@ class Again(NamedTuple):
     compensates_job_id: int | None
     declared: dict[str, Declared]
 
+    @property
+    def has_inputs(self) -> bool:
+        """Tell a job with a task per input from one with replicas, which run as a whole."""
+        return self.spec.replicas is None
+
     def submission(self, inputs: tuple[str, ...]) -> Submission:
-        """Describe the new job, with these inputs; replicas have none and run as a whole."""
+        """Describe the new job, with these inputs if it has any."""
         return Submission(
             self.spec,
-            None if self.spec.replicas is not None else inputs,
+            inputs if self.has_inputs else None,
             replay_of=self.job_id,
             compensates_job_id=self.compensates_job_id,
             declared=self.declared,
         )
 
 
+def check_inputs_size(size: int) -> None:
+    """Refuse more inputs than can be in memory at once."""
+    if size > INPUTS_BYTES_MAX:
+        raise TooLarge("inputs", size, INPUTS_BYTES_MAX)
+
+
 async def describe_again(
     ledger: Ledger, tx: Transaction, job_ids: Collection[int], *, rebind: bool
-) -> dict[int, Again]:
+) -> dict[int, Resubmission]:
     """Describe what these jobs ask for a second time.
 
     Each waits for what it still needs, and writes the version of the first time while that is open.
@@ -50,7 +64,7 @@ async def describe_again(
     unmet = await _find_unmet(tx, job_ids)
     outputs, declared = await _choose_outputs(tx, specs, rebind=rebind)
     return {
-        job_id: Again(
+        job_id: Resubmission(
             job_id,
             msgspec.structs.replace(
                 stored.spec,
@@ -69,13 +83,8 @@ async def describe_again(
 
 async def note_replay(tx: Transaction, replay_of: int, job_id: int, *, actor: str) -> None:
     """Write down with a job that another one runs it again."""
-    await tx.fetch(
-        _JOBS["record_job_event"],
-        job_id=replay_of,
-        event_type="replayed",
-        actor=actor,
-        payload=msgspec.json.encode({"job_id": str(job_id)}).decode(),
-    )
+    payload = msgspec.json.encode({"job_id": str(job_id)}).decode()
+    await record_job_event(tx, replay_of, "replayed", actor=actor, payload=payload)
 
 
 def _needed(spec: JobSpec, unmet: set[int]) -> list[str | Dependency]:
@@ -91,9 +100,7 @@ def _needed(spec: JobSpec, unmet: set[int]) -> list[str | Dependency]:
 async def _find_unmet(tx: Transaction, job_ids: Collection[int]) -> dict[int, set[int]]:
     """Find what jobs still wait for, or have waited for in vain."""
     unmet: dict[int, set[int]] = defaultdict(set)
-    for job_id, depends_on in await tx.fetch(
-        _ORDER["find_unmet_dependencies"], job_ids=sorted(job_ids)
-    ):
+    for job_id, depends_on in await find_unmet_dependencies(tx, job_ids):
         unmet[job_id].add(depends_on)
     return unmet
 
@@ -105,12 +112,10 @@ async def _choose_outputs(
     writers = sorted(job_id for job_id, stored in specs.items() if stored.spec.outputs)
     states: dict[tuple[int, str], str | None] = {}
     declared: dict[int, dict[str, Declared]] = defaultdict(dict)
-    if writers:
-        rows = await tx.fetch(_DATASETS["find_declared_outputs"], job_ids=writers)
-        for job_id, dataset, choice, state in rows:
-            states[job_id, dataset] = state
-            if choice is not None:
-                declared[job_id][dataset] = choice
+    for row in await find_declared_outputs(tx, writers) if writers else ():
+        states[row.job_id, row.dataset] = row.state
+        if row.declared is not None:
+            declared[row.job_id][row.dataset] = row.declared
     outputs = {
         job_id: [
             choose_again(

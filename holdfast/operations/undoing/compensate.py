@@ -14,15 +14,10 @@ from typing import NamedTuple
 
 from holdfast.errors import KeyReused, Refused
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import INDEX_MAX, TaskId
+from holdfast.model.ids import INDEX_MAX
 from holdfast.model.spec import Submission
-from holdfast.operations.submitting.arrivals import (
-    CHUNK_TASKS_MAX,
-    Arrival,
-    Submitted,
-    admit,
-    store_arrivals,
-)
+from holdfast.operations.submitting.admit import Admitted, admit
+from holdfast.operations.submitting.store import CHUNK_TASKS_MAX, Submitted, store_jobs
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import complete_submission
 from holdfast.rules.undo import (
@@ -50,7 +45,6 @@ REPLICAS_TOLD_MAX = 1000
 OUTPUTS_MAX = 100_000  # that are told, of one compensation
 OUTPUTS_BYTES_MAX = 16 << 20
 RECORDS_BYTES_MAX = 24 << 20  # of one compensation, in memory, beside the inputs
-TASKS_ANNOUNCED_MAX = 100
 REFUSED_PUT_OFF = timedelta(minutes=1)
 TASKS_PER_SECOND_MIN = 2000  # that a large compensation is stored with, or another server tries
 
@@ -60,10 +54,8 @@ class Prepared:
     """A compensation that can be stored, or that has been, in chunks."""
 
     undone_job_id: int
-    arrival: Arrival | None
+    arrival: Admitted | None
     job_id: int
-    queue: str
-    num_tasks: int
 
 
 async def compensate(ledger: Ledger, row_id: int, graph_id: int) -> int:
@@ -104,13 +96,11 @@ async def _advance(
         return 1  # something has changed meanwhile: at once again
     job_id = prepared.job_id
     if prepared.arrival is not None:
-        [answer] = await store_arrivals(tx, [prepared.arrival])
+        [answer] = await store_jobs(tx, [prepared.arrival])
         if not isinstance(answer, Submitted):
             raise answer
         job_id = answer.job_id
     await tx.fetch(_UNDO["note_compensation"], job_id=undo.job_id, compensation_job_id=job_id)
-    for index in range(min(prepared.num_tasks, TASKS_ANNOUNCED_MAX)):
-        tx.news.add_ready(prepared.queue, TaskId(job_id, index))
     await tx.fetch(_OUTBOX["delete_outbox"], ids=ids)
     return 1
 
@@ -134,15 +124,15 @@ async def _prepare(ledger: Ledger, graph_id: int, job_id: int) -> Prepared:
     submission = Submission(
         spec, records, compensates_job_id=job_id, trace_parent=stored.trace_parent
     )
-    queue, count = spec.queue or "", len(records)
+    count = len(records)
     if count > CHUNK_TASKS_MAX:
         # Whoever starts over under the same key ends this try: nobody should without need.
         patience = timedelta(seconds=30 + count / TASKS_PER_SECOND_MIN)
         await ledger.write(_put_off, graph_id, delay=patience)
         large_job_id = await _submit_large(ledger, submission, job_id)
-        return Prepared(job_id, None, large_job_id, queue, count)
+        return Prepared(job_id, None, large_job_id)
     [arrival] = await admit(ledger, [complete_submission(submission, ledger.limits)])
-    return Prepared(job_id, arrival, arrival.job_id, queue, count)
+    return Prepared(job_id, arrival, arrival.job_id)
 
 
 async def _submit_large(ledger: Ledger, submission: Submission, undone_job_id: int) -> int:

@@ -49,8 +49,10 @@ select queue, urgency, now, job_id, task_index, now + scheduling_timeout
        (select $now::timestamptz as now) as clock, generate_series(0, line.end_index - 1) as task_index;
 
 -- name: delete_hidden_tasks
-delete from holdfast.tasks using holdfast.jobs
- where tasks.job_id = $job_id and jobs.job_id = tasks.job_id and jobs.submitted_at is null;
+delete from holdfast.tasks
+ where job_id = $job_id and task_index = any (array(
+           select task_index from holdfast.tasks where job_id = $job_id order by task_index limit $batch_max))
+returning 1;
 
 -- name: assign_tasks
 with clock as materialized (select holdfast.now() as now),

@@ -114,14 +114,19 @@ async def show_job(tx: Transaction, job_id: int, *, unmet: int, now: datetime) -
 
 
 async def list_hidden_jobs(tx: Transaction, *, older_than: timedelta, batch_max: int) -> list[int]:
-    """List jobs that began to be stored a while ago and were never shown."""
+    """List hidden jobs that were abandoned, or began to be stored a while ago."""
     rows = await tx.fetch(_JOBS["list_hidden_jobs"], older_than=older_than, batch_max=batch_max)
     return [row[0] for row in rows]
 
 
 async def lock_hidden_job(tx: Transaction, job_id: int) -> bool:
-    """Lock a job that has not been shown; False if there is none."""
+    """Lock a job that may still be shown; False if there is none."""
     return await tx.fetch_one(_JOBS["lock_hidden_job"], job_id=job_id) is not None
+
+
+async def abandon_hidden_job(tx: Transaction, job_id: int) -> bool:
+    """See to it that a hidden job is never shown, and free its key; False if there is none."""
+    return await tx.fetch_one(_JOBS["abandon_hidden_job"], job_id=job_id) is not None
 
 
 async def delete_job(tx: Transaction, job_id: int) -> None:

@@ -79,9 +79,10 @@ async def insert_tasks_in_line(
     )
 
 
-async def delete_hidden_tasks(tx: Transaction, job_id: int) -> None:
-    """Delete the tasks of a job that has never been shown."""
-    await tx.fetch(_TASKS["delete_hidden_tasks"], job_id=job_id)
+async def delete_hidden_tasks(tx: Transaction, job_id: int, *, batch_max: int) -> int:
+    """Delete tasks of a job that has never been shown; returns how many."""
+    rows = await tx.fetch(_TASKS["delete_hidden_tasks"], job_id=job_id, batch_max=batch_max)
+    return len(rows)
 
 
 class Assignment(NamedTuple):

@@ -10,11 +10,12 @@ from holdfast.errors import Invalid, KeyReused
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.operations.dead_letters import replay
-from holdfast.operations.submitting import arrivals, submit
-from holdfast.operations.submitting.submit import submit_batch
+from holdfast.operations.submitting import chunk
+from holdfast.operations.submitting.graph import submit_batch
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import LockTimeout
 from tests.audits import assert_audit_is_silent
+from tests.chunks import shrink_chunks
 from tests.datasets import Library, an_entry
 from tests.world import World
 
@@ -118,11 +119,10 @@ async def test_a_batch_that_is_refused_leaves_no_version(world: World, library: 
 async def test_a_large_submission_is_bound_when_it_is_shown(
     world: World, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (arrivals, submit):
-        monkeypatch.setattr(module, "CHUNK_TASKS_MAX", 2)
+    shrink_chunks(monkeypatch, 2)
     job_id = await library.submit(version="new", inputs=[1, 2, 3])
     assert await bound(world, job_id) == [("events", 3, "append")]
-    show = submit._show
+    show = chunk.show_hidden
 
     async def seal_first(*arguments: Any) -> Any:
         await world.clock.fetch(
@@ -131,12 +131,13 @@ async def test_a_large_submission_is_bound_when_it_is_shown(
         )
         return await show(*arguments)
 
-    monkeypatch.setattr(submit, "_show", seal_first)
+    monkeypatch.setattr(chunk, "show_hidden", seal_first)
     with pytest.raises(Invalid, match="version 2 of dataset events is sealed"):
         await library.submit(version=2, inputs=[1, 2, 3])
     with pytest.raises(Invalid, match="has no version 9"):
         await library.submit(version=9, inputs=[1, 2, 3])
-    assert await world.count("jobs") == 1
+    shown = await world.clock.fetch("select from holdfast.jobs where submitted_at is not null")
+    assert len(shown) == 1
     assert await world.count("dataset_versions") == 3
 
 

@@ -11,10 +11,10 @@ from holdfast.ledger.keys import RequestKey, request_key
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.submitting import arrivals, submit
-from holdfast.operations.submitting import rerun as rerunning
+from holdfast.operations.submitting import resubmission
 from holdfast.operations.submitting.rerun import Rerun, rerun
 from tests.audits import assert_audit_is_silent
+from tests.chunks import shrink_chunks
 from tests.datasets import Library
 from tests.world import World
 
@@ -146,8 +146,7 @@ async def test_under_one_key_a_job_runs_again_once(ledger: Ledger, world: World)
 async def test_a_large_job_runs_again_in_chunks_and_once_per_key(
     ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (rerunning, arrivals, submit):
-        monkeypatch.setattr(module, "CHUNK_TASKS_MAX", 10)
+    shrink_chunks(monkeypatch, 10)
     count = 25
     job_id = await world.submit(list(range(count)))
     answers = await asyncio.gather(
@@ -167,7 +166,7 @@ async def test_more_input_than_a_submission_may_have_is_refused(
     ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = await world.submit(["x" * 100, "y"])
-    monkeypatch.setattr(rerunning, "INPUTS_BYTES_MAX", 100)
+    monkeypatch.setattr(resubmission, "INPUTS_BYTES_MAX", 100)
     with pytest.raises(TooLarge, match="inputs: 105 bytes is over the limit of 100 bytes"):
         await rerun(ledger, job_id, actor="ann")
 

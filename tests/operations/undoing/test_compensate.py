@@ -10,12 +10,12 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.operations.ending.follow_up import follow_up, follow_up_all
-from holdfast.operations.submitting import arrivals, submit
-from holdfast.operations.submitting.submit import submit_batch
+from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.undoing import compensate
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
+from tests.chunks import shrink_chunks
 from tests.datasets import Library, an_entry
 from tests.journeys.test_saga import Saga, alone
 from tests.placed_world import PlacedWorld
@@ -141,8 +141,7 @@ async def test_one_that_is_refused_holds_up_no_other_and_is_tried_again(
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a job of more than two tasks count as large."""
-    for module in (arrivals, submit, compensate):
-        monkeypatch.setattr(module, "CHUNK_TASKS_MAX", 2)
+    shrink_chunks(monkeypatch, 2)
     monkeypatch.setattr(compensate, "PAGE_TASKS_MAX", 2)
 
 

@@ -28,7 +28,8 @@ create or replace trigger a_job_starts_after_what_it_depends_on before update on
     when (new.unmet > 0 and (new.started_at is not null or new.assigned + new.building + new.running > 0)
           or new.unmet > old.unmet
           or old.released_at is not null and new.released_at is distinct from old.released_at
-          or (old.graph_id, old.compensates_job_id) is distinct from (new.graph_id, new.compensates_job_id))
+          or old.submitted_at is not null
+             and (old.graph_id, old.compensates_job_id) is distinct from (new.graph_id, new.compensates_job_id))
     execute function holdfast.refuse();
 
 create or replace function holdfast.refuse_delete_of_live_job() returns trigger

@@ -1,20 +1,20 @@
-"""What is stored of jobs that refer to others, and how repeats of them are answered."""
+"""A graph is stored whole or not at all, and its local names mean the right jobs."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from holdfast.errors import IllegalMove, Invalid, KeyReused
+from holdfast.errors import Invalid, KeyReused, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
+from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import JobState
 from holdfast.operations.ending.follow_up import follow_up_all
-from holdfast.operations.partitions import prune_partition
-from holdfast.operations.submitting.arrivals import Submitted, admit, store_arrivals
-from holdfast.operations.submitting.submit import submit_batch, submit_one
-from holdfast.rules.submission import complete_submission, parse_spec
+from holdfast.operations.submitting.graph import submit_batch
+from holdfast.operations.submitting.store import Submitted
+from holdfast.operations.submitting.submit import submit_one
+from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.world import World
 
@@ -29,72 +29,6 @@ async def dependencies(world: World) -> list[tuple[int, int, str]]:
     """List who waits for whom."""
     query = "select job_id, depends_on, condition from holdfast.dependencies order by 1, 2"
     return [tuple(row) for row in await world.clock.fetch(query)]
-
-
-async def test_a_refused_arrival_leaves_those_beside_it_alone(ledger: Ledger, world: World) -> None:
-    first = await world.submit()
-    given = [a_job(depends_on=[job]) for job in ("999", str(first))]
-    complete = [complete_submission(submission, ledger.limits) for submission in given]
-    async with ledger.database.transaction() as tx:
-        refused, taken = await store_arrivals(tx, await admit(ledger, complete))
-    assert isinstance(refused, Invalid)
-    assert isinstance(taken, Submitted)
-    assert await dependencies(world) == [(taken.job_id, first, "succeeded")]
-    await assert_audit_is_silent(ledger.database)
-
-
-async def test_an_id_that_is_guessed_is_nobody_to_wait_for(ledger: Ledger, world: World) -> None:
-    [[last]] = await world.clock.fetch("select last_value from holdfast.job_ids")
-    for guess in range(last, last + 5):
-        with pytest.raises(Invalid, match="there is no job"):
-            await submit_one(ledger, a_job(depends_on=[str(guess + 1)]))
-    assert await world.count("jobs") == 0
-
-
-async def test_a_guessed_id_is_not_that_of_a_job_of_the_same_graph(
-    ledger: Ledger, world: World
-) -> None:
-    for step in range(5):
-        [[last]] = await world.clock.fetch("select last_value from holdfast.job_ids")
-        guess = str(last + step)
-        graph = [a_job("a"), a_job("b", depends_on=["a"]), a_job("c", depends_on=[guess])]
-        with pytest.raises(Invalid, match=f"there is no job {guess}"):
-            await submit_batch(ledger, graph)
-    assert await world.count("jobs") == 0
-
-
-# Repeats
-
-
-async def test_a_repeat_is_answered_with_its_job_although_the_jobs_it_names_are_gone(
-    ledger: Ledger, world: World
-) -> None:
-    first = await world.submit()
-    await world.clock.fetch("select setval('holdfast.job_ids', 20000)")
-    second = a_job(depends_on=[str(first)], idempotency_key="k")
-    taken = await submit_one(ledger, second)
-    for job_id in (first, taken.job_id):
-        await world.succeed(await world.claim_by_id(TaskId(job_id, 0)))
-        await follow_up_all(ledger)
-    await world.clock.advance(3600)
-    assert await prune_partition(ledger, timedelta(minutes=1)) == 1
-    assert await submit_one(ledger, second) == Submitted(taken.job_id, is_new=False)
-    with pytest.raises(KeyReused):
-        await submit_one(ledger, a_job(depends_on=["998"], idempotency_key="k"))
-    with pytest.raises(Invalid, match="there is no job"):
-        await submit_one(ledger, a_job(depends_on=[str(first)], idempotency_key="other"))
-
-
-async def test_a_repeated_child_is_answered_with_its_job_after_its_parents_end(
-    ledger: Ledger, world: World
-) -> None:
-    parent = await world.submit()
-    child = a_job(parent=parent, idempotency_key="k")
-    taken = await submit_one(ledger, child)
-    await world.cancel_job(parent)
-    assert await submit_one(ledger, child) == Submitted(taken.job_id, is_new=False)
-    with pytest.raises(IllegalMove):
-        await submit_one(ledger, a_job(parent=parent, idempotency_key="other"))
 
 
 async def test_a_graph_goes_on_from_the_jobs_that_were_seen_before(
@@ -174,3 +108,36 @@ async def test_a_graph_may_wait_for_what_cannot_happen_any_more(
     assert [await world.job_state(j.job_id) for j in (a, b)] == [JobState.KILLED] * 2
     assert [claim.task_id.job_id for claim in await world.claim(5)] == [c.job_id]
     await assert_audit_is_silent(ledger.database)
+
+
+def a_submission(inputs: list[Any] | None = None, **fields: Any) -> Submission:
+    """Describe a job for queue `q`; `parent_job_id` is a link, the rest belongs to the spec."""
+    parent = fields.pop("parent_job_id", None)
+    spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "q"} | fields)
+    texts = None if inputs is None else parse_inputs(inputs)
+    return Submission(spec, texts, parent_job_id=parent)
+
+
+async def test_a_batch_is_stored_whole(ledger: Ledger, world: World) -> None:
+    answers = await submit_batch(ledger, [a_submission(), a_submission(inputs=[1, 2])])
+    assert [answer.is_new for answer in answers] == [True, True]
+    assert len(await world.claim(5)) == 3
+
+
+async def test_a_batch_with_one_bad_job_stores_nothing(ledger: Ledger, world: World) -> None:
+    await submit_one(ledger, a_submission(idempotency_key="k"))
+    before = await world.dump()
+    for expected, bad in (
+        (Invalid, a_submission(lease=1.0)),
+        (KeyReused, a_submission(idempotency_key="k", priority=3)),
+        (NotFound, a_submission(parent_job_id=99)),
+    ):
+        with pytest.raises(expected):
+            await submit_batch(ledger, [a_submission(), bad, a_submission()])
+        assert await world.dump() == before
+
+
+async def test_a_batch_larger_than_one_transaction_is_refused(database: Database) -> None:
+    ledger = Ledger(database, Limits(batch_tasks_max=10))
+    with pytest.raises(TooLarge, match="12 tasks is over the limit of 10"):
+        await submit_batch(ledger, [a_submission(replicas=6), a_submission(replicas=6)])

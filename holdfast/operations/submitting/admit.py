@@ -1,0 +1,110 @@
+"""Admit accepted submissions: each gets its id for good, its digest, and its names."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import msgspec
+
+from holdfast.errors import Invalid
+from holdfast.ledger.ledger import Ledger
+from holdfast.model.spec import JobSpec, Submission
+from holdfast.model.traces import name_trace
+from holdfast.operations.partitions import ensure_partitions
+from holdfast.rules.submission import policy_of
+from holdfast.store.policies import PolicyBook, load_policies
+from holdfast.store.specs import StoredSpec
+from holdfast.store.tables.jobs import Key, allocate_job_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An accepted submission with the id that its job will have."""
+
+    job_id: int
+    submission: Submission
+    digest: bytes
+    correlation_id: str
+    trace_id: str
+    admitted_at: datetime
+    graph_id: int | None = None
+    # Those of its dependencies that are stored along with it, in the same transaction.
+    siblings: frozenset[int] = frozenset()
+
+    @property
+    def spec(self) -> JobSpec:
+        """Give the submission's spec."""
+        return self.submission.spec
+
+    @property
+    def num_tasks(self) -> int:
+        """Count its tasks."""
+        return self.submission.num_tasks
+
+    @property
+    def key(self) -> Key:
+        """Give its owner and idempotency key."""
+        return self.spec.owner, self.spec.idempotency_key
+
+    def stored(self) -> StoredSpec:
+        """Describe the job as the cache of specs keeps it: its first claim comes at once."""
+        spec = self.spec
+        return StoredSpec(
+            spec,
+            policy_of(spec, is_compensation=self.submission.compensates_job_id is not None),
+            spec.name or "",
+            self.num_tasks,
+            self.correlation_id,
+            self.trace_id,
+            {},
+            self.submission.compensates_job_id,
+            self.submission.trace_parent,
+        )
+
+    def eligible_at(self, now: datetime) -> datetime:
+        """Say when its tasks may first be claimed or placed."""
+        if self.spec.not_before is None:
+            return now
+        return max(now, datetime.fromtimestamp(self.spec.not_before, UTC))
+
+
+class PoliciesChanged(Exception):
+    """Submissions were accepted under policies that no longer hold; the ledger has the new ones."""
+
+
+async def admit(
+    ledger: Ledger, submissions: Sequence[Submission], policies: PolicyBook | None = None
+) -> list[Admitted]:
+    """Give each submission an id, and make sure that a partition exists for it.
+
+    Raises PoliciesChanged if they were accepted under policies that no longer hold.
+    """
+    if not submissions:
+        raise Invalid("specs", "is empty; give at least one job")
+    allocated = await allocate_job_ids(ledger.database, len(submissions))
+    if policies is not None and policies.version != allocated[-1].policies_version:
+        ledger.policies = await load_policies(ledger.database)
+        raise PoliciesChanged
+    await ensure_partitions(ledger, allocated[-1].job_id)
+    return [
+        Admitted(
+            job_id,
+            submission,
+            _digest(submission),
+            submission.spec.correlation_id or str(uuid4()),
+            name_trace(submission.trace_parent, submission.spec.trace_id),
+            admitted_at,
+        )
+        for (job_id, admitted_at, _), submission in zip(allocated, submissions, strict=True)
+    ]
+
+
+def _digest(submission: Submission) -> bytes:
+    """Tell the same submission from a different one under the same key."""
+    digest = hashlib.sha256(msgspec.json.encode(submission.plain or submission.spec))
+    for text in submission.inputs or ():
+        digest.update(b"\x00")
+        digest.update(text.encode())
+    return digest.digest()

@@ -1,0 +1,222 @@
+"""Store admitted jobs: their rows, their tasks, where these stand in line, what they depend on.
+
+Whatever becomes of the new jobs is announced here too, with the transaction that stores them: they
+are counted, those who wait for work are woken, and their specs are at hand for the first claim.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from holdfast.errors import KeyReused, Refused
+from holdfast.ledger.moves import add_follow_ups
+from holdfast.ledger.news import StoredJob
+from holdfast.operations.datasets.bind_outputs import bind_outputs, keep_bindings
+from holdfast.operations.submitting.admit import Admitted
+from holdfast.operations.submitting.links import Links, hold_links, insert_dependencies
+from holdfast.store.database import Transaction
+from holdfast.store.tables import jobs as job_rows
+from holdfast.store.tables import ready, tasks
+from holdfast.store.tables.jobs import KeyedJob, find_by_key
+from holdfast.store.tables.ready import ReadyStretch, WaitingStretch
+from holdfast.store.tables.tasks import NewTasks
+
+CHUNK_TASKS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The job's id; not new if its idempotency key had been seen before."""
+
+    job_id: int
+    is_new: bool
+
+
+Answer = Submitted | Refused
+
+
+async def store_jobs(tx: Transaction, admitted: Sequence[Admitted]) -> list[Answer]:
+    """Store admitted jobs in one transaction; a repeated key is answered with its job."""
+    now = admitted[-1].admitted_at
+    jobs, unbound = await bind_outputs(tx, list(admitted))
+    links = await hold_links(tx, jobs)
+    answers = await answer_refused(tx, jobs, links.refused | unbound)
+    welcome = [job for job in jobs if job.job_id not in answers]
+    inserted = await insert_jobs(tx, welcome, links, now=now, shown=True)
+    await keep_bindings(tx, jobs, inserted)
+    new = [job for job in welcome if job.job_id in inserted]
+    await _insert_tasks_of(tx, new, links, now=now)
+    await insert_dependencies(tx, {k: v for k, v in links.checks.items() if k in inserted})
+    await announce(tx, new, links, now=now)
+    answers |= {job.job_id: Submitted(job.job_id, is_new=True) for job in new}
+    answers |= await _answer_repeats(tx, [job for job in welcome if job.job_id not in inserted])
+    return [answers[job.job_id] for job in jobs]
+
+
+async def insert_jobs(
+    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, now: datetime, shown: bool
+) -> set[int]:
+    """Store the rows of jobs; those whose idempotency key was seen before are left out."""
+    if not jobs:
+        return set()
+    return await job_rows.insert_jobs(
+        tx, [_row(job, shown=shown, unmet=links.unmet(job.job_id)) for job in jobs], now=now
+    )
+
+
+def _row(job: Admitted, *, shown: bool, unmet: int) -> job_rows.NewJob:
+    spec, submission = job.spec, job.submission
+    assert spec.type is not None, "an accepted spec is complete"
+    assert spec.owner is not None, "an accepted spec is complete"
+    return job_rows.NewJob(
+        job_id=job.job_id,
+        name=spec.name,
+        type=spec.type,
+        owner=spec.owner,
+        queue=spec.queue,
+        priority=spec.priority or 0,
+        spec=msgspec.json.encode(spec).decode(),
+        labels=msgspec.json.encode(spec.labels).decode(),
+        parent_job_id=submission.parent_job_id,
+        replay_of=submission.replay_of,
+        correlation_id=job.correlation_id,
+        trace_id=job.trace_id,
+        trace_parent=submission.trace_parent,
+        idempotency_key=spec.idempotency_key,
+        spec_digest=job.digest,
+        shown=shown,
+        fan_out=submission.inputs is not None,
+        max_task_failures=spec.max_task_failures,
+        num_tasks=job.num_tasks,
+        graph_id=job.graph_id,
+        compensates_job_id=submission.compensates_job_id,
+        unmet=unmet,
+    )
+
+
+async def _insert_tasks_of(
+    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, now: datetime
+) -> None:
+    """Store the tasks of new jobs, and line up those that can start or have a time to."""
+    if not jobs:
+        return
+    rows = NewTasks()
+    for job in jobs:
+        add_tasks(rows, job, job.submission.inputs or [None] * job.num_tasks)
+    if all(_is_ready(job, links, now) for job in jobs):
+        await tasks.insert_tasks_in_line(tx, rows, _ready_stretches(jobs), now=now)
+    else:
+        await insert_tasks(tx, rows, jobs, now=now)
+        await line_up(tx, [job for job in jobs if not links.unmet(job.job_id)], now=now)
+
+
+def add_tasks(
+    rows: NewTasks, job: Admitted, inputs: Sequence[str | None], *, first_index: int = 0
+) -> None:
+    """Add a stretch of a job's tasks, from an index on, to those that will be stored."""
+    count = len(inputs)
+    rows.job_ids += [job.job_id] * count
+    rows.task_indexes += range(first_index, first_index + count)
+    rows.placed += [job.spec.queue is None] * count
+    rows.inputs += inputs
+
+
+async def insert_tasks(
+    tx: Transaction, rows: NewTasks, jobs: Iterable[Admitted], *, now: datetime
+) -> None:
+    """Store tasks of these jobs that are not put in line yet."""
+    when = {job.job_id: job.eligible_at(now) for job in jobs}
+    await tasks.insert_tasks(
+        tx, rows, eligible_at=[when[job_id] for job_id in rows.job_ids], now=now
+    )
+
+
+async def line_up(tx: Transaction, jobs: Sequence[Admitted], *, now: datetime) -> None:
+    """Put tasks where claims find them, or where they wait; of a large job, the first stretch."""
+    at_once = [job for job in jobs if job.eligible_at(now) <= now]
+    later = [job for job in jobs if job.eligible_at(now) > now]
+    if at_once:
+        await ready.insert_ready(tx, _ready_stretches(at_once), now=now)
+    if later:
+        await ready.insert_waiting(
+            tx,
+            [
+                WaitingStretch(job.job_id, _first_stretch(job), job.eligible_at(now))
+                for job in later
+            ],
+        )
+
+
+def _ready_stretches(jobs: Iterable[Admitted]) -> list[ReadyStretch]:
+    return [
+        ReadyStretch(
+            job.job_id,
+            job.spec.queue or "",
+            -(job.spec.priority or 0),
+            _first_stretch(job),
+            None
+            if job.spec.scheduling_timeout is None
+            else timedelta(seconds=job.spec.scheduling_timeout),
+        )
+        for job in jobs
+    ]
+
+
+def _first_stretch(job: Admitted) -> int:
+    """Give the index up to which the tasks of a job are lined up when it is stored."""
+    return min(job.num_tasks, CHUNK_TASKS_MAX)
+
+
+def _is_ready(job: Admitted, links: Links, now: datetime) -> bool:
+    return not links.unmet(job.job_id) and job.eligible_at(now) <= now
+
+
+async def announce(
+    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, now: datetime
+) -> None:
+    """Tell of new jobs once the transaction has committed, and have the rest of large ones fed."""
+    tx.news.stored_jobs += [
+        StoredJob(
+            job.job_id,
+            job.stored(),
+            ready=_first_stretch(job) if _is_ready(job, links, now) else 0,
+        )
+        for job in jobs
+    ]
+    large = [job for job in jobs if job.num_tasks > CHUNK_TASKS_MAX]
+    feeds = [("feed", job.job_id) for job in large if not links.unmet(job.job_id)]
+    await add_follow_ups(tx, feeds, next_index=CHUNK_TASKS_MAX)
+
+
+async def _answer_repeats(tx: Transaction, jobs: Sequence[Admitted]) -> dict[int, Answer]:
+    """Answer those whose key was seen before, in this transaction or earlier."""
+    if not jobs:
+        return {}
+    seen = await find_by_key(tx, [job.key for job in jobs])
+    return {job.job_id: answer_repeat(job, seen[job.key]) for job in jobs}
+
+
+def answer_repeat(job: Admitted, first: KeyedJob) -> Answer:
+    """Answer a key that was seen before: with its job, or that it meant something else."""
+    if first.spec_digest != job.digest:
+        return KeyReused(job.spec.idempotency_key or "", first.job_id)
+    return Submitted(first.job_id, is_new=False)
+
+
+async def answer_refused(
+    tx: Transaction, jobs: Sequence[Admitted], refused: Mapping[int, Refused]
+) -> dict[int, Answer]:
+    """Answer what can no longer be stored; but a key that was seen before means the job of then.
+
+    The jobs it refers to may have been pruned since, or have ended.
+    """
+    answers: dict[int, Answer] = dict(refused)
+    keyed = [job for job in jobs if job.job_id in refused and job.spec.idempotency_key]
+    seen = await find_by_key(tx, [job.key for job in keyed]) if keyed else {}
+    for job in keyed:
+        first = seen.get(job.key)
+        if first is not None and first.shown:
+            answers[job.job_id] = answer_repeat(job, first)
+    return answers

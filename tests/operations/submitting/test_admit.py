@@ -1,0 +1,56 @@
+"""Admission: an id each, in the order given, and a digest that tells repeats from the rest."""
+
+import pytest
+
+from holdfast.errors import Invalid
+from holdfast.ledger.ledger import Ledger
+from holdfast.model.policies import TypePolicy
+from holdfast.model.spec import Submission
+from holdfast.operations.policies import set_policy
+from holdfast.operations.submitting.admit import PoliciesChanged, admit
+from holdfast.rules.submission import complete_submission, parse_spec
+from tests.world import World
+
+
+def a_job(ledger: Ledger, inputs: tuple[str, ...] | None = None, **fields: object) -> Submission:
+    spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "q", **fields})
+    return complete_submission(Submission(spec, inputs), ledger.limits)
+
+
+async def test_each_gets_an_id_and_names_of_its_own_and_nothing_is_stored(
+    ledger: Ledger, world: World
+) -> None:
+    first, second, named = await admit(
+        ledger, [a_job(ledger), a_job(ledger, replicas=3), a_job(ledger, correlation_id="order-7")]
+    )
+    assert first.job_id < second.job_id < named.job_id
+    assert first.correlation_id != second.correlation_id
+    assert (named.correlation_id, second.num_tasks) == ("order-7", 3)
+    assert (first.stored().name, first.stored().policy.queue) == ("work", "q")
+    assert await world.count("jobs") == 0
+    with pytest.raises(Invalid, match="specs: is empty"):
+        await admit(ledger, [])
+
+
+async def test_a_digest_tells_the_same_submission_from_another(ledger: Ledger) -> None:
+    same, again, other_input, other_spec = await admit(
+        ledger,
+        [
+            a_job(ledger, ("1", "2")),
+            a_job(ledger, ("1", "2")),
+            a_job(ledger, ("12",)),
+            a_job(ledger, ("1", "2"), priority=1),
+        ],
+    )
+    assert same.digest == again.digest
+    assert len({same.digest, other_input.digest, other_spec.digest}) == 3
+
+
+async def test_policies_that_no_longer_hold_are_noticed_and_read_anew(ledger: Ledger) -> None:
+    before = ledger.policies
+    await set_policy(ledger, "work", TypePolicy(), actor="ann")
+    with pytest.raises(PoliciesChanged):
+        await admit(ledger, [a_job(ledger)], before)
+    assert ledger.policies.version == before.version + 1
+    [job] = await admit(ledger, [a_job(ledger)], ledger.policies)
+    assert job.eligible_at(job.admitted_at) == job.admitted_at
