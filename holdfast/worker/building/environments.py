@@ -34,15 +34,15 @@ from holdfast.worker.building.caches import (
 
 BUILD_SECONDS_MAX = 1800.0
 LOOK_SECONDS = 0.2
-SAID_BYTES_MAX = 8192
+LOG_BYTES_MAX = 8192
 READY = "ready"
 # An environment of the worker's own would lead uv and Python astray.
 _NOT_HANDED_ON = (
     *("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONPATH"),
     *("UV_PYTHON", "UV_SYSTEM_PYTHON"),
 )
-# What uv says when it is not the requirements that are wrong.
-_OWN_TROUBLE = re.compile(
+# What uv writes when it is not the requirements that are wrong.
+_HOST_TROUBLE = re.compile(
     r"No space left on device|Disk quota exceeded|Read-only file system|Too many open files"
     r"|Permission denied|error sending request|tcp connect error|dns error|timed out"
     r"|Connection re(?:fused|set)|HTTP status server error|network was disabled"
@@ -158,10 +158,10 @@ def _run(command: Sequence[str], hold: Hold, stop: threading.Event) -> str:
         raise BuildUnavailable("the build was broken off")
     if code == 0:
         return ""
-    said = log.read_bytes()[-SAID_BYTES_MAX:].decode(errors="replace").strip()
-    if code < 0 or _OWN_TROUBLE.search(said):
-        raise BuildUnavailable(f"uv cannot work here (code {code}): {said}")
-    return said or f"uv ended with code {code}"
+    problem = _read_end(log)
+    if code < 0 or _HOST_TROUBLE.search(problem):
+        raise BuildUnavailable(f"uv cannot work here (code {code}): {problem}")
+    return problem or f"uv ended with code {code}"
 
 
 def _wait(process: subprocess.Popen[bytes], stop: threading.Event) -> int:
@@ -176,6 +176,12 @@ def _wait(process: subprocess.Popen[bytes], stop: threading.Event) -> int:
                 assert process.pid > 1, process.pid
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
+
+
+def _read_end(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES_MAX))
+        return file.read().decode(errors="replace").strip()
 
 
 def _python_in(folder: Path) -> Path:

@@ -112,7 +112,7 @@ def _is_link(entry: zipfile.ZipInfo) -> bool:
 
 
 def _read_target(bundle: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
-    """Read where a link leads; no more than that, for what is packed may be longer than it says."""
+    """Read where a link leads, and no more: the content may be longer than the size it states."""
     with bundle.open(entry) as source:
         return source.read(LINK_BYTES_MAX).decode()
 

@@ -1,4 +1,4 @@
-"""What this host has to give, where its operator has not said so."""
+"""What this host has to give: found, unless its operator has set it."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def find_capacity(
     disk: str | None = None,
     gpu: str | None = None,
 ) -> Capacity:
-    """Put together what was said and what is found; `gpu` is such as 2:H100."""
+    """Put together what was set and what is found; `gpu` is such as 2:H100."""
     count, model = find_gpus() if gpu is None else parse_gpu(gpu)
     if cpu is not None and not 0 <= cpu <= 100_000:
         raise Invalid("cpu", f"is {cpu:g}; use 0 to 100000")

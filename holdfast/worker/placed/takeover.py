@@ -1,4 +1,4 @@
-"""What an earlier process of this worker left on disk: attempts to take over, and rubbish."""
+"""What an earlier process of this worker left on disk: attempts to take over, and dead folders."""
 
 import fcntl
 import logging

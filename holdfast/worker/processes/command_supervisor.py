@@ -1,4 +1,4 @@
-"""The shim's duty: run one command, keep its deadline, end all of it, write down how it ended.
+"""What a shim does: run one command, keep its deadline, end all of it, write down how it ended.
 
 Standard library only, and little of it: there is one such process for every placed attempt.
 

@@ -1,4 +1,4 @@
-"""Wait for a word from the worker, then turn into a command.
+"""Wait for an order from the worker, then turn into its command.
 
 Run as a program (`python -I -S launcher.py SOCKET_FD`), so it knows the standard library only.
 The worker tells its watchdog of this process first and sends the order then, so no command runs

@@ -1,4 +1,4 @@
-"""The processes below one of ours, as /proc tells of them: list, kill and reap them.
+"""The processes below one of ours, as /proc shows them: list, kill and reap them.
 
 The shim makes itself the reaper of its descendants, so a process that forks twice and takes a
 session of its own comes back to it as a child. No number is killed that may be a stranger's by now.

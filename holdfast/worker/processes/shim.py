@@ -11,7 +11,7 @@ shim meet in the attempt's folder alone, so any later worker process takes over 
       | how it ended         <-   exit.json                <- |  once all of it is gone
 
 `lock` is held with flock: it can be had when the shim is gone, however it went, and no number of a
-process is ever trusted. `alive` is a FIFO whose end of file tells the same without asking.
+process is ever trusted. `alive` is a FIFO whose end of file means the same, without polling.
 `holdfast.worker.processes.command_supervisor` does the work, `holdfast.worker.placed.shim_handle`
 is the worker's side.
 """
@@ -34,7 +34,7 @@ def pretend_packages(here: str) -> None:
 
 if __name__ == "__main__":
     pretend_packages(os.path.dirname(os.path.abspath(__file__)))
-    # The duty is a module of its own, so that it is compiled once and not by every shim.
+    # What it does is a module of its own, so that it is compiled once and not by every shim.
     from holdfast.worker.processes.command_supervisor import main
 
     main(sys.argv[1])

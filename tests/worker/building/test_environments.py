@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,20 @@ async def test_a_uv_that_was_killed_is_not_the_jobs_fault(
     stand_in(tmp_path, monkeypatch, "kill -9 $$")
     with pytest.raises(BuildUnavailable, match=r"uv cannot work here \(code -9\)"):
         await make(environments_in(tmp_path), "tiny")
+
+
+async def test_a_long_log_of_uv_is_not_read_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch, "head -c 67108864 /dev/zero | tr '\\0' x; echo why; exit 1")
+    tracemalloc.start()
+    try:
+        with pytest.raises(BuildUnavailable, match=r"cannot make an environment: x+why$"):
+            await make(environments_in(tmp_path), "tiny")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 << 20
 
 
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
