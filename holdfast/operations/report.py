@@ -6,12 +6,10 @@ from typing import NamedTuple
 from holdfast.errors import Invalid, LeaseConflict, Refused
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.fence import Fence as Fence
-from holdfast.model.fence import check_fence as check_fence
+from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.store.database import Transaction
-from holdfast.store.tables.columns import fence_columns as fence_columns
 from holdfast.store.tables.leases import find_leases
 from holdfast.store.tables.tasks import lock_tasks, start_building, start_running
 

@@ -15,9 +15,6 @@ select job_id, depends_on
 select id, job_id from holdfast.outbox
  where kind = 'release' order by id limit $batch_max for update skip locked;
 
--- name: delete_releases
-delete from holdfast.outbox where id = any ($ids::bigint[]);
-
 -- name: settle_dependencies
 -- From one ended job to the next, in the order of ids, and no further than the batch: sorting all that wait
 -- for a job would cost the more, the more turns it takes. `offset 0` keeps a planner from starting elsewhere.
