@@ -1,9 +1,7 @@
 """A folder as a bundle: a zip that is the same, byte for byte, as long as the files are.
 
 Names are sorted, times and owners left out; of the modes only the executable bit is kept. What is
-named in `.holdfastignore` stays at home: one pattern a line, `#` begins a comment. A pattern with a
-slash is held against the path from the folder on, any other against each name; one that ends in a
-slash is for folders only.
+named in `.holdfastignore`, written like a `.gitignore`, stays at home.
 """
 
 import hashlib
@@ -12,12 +10,14 @@ import shutil
 import stat
 import zipfile
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import Invalid
 from holdfast.wire.bundles import BUNDLE_BYTES_MAX, ENTRIES_MAX, UNPACKED_BYTES_MAX
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 FIELD = "workspace"
 IGNORE_FILE = ".holdfastignore"
@@ -51,7 +51,7 @@ def pack(
     if not root.is_dir():
         raise Invalid(FIELD, f"{root} is not a folder")
     try:
-        entries = sorted(_walk(root, "", _read_patterns(root)))
+        entries = sorted(_walk(root, "", _read_ignored(root)))
         _check_amount(entries)
         with zipfile.ZipFile(into, "w") as bundle:
             for entry in entries:
@@ -67,20 +67,20 @@ def pack(
         raise Invalid(FIELD, f"cannot be packed: {error}") from error
 
 
-def _walk(folder: Path, prefix: str, patterns: Sequence[str]) -> Iterator[_Entry]:
+def _walk(folder: Path, prefix: str, ignored: "GitIgnoreSpec") -> Iterator[_Entry]:
     with os.scandir(folder) as found:
         children = list(found)
     for child in children:
         name = f"{prefix}{child.name}"
         is_folder = child.is_dir(follow_symlinks=False)
-        if any(_fits(name, pattern, is_folder=is_folder) for pattern in patterns):
+        if ignored.match_file(f"{name}/" if is_folder else name):
             continue
         _check_name(name)
         found_stat = child.stat(follow_symlinks=False)
         path = Path(child.path)
         if is_folder:
             yield _Entry(f"{name}/", path, stat.S_IFDIR | 0o755, 0)
-            yield from _walk(path, f"{name}/", patterns)
+            yield from _walk(path, f"{name}/", ignored)
         elif stat.S_ISLNK(found_stat.st_mode):
             yield _Entry(name, path, stat.S_IFLNK | 0o777, 0)
         elif stat.S_ISREG(found_stat.st_mode):
@@ -92,31 +92,16 @@ def _walk(folder: Path, prefix: str, patterns: Sequence[str]) -> Iterator[_Entry
             )
 
 
-def _read_patterns(root: Path) -> list[str]:
+def _read_ignored(root: Path) -> "GitIgnoreSpec":
+    from pathspec import GitIgnoreSpec
+
     try:
         text = (root / IGNORE_FILE).read_text(encoding="utf-8")
+        return GitIgnoreSpec.from_lines([*NEVER, *(line.strip() for line in text.splitlines())])
     except FileNotFoundError:
-        text = ""
-    except UnicodeDecodeError as error:
-        raise Invalid(IGNORE_FILE, f"is not UTF-8: {error}") from error
-    lines = [line.strip() for line in text.splitlines()]
-    patterns = [line for line in lines if line and not line.startswith("#")]
-    for pattern in patterns:
-        if pattern.startswith("!"):
-            raise Invalid(
-                IGNORE_FILE, f"{pattern!r}: what one line leaves out, no other can take back in"
-            )
-    return [*NEVER, *patterns]
-
-
-def _fits(name: str, pattern: str, *, is_folder: bool) -> bool:
-    if pattern.endswith("/"):
-        if not is_folder:
-            return False
-        pattern = pattern.rstrip("/")
-    if "/" in pattern:
-        return fnmatchcase(name, pattern.lstrip("/"))
-    return fnmatchcase(name.rpartition("/")[2], pattern)
+        return GitIgnoreSpec.from_lines(NEVER)
+    except ValueError as error:  # not UTF-8, or no pattern
+        raise Invalid(IGNORE_FILE, f"cannot be read: {error}") from error
 
 
 def _check_name(name: str) -> None:

@@ -118,6 +118,10 @@ def names_in_packed(folder: Path, tmp_path: Path) -> list[str]:
         ("pkg/?.txt", {"pkg/c.txt"}),
         ("# a comment\n\n  *.txt  \n", {"pkg/c.txt"}),
         ("*.LOG", set()),
+        ("pkg/*\n!pkg/c.txt", {"pkg/b.log", "pkg/build"}),
+        ("**/build", {"build/", "build/x", "pkg/build"}),
+        ("*/*.log", {"pkg/b.log"}),
+        ("\\#*", set()),
     ],
 )
 def test_the_ignore_file_leaves_out_more(tmp_path: Path, pattern: str, left_out: set[str]) -> None:
@@ -131,7 +135,7 @@ def test_the_ignore_file_leaves_out_more(tmp_path: Path, pattern: str, left_out:
     assert everything - packed == left_out
 
 
-@pytest.mark.parametrize("content", [b"!keep", b"\xff"])
+@pytest.mark.parametrize("content", [b"*.log\n!\n", b"\xff"])
 def test_an_ignore_file_that_is_not_understood_is_refused(
     folder: Path, tmp_path: Path, content: bytes
 ) -> None:
