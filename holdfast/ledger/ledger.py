@@ -8,8 +8,8 @@ from holdfast.ledger.moves import JobChanged
 from holdfast.ledger.news import News, after_commit
 from holdfast.model.spec import Limits
 from holdfast.store.database import Database
-from holdfast.store.policies import NO_CHANGES
 from holdfast.store.specs import SpecCache
+from holdfast.store.tables.policies import NO_CHANGES
 
 Answer = TypeVar("Answer")
 RUNS_MAX = 20

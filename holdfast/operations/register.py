@@ -15,7 +15,7 @@ from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.operations.ending.lost_workers import end_gone_worker
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.placed_leases import adopt_leases, find_leases_of_worker
+from holdfast.store.tables.placed.leases import adopt_leases, find_leases_of_worker
 from holdfast.store.tables.workers import (
     KnownWorker,
     NewWorker,

@@ -15,7 +15,8 @@ from holdfast.model.order import Output
 from holdfast.operations.submitting.admit import Admitted
 from holdfast.rules.outputs import declare, say_why_not_open
 from holdfast.store.database import Transaction
-from holdfast.store.tables.datasets import (
+from holdfast.store.tables.datasets.outputs import NewJobOutput, insert_job_outputs
+from holdfast.store.tables.datasets.versions import (
     Version,
     VersionState,
     delete_versions_of_submission,
@@ -26,7 +27,6 @@ from holdfast.store.tables.datasets import (
     lock_version,
     open_version,
 )
-from holdfast.store.tables.job_outputs import NewJobOutput, insert_job_outputs
 
 
 async def bind_outputs(

@@ -20,15 +20,20 @@ from holdfast.rules.commits import (
 )
 from holdfast.rules.outputs import say_why_not_open
 from holdfast.store.database import Transaction
-from holdfast.store.tables.dataset_entries import (
+from holdfast.store.tables.datasets.entries import (
     Writer,
     delete_partitions,
     find_entries,
     insert_commits,
     insert_entries,
 )
-from holdfast.store.tables.datasets import Version, VersionState, hold_version, lock_version
-from holdfast.store.tables.job_outputs import find_job_outputs
+from holdfast.store.tables.datasets.outputs import find_job_outputs
+from holdfast.store.tables.datasets.versions import (
+    Version,
+    VersionState,
+    hold_version,
+    lock_version,
+)
 from holdfast.store.tables.leases import lock_leases
 
 Planned = dict[Fence, dict[EntryKey, NewEntry]]

@@ -15,9 +15,9 @@ from holdfast.operations.datasets.versions import (
 from holdfast.rules.outputs import VERSION_MAX, check_name
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.dataset_entries import count_entries
-from holdfast.store.tables.dataset_triggers import request_runs
-from holdfast.store.tables.datasets import (
+from holdfast.store.tables.datasets.entries import count_entries
+from holdfast.store.tables.datasets.triggers import request_runs
+from holdfast.store.tables.datasets.versions import (
     Version,
     lock_version,
     record_cut_over,

@@ -21,8 +21,8 @@ from holdfast.rules.outputs import check_name
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.rules.undo import KEY_PREFIX
 from holdfast.store.reads.datasets import TRIGGERS_MAX
-from holdfast.store.tables import dataset_triggers
-from holdfast.store.tables.dataset_triggers import NewTrigger, TriggerRun
+from holdfast.store.tables.datasets import triggers
+from holdfast.store.tables.datasets.triggers import NewTrigger, TriggerRun
 
 RUNS_MAX = 100
 PROBLEM_LENGTH_MAX = 1000
@@ -49,13 +49,13 @@ async def put_trigger(
     async with ledger.database.transaction() as tx:
         # Held against a cut-over: it comes before, or finds the trigger.
         await lock_dataset(tx, dataset)
-        count = await dataset_triggers.count_triggers(tx, dataset, besides=name)
+        count = await triggers.count_triggers(tx, dataset, besides=name)
         if count >= TRIGGERS_MAX:
             raise TooLarge("name", count + 1, TRIGGERS_MAX, unit="triggers")
         text = msgspec.json.encode(spec).decode()
         inputs = None if submission.inputs is None else f"[{','.join(submission.inputs)}]"
         trigger = NewTrigger(dataset, name, text, inputs, actor)
-        return await dataset_triggers.put_trigger(tx, trigger)
+        return await triggers.put_trigger(tx, trigger)
 
 
 async def delete_trigger(ledger: Ledger, dataset: str, name: str) -> bool:
@@ -64,13 +64,13 @@ async def delete_trigger(ledger: Ledger, dataset: str, name: str) -> bool:
     check_name("name", name)
     async with ledger.database.transaction() as tx:
         await lock_dataset(tx, dataset)
-        return await dataset_triggers.delete_trigger(tx, dataset, name)
+        return await triggers.delete_trigger(tx, dataset, name)
 
 
 async def start_triggered(ledger: Ledger, submit: Submit) -> int:
     """Submit the jobs that cut-overs have asked for; returns how many runs were looked at."""
     async with ledger.database.transaction() as tx:
-        due = await dataset_triggers.list_due_runs(tx, RUNS_MAX)
+        due = await triggers.list_due_runs(tx, RUNS_MAX)
     for run, spec, inputs in due:
         template = Submission(read_tolerantly(spec, JobSpec), _parse_inputs(inputs))
         try:
@@ -83,13 +83,13 @@ async def start_triggered(ledger: Ledger, submit: Submit) -> int:
         except Refused as error:
             async with ledger.database.transaction() as tx:
                 problem = str(error)[:PROBLEM_LENGTH_MAX]
-                await dataset_triggers.put_off_run(tx, run, problem=problem, delay=TRY_AGAIN)
+                await triggers.put_off_run(tx, run, problem=problem, delay=TRY_AGAIN)
     return len(due)
 
 
 async def _note(ledger: Ledger, run: TriggerRun, job_id: int) -> None:
     async with ledger.database.transaction() as tx:
-        await dataset_triggers.note_run(tx, run, job_id=job_id)
+        await triggers.note_run(tx, run, job_id=job_id)
 
 
 def _prepare(template: Submission, run: TriggerRun) -> Submission:

@@ -12,14 +12,14 @@ from holdfast.rules.outputs import check_name
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
 from holdfast.store.reads.datasets import DatasetRow, get_dataset
-from holdfast.store.tables import datasets
-from holdfast.store.tables.dataset_entries import (
+from holdfast.store.tables.datasets import versions
+from holdfast.store.tables.datasets.entries import (
     copy_entries,
     count_entries,
     delete_dropped_entries,
 )
-from holdfast.store.tables.datasets import Version, VersionState
-from holdfast.store.tables.job_outputs import list_writers
+from holdfast.store.tables.datasets.outputs import list_writers
+from holdfast.store.tables.datasets.versions import Version, VersionState
 
 COPIED_MAX = 300_000  # about ten seconds, within the patience of clients
 SWEPT_MAX = 5000
@@ -44,7 +44,7 @@ async def create_dataset(
     text = msgspec.json.encode(metadata or {}).decode()
     check_json("metadata", text, METADATA_BYTES_MAX)
     async with ledger.database.transaction() as tx:
-        is_new = await datasets.insert_dataset(tx, name, actor=actor, metadata=text)
+        is_new = await versions.insert_dataset(tx, name, actor=actor, metadata=text)
         found = await get_dataset(tx, name)
     if not is_new and metadata and msgspec.json.decode(found.metadata) != metadata:
         raise IllegalMove(f"dataset {name}", "there with other metadata", "create")
@@ -74,12 +74,12 @@ async def _open_version(
     await lock_dataset(tx, dataset)
     if based_on is not None:
         source = Version(dataset, based_on)
-        state = await datasets.hold_version(tx, source)
+        state = await versions.hold_version(tx, source)
         check_version(source, state, request="open a version based on")
         count, _size = await count_entries(tx, source, count_max=COPIED_MAX + 1)
         if count > COPIED_MAX:
             raise TooLarge("based_on", count, COPIED_MAX, unit="entries")
-    number = await datasets.open_version(tx, dataset, actor=actor, based_on=based_on)
+    number = await versions.open_version(tx, dataset, actor=actor, based_on=based_on)
     if based_on is not None:
         await copy_entries(tx, Version(dataset, number), based_on=based_on)
     return Opened(number)
@@ -97,7 +97,7 @@ async def drop_version(ledger: Ledger, dataset: str, version: int, *, actor: str
 
 async def _drop_version(_: Ledger, tx: Transaction, version: Version, *, actor: str) -> bool:
     current = await lock_dataset(tx, version.dataset)
-    state = await datasets.lock_version(tx, version)
+    state = await versions.lock_version(tx, version)
     if state == "dropped":
         return False
     check_version(version, state, request="drop")
@@ -105,25 +105,25 @@ async def _drop_version(_: Ledger, tx: Transaction, version: Version, *, actor: 
         problem = "the current one; cut over to another one first"
         raise IllegalMove(str(version), problem, "drop")
     await refuse_writers(tx, version, request="drop", remedy="cancel them first")
-    await datasets.drop_version(tx, version, actor=actor)
+    await versions.drop_version(tx, version, actor=actor)
     return True
 
 
 async def sweep_dropped(ledger: Ledger) -> int:
     """Delete some of what dropped versions have held; returns how many entries went."""
     async with ledger.database.transaction() as tx:
-        version = await datasets.take_dropped_version(tx)
+        version = await versions.take_dropped_version(tx)
         if version is None:
             return 0
         count = await delete_dropped_entries(tx, version, batch_max=SWEPT_MAX)
         if count < SWEPT_MAX:
-            await datasets.mark_swept(tx, version)
+            await versions.mark_swept(tx, version)
     return count
 
 
 async def lock_dataset(tx: Transaction, dataset: str) -> int | None:
     """Lock a dataset and give its current version. Raises NotFound."""
-    found = await datasets.lock_datasets(tx, [dataset])
+    found = await versions.lock_datasets(tx, [dataset])
     if dataset not in found:
         raise NotFound("dataset", dataset)
     return found[dataset]

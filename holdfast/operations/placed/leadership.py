@@ -6,7 +6,7 @@ from typing import NamedTuple
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Transaction
-from holdfast.store.tables import leadership
+from holdfast.store.tables.placed import leadership
 
 TERM = timedelta(seconds=10)
 

@@ -25,14 +25,14 @@ from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.specs import StoredSpec
 from holdfast.store.tables.attempts import AttemptUsage, keep_usage
 from holdfast.store.tables.jobs import load_specs
-from holdfast.store.tables.placed_leases import (
+from holdfast.store.tables.placed.leases import (
     Booked,
     PlacedTask,
     list_booked,
     list_ports,
     place_tasks,
 )
-from holdfast.store.tables.placed_ready import (
+from holdfast.store.tables.placed.ready import (
     ReadyOfJob,
     TakenOfJob,
     WantedOfJob,

@@ -19,9 +19,10 @@ from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.rules.health import Health, judge
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.tables import attempts, placed_leases, workers
+from holdfast.store.tables import attempts, workers
 from holdfast.store.tables.attempts import AttemptUsage
-from holdfast.store.tables.placed_leases import WantedAttempt
+from holdfast.store.tables.placed import leases
+from holdfast.store.tables.placed.leases import WantedAttempt
 
 FAILURE_LENGTH_MAX = 1000
 # An attempt, what it has used, and what its build took.
@@ -86,17 +87,13 @@ async def list_called(ledger: Ledger) -> list[str]:
 
 async def list_stops(ledger: Ledger) -> set[tuple[str, TaskId, int, bool]]:
     """List what called workers should stop: the worker, the attempt, and whether it has ended."""
-    return {
-        (worker_id, TaskId(job_id, task_index), attempt, ending)
-        for worker_id, job_id, task_index, attempt, ending in await placed_leases.list_placed_stops(
-            ledger.database
-        )
-    }
+    stops = await leases.list_placed_stops(ledger.database)
+    return {(s.worker_id, TaskId(s.job_id, s.task_index), s.attempt, s.ending) for s in stops}
 
 
 async def list_unfinished_losses(ledger: Ledger) -> list[tuple[str, str]]:
     """List workers that are lost and whose attempts nobody has ended yet, with the cause."""
-    return [*await placed_leases.list_unfinished_losses(ledger.database)]
+    return [*await leases.list_unfinished_losses(ledger.database)]
 
 
 async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list[Prepared]:
@@ -104,7 +101,7 @@ async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list
     async with ledger.database.transaction() as tx:
         await hold_term(tx, term)
         called = await workers.read_called_workers(tx, worker_ids)
-        found = await placed_leases.read_wanted(tx, [worker.worker_id for worker in called])
+        found = await leases.read_wanted(tx, [worker.worker_id for worker in called])
         specs = await ledger.specs.load(tx, {attempt.job_id for attempt in found})
         peers = await _find_peers(tx, found, specs)
     wanted: dict[str, list[Wanted]] = defaultdict(list)
@@ -141,7 +138,7 @@ async def _store_answers(
     known = [item for item in heard if item.worker_id in live]
     named = sorted((fence, item.worker_id) for item in known for fence in item.running)
     if named:
-        renewed = await placed_leases.renew_placed(tx, named)
+        renewed = await leases.renew_placed(tx, named)
         await note_beats(
             ledger,
             tx,
@@ -209,7 +206,7 @@ async def _find_peers(
     }
     peers = {job_id: [""] * specs[job_id].num_tasks for job_id in job_ids}
     if job_ids:
-        for member in await placed_leases.read_gangs(tx, job_ids):
+        for member in await leases.read_gangs(tx, job_ids):
             ports: dict[str, int] = json.loads(member.ports or "{}")
             peer = _peer(member.address, specs[member.job_id], ports)
             peers[member.job_id][member.task_index] = peer

@@ -10,7 +10,7 @@ from holdfast.model.spec import Limits, Submission
 from holdfast.operations.submitting.admit import PoliciesChanged
 from holdfast.rules.order import refuse_local_names
 from holdfast.rules.submission import NO_POLICIES, complete_submission
-from holdfast.store.policies import PolicyBook, load_policies
+from holdfast.store.tables.policies import PolicyBook, load_policies
 
 Accepted = Submission | Refused
 Result = TypeVar("Result")

@@ -14,9 +14,9 @@ from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.traces import name_trace
 from holdfast.operations.partitions import ensure_partitions
 from holdfast.rules.submission import policy_of
-from holdfast.store.policies import PolicyBook, load_policies
 from holdfast.store.specs import StoredSpec
 from holdfast.store.tables.jobs import Key, allocate_job_ids
+from holdfast.store.tables.policies import PolicyBook, load_policies
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.store import Submitted, store_jobs
 from holdfast.rules.order import dependencies_of, is_local, resolve, sort_graph
 from holdfast.store.database import Transaction
-from holdfast.store.policies import PolicyBook
 from holdfast.store.tables.jobs import Key, find_by_key
+from holdfast.store.tables.policies import PolicyBook
 
 GRAPH_TRIES_MAX = 5
 

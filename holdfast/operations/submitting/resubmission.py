@@ -14,8 +14,8 @@ from holdfast.rules.order import dependencies_of
 from holdfast.rules.outputs import choose_again
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
+from holdfast.store.tables.datasets.outputs import find_declared_outputs
 from holdfast.store.tables.dependencies import find_unmet_dependencies
-from holdfast.store.tables.job_outputs import find_declared_outputs
 from holdfast.store.tables.jobs import record_job_event
 
 # As much as a submission may have: the inputs are in memory while they are stored again.

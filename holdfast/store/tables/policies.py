@@ -1,15 +1,33 @@
 """The tables of policies: one per type of job, and every change that was made."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
 from holdfast.model.shapes import read_tolerantly
-from holdfast.store.database import Transaction
+from holdfast.store.database import Database, Transaction
 from holdfast.store.statements import load_statements
 
 _POLICIES = load_statements("policies")
+
+
+class PolicyBook(NamedTuple):
+    """Every policy as of one moment; `version` counts the changes up to it."""
+
+    version: int
+    by_type: Mapping[str, TypePolicy]
+
+
+NO_CHANGES = PolicyBook(0, {})
+
+
+async def load_policies(database: Database) -> PolicyBook:
+    """Read all policies and the version that they make up, in one statement."""
+    rows = await database.fetch(_POLICIES["read_policies"])
+    by_type = {row[1]: read_tolerantly(row[2], TypePolicy) for row in rows if row[1] is not None}
+    return PolicyBook(rows[0][0], by_type)
 
 
 async def lock_policies(tx: Transaction) -> None:

@@ -15,14 +15,11 @@ from holdfast.store.tables import (
     dead_letters,
     dependencies,
     endpoints,
-    job_outputs,
     jobs,
     keys,
     leases,
     logs,
     partitions,
-    placed_leases,
-    placed_ready,
     ready,
     tasks,
     undos,
@@ -34,6 +31,9 @@ from holdfast.store.tables.columns import (
     fence_values,
     id_columns,
 )
+from holdfast.store.tables.datasets import outputs
+from holdfast.store.tables.placed import leases as placed_leases
+from holdfast.store.tables.placed import ready as placed_ready
 from tests.store.raw import Raw
 
 TOKENS = [uuid4(), uuid4()]
@@ -77,7 +77,7 @@ SHAPES = [
     (endpoints.Published, "endpoints", "read_endpoints"),
     (endpoints.Published, "endpoints", "put_endpoint"),
     (dead_letters.LockedLetter, "dead_letters", "lock_dead_letters"),
-    (job_outputs.DeclaredOutput, "datasets", "find_declared_outputs"),
+    (outputs.DeclaredOutput, "datasets", "find_declared_outputs"),
     (dependencies.UnmetDependency, "order", "find_unmet_dependencies"),
     (dependencies.SettledDependency, "order", "settle_dependencies"),
     (dependencies.LockedDependent, "order", "lock_dependents"),

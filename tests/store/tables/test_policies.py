@@ -1,8 +1,11 @@
 """The tables of policies through their functions."""
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.policies import PolicyDefaults, TypePolicy
+from holdfast.operations.policies import set_policy
 from holdfast.store.database import Transaction
 from holdfast.store.tables.policies import (
+    NO_CHANGES,
     NewPolicyChange,
     count_policies,
     delete_policy,
@@ -10,6 +13,7 @@ from holdfast.store.tables.policies import (
     list_job_types,
     list_policies,
     list_policy_changes,
+    load_policies,
     lock_policies,
     record_policy_change,
     store_policy,
@@ -35,3 +39,11 @@ async def test_a_policy_is_stored_with_the_change_that_made_it(
     assert await count_policies(tx) == 1
     await delete_policy(tx, "t")
     assert await find_policy(tx, "t") is None
+
+
+async def test_the_book_is_empty_at_first_and_has_every_policy_later(ledger: Ledger) -> None:
+    assert await load_policies(ledger.database) == NO_CHANGES
+    policy = TypePolicy(PolicyDefaults(lease=60.0))
+    for name in ("a", "b"):
+        await set_policy(ledger, name, policy, actor="ann")
+    assert await load_policies(ledger.database) == (2, {"a": policy, "b": policy})

@@ -2,14 +2,14 @@
 
 from holdfast.rules.commits import Target
 from holdfast.store.database import Transaction
-from holdfast.store.tables.datasets import Version, insert_dataset, open_version
-from holdfast.store.tables.job_outputs import (
+from holdfast.store.tables.datasets.outputs import (
     NewJobOutput,
     find_declared_outputs,
     find_job_outputs,
     insert_job_outputs,
     list_writers,
 )
+from holdfast.store.tables.datasets.versions import Version, insert_dataset, open_version
 from tests.world import World
 
 

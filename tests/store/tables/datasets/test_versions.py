@@ -1,7 +1,7 @@
 """The tables of datasets and versions through their functions."""
 
 from holdfast.store.database import Transaction
-from holdfast.store.tables.datasets import (
+from holdfast.store.tables.datasets.versions import (
     Version,
     delete_versions_of_submission,
     drop_version,

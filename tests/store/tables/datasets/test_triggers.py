@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from holdfast.store.database import Transaction
-from holdfast.store.tables.dataset_triggers import (
+from holdfast.store.tables.datasets.triggers import (
     DueRun,
     NewTrigger,
     TriggerRun,
@@ -15,7 +15,7 @@ from holdfast.store.tables.dataset_triggers import (
     put_trigger,
     request_runs,
 )
-from holdfast.store.tables.datasets import Version, insert_dataset, open_version
+from holdfast.store.tables.datasets.versions import Version, insert_dataset, open_version
 from tests.world import World
 
 

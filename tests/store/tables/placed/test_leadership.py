@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from holdfast.store.database import Transaction
-from holdfast.store.tables.leadership import begin_term, hold_epoch, renew_term, resign
+from holdfast.store.tables.placed.leadership import begin_term, hold_epoch, renew_term, resign
 
 TERM = timedelta(seconds=10)
 

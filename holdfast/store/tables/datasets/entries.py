@@ -8,7 +8,7 @@ from holdfast.rules.commits import EntryKey, NewEntry, Standing
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 from holdfast.store.tables.columns import attempt_columns
-from holdfast.store.tables.datasets import Version
+from holdfast.store.tables.datasets.versions import Version
 
 _DATASETS = load_statements("datasets")
 

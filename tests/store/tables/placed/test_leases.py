@@ -6,7 +6,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.store.tables.placed_leases import (
+from holdfast.store.tables.placed.leases import (
     Booked,
     PlacedTask,
     adopt_leases,
@@ -20,7 +20,7 @@ from holdfast.store.tables.placed_leases import (
     read_wanted,
     renew_placed,
 )
-from holdfast.store.tables.placed_ready import WantedOfJob, take_ready_of_jobs
+from holdfast.store.tables.placed.ready import WantedOfJob, take_ready_of_jobs
 from holdfast.store.tables.workers import mark_lost
 from tests.placed_world import PlacedWorld
 

@@ -7,7 +7,7 @@ from holdfast.model.order import Declared
 from holdfast.rules.commits import Target
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
-from holdfast.store.tables.datasets import Version, VersionState
+from holdfast.store.tables.datasets.versions import Version, VersionState
 
 _DATASETS = load_statements("datasets")
 

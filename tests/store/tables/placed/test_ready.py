@@ -2,7 +2,7 @@
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.states import TaskState
-from holdfast.store.tables.placed_ready import (
+from holdfast.store.tables.placed.ready import (
     WantedOfJob,
     drop_ready_of_ended_jobs,
     drop_stale_ready,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
-from holdfast.store.tables.datasets import Version
+from holdfast.store.tables.datasets.versions import Version
 
 _TRIGGERS = load_statements("dataset_triggers")
 

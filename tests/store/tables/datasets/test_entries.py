@@ -3,7 +3,7 @@
 from holdfast.rules.commits import EntryKey, NewEntry, Standing
 from holdfast.store.database import Transaction
 from holdfast.store.tables.attempts import Success, succeed_attempts
-from holdfast.store.tables.dataset_entries import (
+from holdfast.store.tables.datasets.entries import (
     Writer,
     copy_entries,
     count_entries,
@@ -13,7 +13,7 @@ from holdfast.store.tables.dataset_entries import (
     insert_commits,
     insert_entries,
 )
-from holdfast.store.tables.datasets import (
+from holdfast.store.tables.datasets.versions import (
     Version,
     drop_version,
     insert_dataset,
