@@ -30,8 +30,8 @@ from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
 from holdfast.rules.submission import parse_spec
-from holdfast.services.doorbell import Bell
 from holdfast.services.runtime import Options, Runtime, open_runtime
+from holdfast.services.waking.doorbell import Bell
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 

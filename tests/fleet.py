@@ -15,7 +15,7 @@ from holdfast.model.resources import Capacity
 from holdfast.operations.placed.leadership import Deposed, Term, lead
 from holdfast.operations.placed.place import Scheduler
 from holdfast.operations.register import Placing, Registration, register
-from holdfast.services.heartbeat_loop import HeartbeatLoop
+from holdfast.services.leading.heartbeat_loop import HeartbeatLoop
 from holdfast.services.writers import Writers
 from holdfast.wire.cluster import HEARTBEAT_PATH, SECRET_HEADER, WorkerHeartbeatRequest
 from tests.stand_in import StandIn

@@ -30,7 +30,7 @@ from holdfast.operations.placed.worker_heartbeats import (
 )
 from holdfast.operations.register import Placing, Registered, Registration, register
 from holdfast.operations.report import report
-from holdfast.services.worker_calls import interpret, read_answer, write_request
+from holdfast.services.leading.worker_calls import interpret, read_answer, write_request
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 from tests.clock import Clock

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.services.sqs import SqsPublisher
+from holdfast.services.waking.sqs import SqsPublisher
 from holdfast.wire.sqs import queue_name
 from holdfast.worker.claimed.sqs import SqsInbox
 

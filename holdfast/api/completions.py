@@ -15,8 +15,8 @@ from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.notes import Note
 from holdfast.operations.placed.worker_heartbeats import keep_usage
-from holdfast.services.traces import now_ns, trace_completions
-from holdfast.services.worker_calls import account_of
+from holdfast.services.leading.worker_calls import account_of
+from holdfast.services.server_spans import now_ns, trace_completions
 from holdfast.wire.answers import (
     CheckpointAnswer,
     CompletionAnswer,

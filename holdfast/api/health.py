@@ -4,7 +4,7 @@ import asyncio
 
 from holdfast.api.endpoint import Call, Endpoint, Reply
 from holdfast.errors import Unavailable
-from holdfast.services.metrics import CONTENT_TYPE
+from holdfast.services.measuring.metrics import CONTENT_TYPE
 from holdfast.wire.requests import Nothing
 from holdfast.wire.status import Health
 

@@ -16,8 +16,8 @@ from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import drain
 from holdfast.operations.submitting.children import get_parent
 from holdfast.operations.submitting.graph import submit_batch
-from holdfast.services.doorbell import Bell
-from holdfast.services.traces import Submitting, submission_span
+from holdfast.services.server_spans import Submitting, submission_span
+from holdfast.services.waking.doorbell import Bell
 from holdfast.store.reads.dead_letters import list_open_ids
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.requests import (
@@ -49,7 +49,7 @@ async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
     with submission_span(call.headers, call.body.trace_id) as span:
         submission = _submission(call.body, parent, span)
         submitted = await call.runtime.writers.submit(submission)
-        span.tell(call.runtime.ledger.specs, submitted)
+        span.describe(call.runtime.ledger.specs, submitted)
     answer = SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
     return Reply(answer, 201 if submitted.is_new else 200)
 

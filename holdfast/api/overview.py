@@ -8,7 +8,7 @@ from holdfast.api.convert import task_state, to_ms
 from holdfast.api.endpoint import Call, Endpoint
 from holdfast.model.states import ENDED_STATES
 from holdfast.rules.quantiles import quantile
-from holdfast.services.overview import Chart
+from holdfast.services.measuring.overview import Chart
 from holdfast.store.reads.samples import Step
 from holdfast.wire.overview import Attention, LiveTasks, Overview, OverviewQuery, Series
 

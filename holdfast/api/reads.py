@@ -19,7 +19,7 @@ from holdfast.errors import Invalid
 from holdfast.model.ids import JOB_ID_MAX, parse_job_id
 from holdfast.model.states import parse_state
 from holdfast.rules.submission import check_text
-from holdfast.services.doorbell import Bell
+from holdfast.services.waking.doorbell import Bell
 from holdfast.store.reads import jobs, tasks
 from holdfast.wire.requests import JobListQuery, JobQuery
 from holdfast.wire.status import JobPage, JobStatus

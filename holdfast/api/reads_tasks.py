@@ -17,8 +17,8 @@ from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.model.states import TaskState, parse_state
 from holdfast.operations.logs import Log, read_log
 from holdfast.rules.placement.scheduler import Reason
-from holdfast.services.doorbell import Bell
 from holdfast.services.reasons import Reasons
+from holdfast.services.waking.doorbell import Bell
 from holdfast.store.database import Transaction
 from holdfast.store.reads import attempts, dead_letters, graph, jobs, queues, tasks
 from holdfast.store.reads.attempts import AccountRow, AttemptRow

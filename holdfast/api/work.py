@@ -18,10 +18,10 @@ from holdfast.operations.notes import check_progress, note_progress
 from holdfast.operations.register import Placing, Registration, leave, register
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Report
-from holdfast.services.doorbell import Bell
 from holdfast.services.job_descriptions import describe_job
+from holdfast.services.server_spans import now_ns, trace_claims
 from holdfast.services.stops import Stop
-from holdfast.services.traces import now_ns, trace_claims
+from holdfast.services.waking.doorbell import Bell
 from holdfast.store.specs import StoredSpec
 from holdfast.wire.answers import (
     AttemptName,
@@ -201,9 +201,9 @@ def _claimed(claim: Claim, span: str | None) -> ClaimedTask:
 
 def _claimed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
     """Write down what a worker needs of a job, once per job and process."""
-    text = stored.told.get("job")
+    text = stored.encoded.get("job")
     if text is None:
-        text = stored.told["job"] = _encode(describe_job(job_id, stored))
+        text = stored.encoded["job"] = _encode(describe_job(job_id, stored))
     return msgspec.Raw(text)
 
 

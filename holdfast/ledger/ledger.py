@@ -24,7 +24,7 @@ class Ledger:
         self.specs = SpecCache()
         self.policies = NO_CHANGES
         self.partitions_end = 0
-        self.tell: Callable[[News], None] = _ignore
+        self.on_commit: Callable[[News], None] = _ignore
 
     async def write(
         self, change: Callable[..., Awaitable[Answer]], *arguments: Any, **named: Any
@@ -40,7 +40,7 @@ class Ledger:
             with after_commit():
                 for job in tx.news.stored_jobs:
                     self.specs.remember(job.job_id, job.spec)
-                self.tell(tx.news)
+                self.on_commit(tx.news)
             return answer
         raise Unavailable("jobs kept ending while their tasks were being moved; try again")
 

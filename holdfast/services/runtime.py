@@ -16,21 +16,21 @@ from holdfast.operations.datasets.triggers import start_triggered
 from holdfast.operations.ending.follow_up import follow_up
 from holdfast.operations.prune import Retention
 from holdfast.services.changes import Changes
+from holdfast.services.chore_list import list_chores
 from holdfast.services.chores import Chore, run_in_background
-from holdfast.services.doorbell import Bell, Doorbells
-from holdfast.services.due import list_chores
-from holdfast.services.gauges import Gauges
-from holdfast.services.heartbeat_loop import TICK_SECONDS
-from holdfast.services.leader import CANDIDATE_SECONDS, Leader
-from holdfast.services.metrics import Metrics
-from holdfast.services.notify import NotifyTransport, listening
+from holdfast.services.leading.heartbeat_loop import TICK_SECONDS
+from holdfast.services.leading.leader import CANDIDATE_SECONDS, Leader
+from holdfast.services.measuring.gauges import Gauges
+from holdfast.services.measuring.metrics import Metrics
+from holdfast.services.measuring.overview import Overviews
+from holdfast.services.measuring.samples import EVERY_SECONDS, Samples
 from holdfast.services.objects import ObjectStore
-from holdfast.services.overview import Overviews
 from holdfast.services.reasons import Reasons
-from holdfast.services.republish import Republisher
-from holdfast.services.samples import EVERY_SECONDS, Samples
 from holdfast.services.stops import Stops
-from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport, WakeUps
+from holdfast.services.waking.doorbell import Bell, Doorbells
+from holdfast.services.waking.notify import NotifyTransport, listening
+from holdfast.services.waking.republish import Republisher
+from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUps, WakeUpTransport
 from holdfast.services.writers import Writers
 from holdfast.store.database import Database
 
@@ -49,7 +49,7 @@ class Options:
     database_url: str
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
-    transports: Sequence[Transport] = ()
+    transports: Sequence[WakeUpTransport] = ()
     uses_notify: bool = True
     # A folder, file:///folder or s3://bucket/prefix; without one no bundles are taken in.
     object_store: str | None = None
@@ -92,7 +92,7 @@ class Runtime:
         )
         self.is_stopping = False
         self._follow_up_wanted = asyncio.Event()
-        ledger.tell = self.hear
+        ledger.on_commit = self.hear
 
     def hint(self, worker_id: str) -> None:
         """Pass on that a called worker has something to tell, to whichever server leads."""

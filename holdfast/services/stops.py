@@ -1,7 +1,7 @@
 """Tell workers which of their attempts should stop, soon after it was decided.
 
 A worker keeps one heartbeat waiting here. Twice a second the few leases that were asked to stop are
-read; a worker is told once of each, and again by every renewal, so that nothing is lost with us.
+read; each is sent to its worker once, and again by every renewal, so that nothing is lost with us.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
-from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.store.tables.leases import list_asked_to_stop
 from holdfast.store.tables.workers import list_draining, see_workers
 
@@ -28,12 +28,12 @@ class Stop(NamedTuple):
 
 
 class Stops:
-    """What the workers that wait at this server have been told."""
+    """What the workers that wait at this server have been sent."""
 
     def __init__(self, ledger: Ledger, doorbells: Doorbells) -> None:
         self._ledger = ledger
         self._doorbells = doorbells
-        self._told: dict[str, set[Stop]] = {}
+        self._sent: dict[str, set[Stop]] = {}
         self._seen: set[str] = set()
         # Nobody comes back from draining, and few are drained: once learned, it is kept.
         self.draining: set[str] = set()
@@ -55,13 +55,13 @@ class Stops:
         """Ring the workers for whom there is something new."""
         listening = self._doorbells.names(WORKER)
         if not listening:
-            self._told.clear()
+            self._sent.clear()
             return 0
         found = await self._read(listening)
         for worker_id, stops in found.items():
-            if {_key(stop) for stop in stops} - {_key(s) for s in self._told.get(worker_id, ())}:
+            if {_key(stop) for stop in stops} - {_key(s) for s in self._sent.get(worker_id, ())}:
                 self._doorbells.ring(Bell(WORKER, worker_id))
-        self._told = {w: told for w, told in self._told.items() if w in found}
+        self._sent = {w: sent for w, sent in self._sent.items() if w in found}
         return 0
 
     async def note_workers(self) -> int:
@@ -82,9 +82,9 @@ class Stops:
         found = await self._read(worker_ids)
         news = {}
         for worker_id, stops in found.items():
-            told = {_key(stop) for stop in self._told.get(worker_id, ())}
-            news[worker_id] = [stop for stop in stops if _key(stop) not in told]
-            self._told[worker_id] = set(stops)
+            sent = {_key(stop) for stop in self._sent.get(worker_id, ())}
+            news[worker_id] = [stop for stop in stops if _key(stop) not in sent]
+            self._sent[worker_id] = set(stops)
         return {worker_id: stops for worker_id, stops in news.items() if stops}
 
     async def _read(self, worker_ids: Sequence[str]) -> dict[str, list[Stop]]:

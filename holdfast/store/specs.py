@@ -22,8 +22,8 @@ class StoredSpec(NamedTuple):
     num_tasks: int
     correlation_id: str
     trace_id: str | None
-    # What others have made of it, to be made once.
-    told: dict[str, bytes]
+    # The messages that are made of it, by their kind: each is made once.
+    encoded: dict[str, bytes]
     # Of a compensation: the job that it undoes.
     compensates_job_id: int | None = None
     # The span that submitted it, if one did.

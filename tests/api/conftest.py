@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Options, Runtime, open_runtime
-from holdfast.services.wake_ups import WakeUps
+from holdfast.services.waking.doorbell import Doorbells
+from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database
 from tests.api.face import Face
 

@@ -44,8 +44,8 @@ class Face:
         self.app = build_app(runtime)
         self.writes = 0
         self._writes_before = 0
-        self._tell = runtime.ledger.tell
-        runtime.ledger.tell = self._count
+        self._on_commit = runtime.ledger.on_commit
+        runtime.ledger.on_commit = self._count
 
     async def get(self, target: str, **headers: str) -> Said:
         """Read something."""
@@ -106,7 +106,7 @@ class Face:
 
     def _count(self, news: News) -> None:
         self.writes += 1
-        self._tell(news)
+        self._on_commit(news)
 
 
 def fence(claim: Any) -> dict[str, Any]:

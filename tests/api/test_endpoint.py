@@ -15,9 +15,9 @@ from holdfast.api.endpoint import Call, Endpoint, Octets, Reply, Stream, decode_
 from holdfast.api.hosts import Hosts
 from holdfast.errors import Invalid, NotFound, Overloaded
 from holdfast.ledger.ledger import Ledger
-from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
-from holdfast.services.wake_ups import WakeUps
+from holdfast.services.waking.doorbell import Doorbells
+from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database
 from holdfast.wire.requests import Nothing, Request
 from tests.api.asgi import Exchange, call

@@ -4,9 +4,9 @@ import pytest
 
 from holdfast.api import health
 from holdfast.ledger.ledger import Ledger
-from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
-from holdfast.services.wake_ups import WakeUps
+from holdfast.services.waking.doorbell import Doorbells
+from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database
 from tests.api.asgi import Exchange
 from tests.api.face import Face

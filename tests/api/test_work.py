@@ -9,9 +9,9 @@ import pytest
 from holdfast.api.work import check_wait
 from holdfast.errors import Invalid
 from holdfast.ledger.news import News
-from holdfast.services.doorbell import Bell
-from holdfast.services.notify import listening
 from holdfast.services.runtime import Runtime
+from holdfast.services.waking.doorbell import Bell
+from holdfast.services.waking.notify import listening
 from tests.api.asgi import Exchange
 from tests.api.face import Face, fence, heard
 from tests.waiting import eventually
@@ -303,7 +303,7 @@ async def test_a_ring_between_the_look_and_the_wait_is_not_lost(quiet_face: Face
     def ring_after_the_first(_: News) -> None:
         looks.append(0 if looks else quiet_face.runtime.doorbells.ring(Bell("queue", "q")))
 
-    quiet_face.runtime.ledger.tell = ring_after_the_first
+    quiet_face.runtime.ledger.on_commit = ring_after_the_first
     poll = quiet_face.poll()
     await eventually(lambda: len(looks) == 2)
     assert not poll.is_over

@@ -135,7 +135,7 @@ async def test_what_breaks_after_the_commit_is_no_failed_write(
         raise ZeroDivisionError("while others are told")
 
     await world.submit([1, 2, 3, 4])
-    ledger.tell = break_off
+    ledger.on_commit = break_off
     batcher: Batcher[ClaimRequest, Answer] = Batcher(partial(claim, ledger), slots=_slots())
     answers = await batcher.call([ClaimRequest(worker, ("q",)) for worker in ("w1", "w2")])
     assert [len(answer) for answer in answers if not isinstance(answer, Exception)] == [1, 1]

@@ -13,7 +13,7 @@ from tests.world import World
 def listen(ledger: Ledger) -> list[News]:
     """Keep everything that a ledger tells."""
     told: list[News] = []
-    ledger.tell = told.append
+    ledger.on_commit = told.append
     return told
 
 

@@ -15,9 +15,9 @@ from holdfast.operations.claim import Claim
 from holdfast.operations.ending import reap as reaping
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.reap import reap
-from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
-from holdfast.services.wake_ups import WakeUps
+from holdfast.services.waking.doorbell import Doorbells
+from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database
 from tests.api.face import Face
 from tests.audits import assert_audit_is_silent

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.services.doorbell import Doorbells
 from holdfast.services.runtime import Runtime
-from holdfast.services.wake_ups import WakeUps
+from holdfast.services.waking.doorbell import Doorbells
+from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database
 from tests.fleet import Fleet
 

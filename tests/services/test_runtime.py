@@ -15,9 +15,9 @@ from holdfast.operations.claim import ClaimRequest
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.submitting.store import CHUNK_TASKS_MAX
 from holdfast.rules.submission import parse_inputs, parse_spec
-from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.runtime import Options, Runtime, open_runtime
-from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, WakeUps
+from holdfast.services.waking.doorbell import Bell, Doorbells
+from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUps
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.register import Registration, drain, register
-from holdfast.services.doorbell import Doorbells
 from holdfast.services.stops import Stop, Stops
+from holdfast.services.waking.doorbell import Doorbells
 from tests.waiting import eventually
 from tests.world import World
 

@@ -23,7 +23,7 @@ from holdfast.operations.register import drain
 from holdfast.rules.submission import parse_inputs, parse_spec
 from holdfast.server import Address, RunningServer, serve
 from holdfast.services.runtime import Options
-from holdfast.services.sqs import SqsPublisher
+from holdfast.services.waking.sqs import SqsPublisher
 from holdfast.wire.answers import TaskClaimAnswer
 from holdfast.wire.requests import TaskClaimRequest
 from holdfast.worker.claimed.attempt import Attempt, JobCache

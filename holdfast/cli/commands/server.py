@@ -19,7 +19,7 @@ from holdfast.tracing.switch import traced
 
 if TYPE_CHECKING:
     from holdfast.services.runtime import Options
-    from holdfast.services.wake_ups import Transport
+    from holdfast.services.waking.wake_ups import WakeUpTransport
 
 SERVING_AT = "holdfast: serving at "
 RETENTION_DAYS = 30.0
@@ -189,11 +189,11 @@ async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Op
 
 
 @asynccontextmanager
-async def _open_transports(settings: ServerSettings) -> "AsyncIterator[list[Transport]]":
+async def _open_transports(settings: ServerSettings) -> "AsyncIterator[list[WakeUpTransport]]":
     if settings.wake_ups != "sqs":
         yield []
         return
-    from holdfast.services.sqs import SqsPublisher
+    from holdfast.services.waking.sqs import SqsPublisher
 
     publisher = SqsPublisher(prefix=settings.sqs_prefix, endpoint_url=settings.sqs_endpoint_url)
     try:

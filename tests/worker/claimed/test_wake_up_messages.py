@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from holdfast.model.ids import parse_task_id
-from holdfast.services.republish import Republisher
-from holdfast.services.sqs import SqsPublisher
+from holdfast.services.waking.republish import Republisher
+from holdfast.services.waking.sqs import SqsPublisher
 from holdfast.wire.sqs import encode_hint, queue_name
 from holdfast.worker.claimed.sqs import SqsInbox
 from tests.sqs import (

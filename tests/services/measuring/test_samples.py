@@ -8,11 +8,11 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
 from holdfast.model.spec import Submission
 from holdfast.rules.submission import parse_inputs, parse_spec
-from holdfast.services.doorbell import Doorbells
-from holdfast.services.metrics import Metrics
+from holdfast.services.measuring.metrics import Metrics
+from holdfast.services.measuring.samples import Samples
 from holdfast.services.runtime import Options, Runtime, open_runtime
-from holdfast.services.samples import Samples
-from holdfast.services.wake_ups import WakeUps
+from holdfast.services.waking.doorbell import Doorbells
+from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database, LockTimeout
 from holdfast.store.reads.samples import Step, count_failures_by_type, read_steps
 from holdfast.store.tables.samples import Counts

@@ -17,7 +17,7 @@ from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted, prepa
 from holdfast.operations.register import drain
 from holdfast.operations.report import Report
 from holdfast.rules.submission import complete_submission, parse_spec, policy_of
-from holdfast.services.worker_calls import (
+from holdfast.services.leading.worker_calls import (
     ACCOUNT_BYTES_MAX,
     ANSWER_BYTES_MAX,
     CallFailed,
@@ -271,7 +271,7 @@ def test_what_an_answer_lacks_has_a_meaning(
     fields: dict[str, Any], means: list[Completion]
 ) -> None:
     meaning = interpret(prepared_for(a_wanted(**fields)), an_answer())
-    assert (meaning.starts, meaning.completions, meaning.told) == ([], means, [])
+    assert (meaning.starts, meaning.completions, meaning.reported) == ([], means, [])
 
 
 def test_an_end_is_taken_as_it_is_told() -> None:
@@ -289,7 +289,7 @@ def test_an_end_is_taken_as_it_is_told() -> None:
     assert meaning.completions == [
         Completion(FENCE, "failed", 3, "boom", "ValueError", "exec", start_reported=False)
     ]
-    assert meaning.told == [entry]
+    assert meaning.reported == [entry]
     assert meaning.usage == [(FENCE, {"cpu_seconds": 1.5}, {"seconds": 2})]
 
 

@@ -13,14 +13,14 @@ from holdfast.operations.placed.leadership import Deposed, Term, lead, resign
 from holdfast.operations.placed.place import PLACEMENTS_MAX, Scheduler
 from holdfast.operations.placed.worker_heartbeats import list_stops
 from holdfast.services.chores import Chore, take_turn
-from holdfast.services.doorbell import Bell, Doorbells
-from holdfast.services.heartbeat_loop import (
+from holdfast.services.leading.heartbeat_loop import (
     TICK_SECONDS,
     HeartbeatLoop,
     OnHeartbeat,
     ignore_heartbeat,
 )
-from holdfast.services.traces import now_ns, trace_placed
+from holdfast.services.server_spans import now_ns, trace_placed
+from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.services.writers import Writers
 
 log = logging.getLogger("holdfast.leader")

@@ -43,8 +43,8 @@ async def listening(database: Database, hear: Callable[[str], None]) -> AsyncIte
 
 
 async def _listen(database: Database, hear: Callable[[str], None]) -> None:
-    def pass_on(*told: Any) -> None:
-        hear(str(told[-1]))  # connection, process, channel, and what was said
+    def pass_on(*heard: Any) -> None:
+        hear(str(heard[-1]))  # connection, process, channel, and what was said
 
     while True:
         try:

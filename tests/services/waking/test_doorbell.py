@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.services.waking.doorbell import Bell, Doorbells
 from tests.waiting import eventually
 
 DOOR = Bell("queue", "q")

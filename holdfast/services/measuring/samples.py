@@ -14,7 +14,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
 from holdfast.model.states import ENDED_STATES, TaskState
 from holdfast.rules.quantiles import BOUNDS_SECONDS
-from holdfast.services.metrics import Metrics
+from holdfast.services.measuring.metrics import Metrics
 from holdfast.store.reads.attempts import count_leases
 from holdfast.store.reads.tasks import count_pending
 from holdfast.store.tables.samples import Counts, Tally, add_sample

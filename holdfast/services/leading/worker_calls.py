@@ -59,7 +59,7 @@ class Meaning(NamedTuple):
 
     starts: list[Report]
     completions: list[Completion]
-    told: list[TaskCompletion]
+    reported: list[TaskCompletion]
     running: tuple[Fence, ...]
     usage: list[Usage]
 
@@ -143,8 +143,8 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
     """Compare what a worker has with what was wanted there. Raises CallFailed."""
     try:
         running = {_fence(entry): _state(entry) for entry in answer.running_tasks}
-        told = {_fence(entry): entry for entry in answer.completed_tasks}
-        completions = [_completion(fence, entry) for fence, entry in told.items()]
+        reported = {_fence(entry): entry for entry in answer.completed_tasks}
+        completions = [_completion(fence, entry) for fence, entry in reported.items()]
     except (Invalid, UnicodeDecodeError) as error:
         raise CallFailed(f"its answer makes no sense: {error}") from error
     starts = []
@@ -153,7 +153,7 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
         if state is not None:
             if not wanted.ending and is_ahead(state, wanted.state):
                 starts.append(Report(wanted.fence, state))
-        elif wanted.fence in told:
+        elif wanted.fence in reported:
             continue
         elif wanted.ending:  # asked to end it, and it is not there: the process is gone
             completions.append(Completion(wanted.fence, "killed"))
@@ -162,11 +162,11 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
                 Completion(wanted.fence, "worker_failed", error="missing on its worker")
             )
     usage = [
-        (wanted.fence, *account_of(told[wanted.fence]))
+        (wanted.fence, *account_of(reported[wanted.fence]))
         for wanted in prepared.wanted
-        if wanted.fence in told
+        if wanted.fence in reported
     ]
-    return Meaning(starts, completions, list(told.values()), tuple(running), usage)
+    return Meaning(starts, completions, list(reported.values()), tuple(running), usage)
 
 
 def account_of(entry: TaskCompletion) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -196,10 +196,10 @@ def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:
 
 def _placed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
     """Write down what a worker needs of a job, once per job and process."""
-    text = stored.told.get("placed")
+    text = stored.encoded.get("placed")
     if text is None:
         spec = stored.spec
-        text = stored.told["placed"] = _encode(
+        text = stored.encoded["placed"] = _encode(
             PlacedJob(
                 *msgspec.structs.astuple(describe_job(job_id, stored)),
                 resources=spec.resources or Resources(),

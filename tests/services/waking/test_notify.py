@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.model.ids import TaskId
-from holdfast.services import notify
-from holdfast.services.notify import CHANNEL, NotifyTransport, listening
+from holdfast.services.waking import notify
+from holdfast.services.waking.notify import CHANNEL, NotifyTransport, listening
 from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.waiting import eventually

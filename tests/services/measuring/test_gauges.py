@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
-from holdfast.services.gauges import Gauges, read_gauges
+from holdfast.services.measuring.gauges import Gauges, read_gauges
 from holdfast.store.database import Database
 from tests.cluster import Cluster
 from tests.world import World

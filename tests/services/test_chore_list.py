@@ -4,11 +4,11 @@ import pytest
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.prune import Retention
-from holdfast.services import due
+from holdfast.services import chore_list
+from holdfast.services.chore_list import list_chores
 from holdfast.services.chores import Chore
-from holdfast.services.doorbell import Bell, Doorbells
-from holdfast.services.due import list_chores
 from holdfast.services.stops import Stops
+from holdfast.services.waking.doorbell import Bell, Doorbells
 from tests.world import World
 
 
@@ -100,7 +100,7 @@ async def test_leases_that_ran_out_are_reaped_and_their_tasks_requeued(
 async def test_what_was_forgotten_of_many_is_found_in_one_turn_after_the_other(
     ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(due, "WALK_MAX", 2)
+    monkeypatch.setattr(chore_list, "WALK_MAX", 2)
     parents = [await world.submit() for _ in range(5)]
     for parent in parents:
         await world.submit(depends_on=[str(parent)])

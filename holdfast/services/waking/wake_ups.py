@@ -11,7 +11,7 @@ from typing import Protocol
 
 from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
-from holdfast.services.doorbell import Bell, Doorbells
+from holdfast.services.waking.doorbell import Bell, Doorbells
 
 log = logging.getLogger("holdfast.wake_ups")
 TASKS_PER_HINT_MAX = 1000
@@ -23,7 +23,7 @@ def is_queue(name: str) -> bool:
     return bool(name) and name[0].isalnum()
 
 
-class Transport(Protocol):
+class WakeUpTransport(Protocol):
     """A way to wake workers that do not poll this server.
 
     With `only_leftovers` it need not hear of what those who wait here are about to take.
@@ -38,7 +38,7 @@ class Transport(Protocol):
 class WakeUps:
     """Where news about ready tasks comes in, and from where it goes out."""
 
-    def __init__(self, doorbells: Doorbells, transports: Sequence[Transport] = ()) -> None:
+    def __init__(self, doorbells: Doorbells, transports: Sequence[WakeUpTransport] = ()) -> None:
         self.doorbells = doorbells
         # One sender for each: a transport that is slow or away holds up no other.
         self._senders = [_Sender(transport) for transport in transports]
@@ -64,7 +64,7 @@ class WakeUps:
 class _Sender:
     """What goes out by one transport."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: WakeUpTransport) -> None:
         self.transport = transport
         self._outgoing: dict[str, list[TaskId]] = {}
         self._sending: asyncio.Task[None] | None = None

@@ -5,8 +5,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
 from holdfast.model.states import TaskState
-from holdfast.services import metrics as metrics_module
-from holdfast.services.metrics import Metrics
+from holdfast.services.measuring import metrics as metrics_module
+from holdfast.services.measuring.metrics import Metrics
 from tests.world import World
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -58,7 +58,7 @@ async def test_every_counter_is_there_before_anything_happened(ledger: Ledger) -
 
 async def test_a_small_story_is_counted_right(ledger: Ledger, world: World) -> None:
     metrics = Metrics(ledger)
-    ledger.tell = metrics.count
+    ledger.on_commit = metrics.count
     await world.watch()
     await world.submit(inputs=[1, 2, 3], type="report", max_retries_failure=1)
     fine, failing, lost = await world.claim(3)
@@ -101,7 +101,7 @@ async def test_a_small_story_is_counted_right(ledger: Ledger, world: World) -> N
 
 async def test_times_are_measured_by_job_type(ledger: Ledger, world: World) -> None:
     metrics = Metrics(ledger)
-    ledger.tell = metrics.count
+    ledger.on_commit = metrics.count
     for kind, waits, runs in (("report", 3, 20), ("mail", 0, 0)):
         await world.submit(type=kind, lease=120.0)
         await world.clock.advance(waits)
@@ -141,7 +141,7 @@ async def test_a_clock_that_stepped_back_does_not_make_times_negative(ledger: Le
 
 async def test_a_runaway_number_of_types_is_folded(ledger: Ledger, world: World) -> None:
     metrics = Metrics(ledger)
-    ledger.tell = metrics.count
+    ledger.on_commit = metrics.count
     limit, metrics_module.TYPES_MAX = metrics_module.TYPES_MAX, 2
     try:
         for kind in ("a", "b", "c", "d", "a"):

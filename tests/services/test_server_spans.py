@@ -11,7 +11,7 @@ from holdfast.model.traces import TraceContext, as_trace_id, span_id_of
 from holdfast.operations.ending.complete import Completed
 from holdfast.operations.placed.place import Placed
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.services.traces import (
+from holdfast.services.server_spans import (
     begin_deliveries,
     end_deliveries,
     now_ns,
@@ -21,7 +21,7 @@ from holdfast.services.traces import (
     trace_placed,
 )
 from holdfast.wire.requests import TaskCompletion
-from tests.services.test_worker_calls import a_wanted, prepared_for
+from tests.services.leading.test_worker_calls import a_wanted, prepared_for
 from tests.tracing.sink import tracing_here
 from tests.world import World
 

@@ -37,15 +37,9 @@ from holdfast.operations.placed.worker_heartbeats import (
     prepare,
     store_answers,
 )
-from holdfast.services.call_queue import CalledWorker, CallQueue
 from holdfast.services.chores import Chore, take_turn
-from holdfast.services.traces import (
-    begin_deliveries,
-    end_deliveries,
-    now_ns,
-    trace_completions,
-)
-from holdfast.services.worker_calls import (
+from holdfast.services.leading.call_queue import CalledWorker, CallQueue
+from holdfast.services.leading.worker_calls import (
     CALL_SECONDS_MAX,
     CallFailed,
     Meaning,
@@ -53,6 +47,12 @@ from holdfast.services.worker_calls import (
     read_answer,
     send,
     write_request,
+)
+from holdfast.services.server_spans import (
+    begin_deliveries,
+    end_deliveries,
+    now_ns,
+    trace_completions,
 )
 from holdfast.services.writers import Writers
 from holdfast.wire.answers import AttemptName
@@ -262,31 +262,31 @@ class HeartbeatLoop:
             self._on_change()
 
     async def _complete(self, worker: CalledWorker, meaning: Meaning) -> list[AttemptName]:
-        """Record the ends that an answer tells of; returns those that need not be told again."""
+        """Record the ends that an answer reports; returns those that need not be reported again."""
         began_ns = now_ns()
         ends = await self._writers.complete(meaning.completions)
-        trace_completions(self._ledger.specs, meaning.told, ends, began_ns=began_ns)
+        trace_completions(self._ledger.specs, meaning.reported, ends, began_ns=began_ns)
         _log_errors(worker, ends)
         # What says nothing that could be kept (too large a result, say) has failed by that.
         unfit = [
             Completion(
-                told.fence,
+                item.fence,
                 "failed",
                 error=str(end),
-                error_class="PermanentError" if told.outputs else "Unfit",
+                error_class="PermanentError" if item.outputs else "Unfit",
                 stage=refusal_stage(end),
             )
-            for told, end in zip(meaning.completions, ends, strict=True)
+            for item, end in zip(meaning.completions, ends, strict=True)
             if isinstance(end, Refused) and not isinstance(end, LeaseConflict)
         ]
-        told_again = await self._writers.complete(unfit)
-        _log_errors(worker, told_again)
-        instead = {item.fence: end for item, end in zip(unfit, told_again, strict=True)}
-        # A refusal is as final as a record; what could not be stored is told again.
+        stored_again = await self._writers.complete(unfit)
+        _log_errors(worker, stored_again)
+        instead = {item.fence: end for item, end in zip(unfit, stored_again, strict=True)}
+        # A refusal is as final as a record; what could not be stored is asked for again.
         return [
             AttemptName(entry.task_id, entry.attempt)
-            for entry, told, end in zip(meaning.told, meaning.completions, ends, strict=False)
-            if isinstance(instead.get(told.fence, end), Completed | Refused)
+            for entry, item, end in zip(meaning.reported, meaning.completions, ends, strict=False)
+            if isinstance(instead.get(item.fence, end), Completed | Refused)
         ]
 
     async def _fail(self, worker: CalledWorker, failure: CallFailed) -> None:

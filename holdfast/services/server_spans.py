@@ -48,7 +48,7 @@ class Submitting(NamedTuple):
         is_elsewhere = wanted is not None and as_trace_id(wanted) != context.trace_id
         return None if is_elsewhere and self.given is None else str(context)
 
-    def tell(self, specs: SpecCache, submitted: Submitted) -> None:
+    def describe(self, specs: SpecCache, submitted: Submitted) -> None:
         """Note what has become of a single job."""
         if self.span is None:
             return
@@ -142,16 +142,16 @@ def end_deliveries(spans: "Mapping[Fence, Span]", failure: Exception | None = No
 
 def trace_completions(
     specs: SpecCache,
-    told: Sequence[TaskCompletion],
+    reported: Sequence[TaskCompletion],
     answers: Sequence[object],
     *,
     began_ns: int,
 ) -> None:
-    """Trace the ends that a worker has told, below the spans that ran them."""
+    """Trace the ends that a worker has reported, below the spans that ran them."""
     tracer = find_tracer()
     if tracer is None:
         return
-    for item, answer in zip(told, answers, strict=False):
+    for item, answer in zip(reported, answers, strict=False):
         task_id = parse_task_id(item.task_id)
         job = specs.find(task_id.job_id)
         parent = TraceContext.read(item.trace_parent)

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, Transport
+from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUpTransport
 from holdfast.store.tables.ready import list_waited
 
 WAITED = timedelta(seconds=5)
@@ -20,7 +20,9 @@ AGAIN_SECONDS = 60.0
 class Republisher:
     """Remembers what it has published lately; a restart forgets it, which is harmless."""
 
-    def __init__(self, ledger: Ledger, transport: Transport, waited: timedelta = WAITED) -> None:
+    def __init__(
+        self, ledger: Ledger, transport: WakeUpTransport, waited: timedelta = WAITED
+    ) -> None:
         self._ledger = ledger
         self._transport = transport
         self._waited = waited

@@ -10,8 +10,8 @@ from holdfast.operations.dependencies import find_forgotten
 from holdfast.operations.ending import reap
 from holdfast.operations.prune import Retention
 from holdfast.services.chores import Chore
-from holdfast.services.doorbell import Bell, Doorbells
 from holdfast.services.stops import Stops
+from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.store.database import LockTimeout
 from holdfast.store.tables.jobs import list_finished
 from holdfast.store.tables.ready import list_queues_with_work

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from holdfast.services.call_queue import PAUSE_SECONDS, CalledWorker, CallQueue
+from holdfast.services.leading.call_queue import PAUSE_SECONDS, CalledWorker, CallQueue
 
 
 def a_worker(worker_id: str, *, next_at: float, called_at: float = 0.0) -> CalledWorker:

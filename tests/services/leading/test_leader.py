@@ -13,10 +13,10 @@ from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.placed.leadership import lead
 from holdfast.rules.submission import parse_spec
-from holdfast.services.doorbell import Doorbells
-from holdfast.services.leader import Leader
+from holdfast.services.leading.leader import Leader
 from holdfast.services.runtime import Options, Runtime, open_runtime
-from holdfast.services.wake_ups import WakeUps
+from holdfast.services.waking.doorbell import Doorbells
+from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.services.writers import Writers
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.operations.register import Registration, register
-from holdfast.services.overview import Overviews, read_attention
+from holdfast.services.measuring.overview import Overviews, read_attention
 from holdfast.store.database import Database
 from holdfast.store.reads import queues
 from tests.world import World

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.errors import Unavailable
 from holdfast.model.ids import TaskId
-from holdfast.services.doorbell import Bell, Doorbells
-from holdfast.services.wake_ups import TASKS_PER_HINT_MAX, WakeUps
+from holdfast.services.waking.doorbell import Bell, Doorbells
+from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUps
 from tests.waiting import eventually
 
 TASKS = [TaskId(4182, index) for index in range(10)]
