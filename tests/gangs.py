@@ -12,12 +12,10 @@ from holdfast.model.states import TaskState
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.register import Placing, Registration, register
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
-from holdfast.store.tables.columns import id_columns
+from holdfast.store.tables.placed.leases import PlacedTask, place_tasks
 from holdfast.store.tables.tasks import lock_tasks
 from tests.world import TaskRow, World
 
-_CLUSTER = load_statements("cluster")
 LEASE = 60.0
 
 
@@ -132,14 +130,9 @@ async def _add_host(ledger: Ledger, host: str) -> None:
 
 async def _place(_: Ledger, tx: Transaction, members: list[TaskId]) -> None:
     await lock_tasks(tx, members)
-    await tx.fetch(
-        _CLUSTER["place_tasks"],
-        **id_columns(members),
-        worker_ids=[f"host-{member.task_index}" for member in members],
-        durations=[timedelta(seconds=LEASE)] * len(members),
-        run_timeouts=[None] * len(members),
-        ports=[None] * len(members),
-    )
+    lease = timedelta(seconds=LEASE)
+    placed = [PlacedTask(member, f"host-{member.task_index}", lease) for member in members]
+    await place_tasks(tx, placed)
     moves = Moves()
     for member in members:
         moves.add(member.job_id, TaskState.PENDING, TaskState.ASSIGNED)

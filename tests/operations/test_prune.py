@@ -13,8 +13,8 @@ from holdfast.operations.prune import Retention, prune
 from holdfast.operations.register import Registration, register
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
-from holdfast.store.statements import load_statements
 from holdfast.store.tables.samples import STEPS, Tally, add_sample
+from holdfast.store.tables.workers import see_workers
 from tests.world import World
 
 DAY = 86_400.0
@@ -107,7 +107,8 @@ async def test_a_worker_that_is_long_gone_is_forgotten_unless_it_holds_something
     await world.submit()
     await claim(ledger, [ClaimRequest("holding", ("q",))])
     await world.clock.advance(8 * DAY)
-    await ledger.database.fetch(load_statements("workers")["see_workers"], worker_ids=["seen"])
+    async with ledger.database.transaction() as tx:
+        await see_workers(tx, ["seen"])
     assert await prune(ledger, Retention()) == 1
     left = [str(row[0]).partition(",")[0] for row in (await world.dump())["workers"]]
     assert sorted(left) == ["(holding", "(seen"]

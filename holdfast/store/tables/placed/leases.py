@@ -125,8 +125,8 @@ class PlacedTask(NamedTuple):
     task_id: TaskId
     worker_id: str
     duration: timedelta
-    run_timeout: timedelta | None
-    ports: str | None
+    run_timeout: timedelta | None = None
+    ports: str | None = None
 
 
 async def place_tasks(tx: Transaction, placed: Sequence[PlacedTask]) -> int:
