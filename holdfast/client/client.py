@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
@@ -40,7 +41,9 @@ PATIENCE_SECONDS = 30.0
 UPLOAD_SECONDS_MAX = 1800.0
 FOLLOW_MS = 10_000
 ACTOR_LENGTH_MAX = 256
+# The clients of `with` blocks, the innermost last: of all threads, and of this one or coroutine.
 _open_clients: list["Client"] = []
+_own_clients: ContextVar[tuple["Client", ...]] = ContextVar("holdfast_clients", default=())
 _shared_clients: dict[tuple[int, str], "Client"] = {}
 _sharing = threading.Lock()
 
@@ -93,6 +96,7 @@ class Client:
         self.server = find_server(server)
         self._patience = patience
         self._opener = context
+        self._opened_by = 0
         self._thread: LoopThread | None = None
         self._transport = Transport(self.server, actor=_user())
         self.jobs = Jobs(self)
@@ -104,17 +108,22 @@ class Client:
 
     def __enter__(self) -> Self:
         self.open()
+        self._opened_by = threading.get_ident()
+        _own_clients.set((*_own_clients.get(), self))
         _open_clients.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _own_clients.set(tuple(each for each in _own_clients.get() if each is not self))
         self.close()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
+        # A coroutine's blocks are known in its own context alone, and not in that of a thread.
         await asyncio.to_thread(self.close)
+        self.__exit__()
 
     def open(self) -> None:
         """Start the thread that talks to the server."""
@@ -254,14 +263,27 @@ def submit_for(attempt: Identity) -> Submits:
 def find_client() -> Client:
     """Give the client of the innermost `with` block, or one that this process shares.
 
-    A task's blocks are its own; without one its client is that of the server it was claimed from.
+    Blocks of this thread or coroutine come first, then those of others. A task's blocks are its
+    own; without one its client is that of the server it was claimed from.
     """
     context = current.get()
-    for client in reversed(_open_clients):
-        if client._opener is context:
-            is_inherited = client._thread is not None and client._thread.is_forked
-            return share_client(client.server) if is_inherited else client
-    return share_client(find_server(None if context is None else context.identity.server))
+    found = [client for client in [*_open_clients] if client._opener is context]
+    if not found:
+        return share_client(find_server(None if context is None else context.identity.server))
+    own = [client for client in _own_clients.get() if client in found]
+    client = own[-1] if own else _choose_of_others(found)
+    is_inherited = client._thread is not None and client._thread.is_forked
+    return share_client(client.server) if is_inherited else client
+
+
+def _choose_of_others(found: Sequence[Client]) -> Client:
+    """Choose the innermost block, unless which one it is depends on who was quicker."""
+    servers = sorted({client.server for client in found})
+    if len(servers) > 1 and len({client._opened_by for client in found}) > 1:
+        raise Invalid(
+            "client", f"is open in other threads for {' and '.join(servers)}; open one in this one"
+        )
+    return found[-1]
 
 
 def share_client(server: str) -> Client:

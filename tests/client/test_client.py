@@ -134,7 +134,7 @@ async def test_events_are_followed_by_the_awaited_face(client: Client) -> None:
 def test_inputs_may_come_from_calls_of_the_same_client(hand: Hand) -> None:
     first = app.double.map([1, 2])
     hand.work(2, 4)
-    second = app.double.map(first.result(30, task_index=place) for place in range(2))
+    second = app.double.map(first.result(30, task_index=index) for index in range(2))
     assert second.num_tasks == 2
 
 
@@ -156,6 +156,51 @@ def test_the_innermost_block_is_in_use(stranger: Peer) -> None:
         with Client("http://inner") as inner:
             assert find_client() is inner
         assert find_client() is outer
+
+
+def test_a_block_of_one_thread_is_not_in_use_by_another() -> None:
+    both_are_open = threading.Barrier(2)
+
+    def find_within(server: str) -> bool:
+        with Client(server) as mine:
+            both_are_open.wait(30)
+            is_mine = find_client() is mine
+            both_are_open.wait(30)
+        return is_mine
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(find_within, ["http://first", "http://second"])) == [True, True]
+
+
+async def test_a_block_of_one_coroutine_is_not_in_use_by_another() -> None:
+    both_are_open = asyncio.Barrier(2)
+
+    async def find_within(server: str) -> bool:
+        async with Client(server) as mine:
+            await both_are_open.wait()
+            is_mine = find_client() is mine
+            await both_are_open.wait()
+        return is_mine
+
+    found = await asyncio.gather(*(find_within(f"http://{name}") for name in ("first", "second")))
+    assert found == [True, True]
+
+
+def test_a_thread_without_a_block_uses_the_one_that_is_open() -> None:
+    with ThreadPoolExecutor(1) as pool, Client("http://outer"), Client("http://inner") as inner:
+        assert pool.submit(find_client).result(30) is inner
+
+
+def test_a_thread_without_a_block_does_not_guess_among_those_of_others() -> None:
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        clients = [Client("http://first"), Client("http://second")]
+        for pool, client in zip((first, second), clients, strict=True):
+            pool.submit(client.__enter__).result(30)
+        with pytest.raises(Invalid, match="for http://first and http://second; open one"):
+            find_client()
+        clients[1].close()
+        assert find_client() is clients[0]
+        clients[0].close()
 
 
 async def test_a_client_is_opened_and_closed_by_async_with(stranger: Peer) -> None:
