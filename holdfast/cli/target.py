@@ -83,8 +83,8 @@ def embedded(folder: Path) -> Iterator[str]:
 def check_url(url: str) -> str:
     """Refuse what the driver would stumble over, without repeating it: it may hold a password."""
     try:
-        places = urlsplit(url).netloc.rpartition("@")[2].split(",")
-        is_sound = bool(url) and all(urlsplit(f"//{place}").port != 0 for place in places)
+        hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
+        is_sound = bool(url) and all(urlsplit(f"//{host}").port != 0 for host in hosts)
     except ValueError:
         is_sound = False
     if not is_sound:

@@ -96,7 +96,7 @@ class Checkpoint:
 
     @both
     def save(self, value: Any) -> Coroutine[Any, Any, None]:
-        """Keep a value (JSON) in the place of the last one. Raises LeaseConflict if too late."""
+        """Keep a value (JSON) instead of the last one. Raises LeaseConflict if too late."""
         return self._save(_encode(value, "checkpoint"))
 
     @both
@@ -176,7 +176,7 @@ class Context:
 
     @property
     def task_index(self) -> int:
-        """The place of the task in its job, from 0 on."""
+        """The index of the task in its job, from 0 on."""
         return int(self.identity.task_id.partition(".")[2])
 
     @property

@@ -67,7 +67,7 @@ class Graph:
     async def add(self, request: JobRequest) -> Job[Any]:
         """Take in a job; on the client's own loop, so one after the other."""
         assert self._client is not None, "a job is added to a graph without its block"
-        # By its place: the same program makes the same graph, under the same keys.
+        # By its position: the same program makes the same graph, under the same keys.
         name = f"job-{len(self.jobs) + 1}"
         inputs = request.inputs
         job: Job[Any] = Job(

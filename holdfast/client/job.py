@@ -26,8 +26,8 @@ WAIT_SECONDS = 10.0
 PROGRESS_SECONDS = 0.5
 STRAGGLERS_SECONDS = 0.1
 # Why a job cannot be sent as a value, to those who try.
-NO_PLACE = (
-    "its result goes in the place of an argument, or of a part of its lists, tuples and dicts; "
+NOT_A_VALUE = (
+    "its result takes the position of an argument, or of a part of its lists, tuples and dicts; "
     "nowhere else, and not among inputs"
 )
 
@@ -44,7 +44,7 @@ class Job(Generic[Answer]):
         return f"Job({self._id or 'not submitted'}, {self.num_tasks} tasks)"
 
     def __reduce__(self) -> NoReturn:
-        raise Invalid("job", f"cannot be pickled: {NO_PLACE}")
+        raise Invalid("job", f"cannot be pickled: {NOT_A_VALUE}")
 
     @property
     def id(self) -> str:

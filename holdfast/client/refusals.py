@@ -48,7 +48,7 @@ def read_error(status: int, content: bytes) -> errors.HoldfastError:
 
 
 def not_holdfast(status: int, content: bytes) -> errors.HoldfastError:
-    """Say that something between us and the server, or in its place, has answered."""
+    """Say that something between us and the server, or instead of it, has answered."""
     said = content[:SAID_MAX].decode(errors="replace")
     text = f"HTTP {status} from something that is not Holdfast; check the server's URL: {said}"
     if status in _MAY_PASS:

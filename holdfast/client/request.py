@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.client.job import NO_PLACE, Job
-from holdfast.client.places import find_jobs, put_all
+from holdfast.client.argument_jobs import find_jobs, replace_all
+from holdfast.client.job import NOT_A_VALUE, Job
 from holdfast.client.task import (
     Dependency,
     GivenOptions,
@@ -18,7 +18,7 @@ from holdfast.client.task import (
 )
 from holdfast.errors import Invalid
 from holdfast.model import order
-from holdfast.model.order import ResultPlace
+from holdfast.model.order import ResultPosition
 from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.raw import encode_json
@@ -59,10 +59,10 @@ def request_call(
     given = {"args": args, "kwargs": kwargs}
     jobs = find_jobs(given)
     results = [
-        ResultPlace(_steps(given, place.path, pickled=options.pickled), refer(place.job))
-        for place in jobs
+        ResultPosition(_steps(given, found.path, pickled=options.pickled), refer(found.job))
+        for found in jobs
     ]
-    given = put_all(given, [(place.path, None) for place in jobs])
+    given = replace_all(given, [(found.path, None) for found in jobs])
     if options.pickled:
         # What it waits for is no part of it, and cannot be pickled; nor is what undoes it.
         plain = function.with_options(depends_on=None, compensation=None)
@@ -138,7 +138,7 @@ def _list_dependencies(
     given: Iterable[Any], entrypoint: Entrypoint, refer: Refer
 ) -> list[str | order.Dependency]:
     """List what a job waits for, each once: those whose results it needs, and those it names."""
-    wanted: dict[str, order.Condition] = {place.job: "succeeded" for place in entrypoint.results}
+    wanted: dict[str, order.Condition] = {result.job: "succeeded" for result in entrypoint.results}
     for number, item in enumerate(given):
         field = f"depends_on[{number}]"
         job, condition = item if isinstance(item, Dependency) else (item, "succeeded")
@@ -160,7 +160,7 @@ def _list_dependencies(
 
 
 def _steps(value: Any, path: Sequence[Any], *, pickled: bool) -> list[str | int]:
-    """Write the way to a place as the worker will go it: the keys of JSON are texts."""
+    """Write the path to a job as the worker will follow it: the keys of JSON are texts."""
     steps: list[str | int] = []
     for step in path:
         key = step
@@ -180,7 +180,7 @@ def _name_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     *,
-    results: list[ResultPlace],
+    results: list[ResultPosition],
 ) -> Entrypoint:
     if function.function.__module__ == "__main__" or "<" in function.path:
         raise Invalid(
@@ -190,7 +190,7 @@ def _name_call(
         )
     return Entrypoint(
         function=function.path,
-        args=[_encode(value, f"args[{place}]") for place, value in enumerate(args)],
+        args=[_encode(value, f"args[{index}]") for index, value in enumerate(args)],
         kwargs={name: _encode(value, f"kwargs.{name}") for name, value in kwargs.items()},
         results=results,
     )
@@ -210,7 +210,7 @@ def _encode_all(
 ) -> list[msgspec.Raw] | None:
     if inputs is None:
         return None
-    return [_encode(convert(value), f"inputs[{place}]") for place, value in enumerate(inputs)]
+    return [_encode(convert(value), f"inputs[{index}]") for index, value in enumerate(inputs)]
 
 
 def _encode(value: Any, field: str) -> msgspec.Raw:
@@ -218,7 +218,7 @@ def _encode(value: Any, field: str) -> msgspec.Raw:
         return msgspec.Raw(encode_json(value))
     except (TypeError, ValueError, RecursionError) as error:
         if find_jobs(value):
-            raise Invalid(field, f"holds a job; {NO_PLACE}") from error
+            raise Invalid(field, f"holds a job; {NOT_A_VALUE}") from error
         raise Invalid(
             field, f"cannot be written as JSON ({error}); use @task(pickled=True) for objects"
         ) from error

@@ -45,7 +45,7 @@ async def follow_events(
     clock = asyncio.get_running_loop().time
     heard_at = clock()
     while True:
-        place, text = query.after, b""
+        token, text = query.after, b""
         lines = transport.follow("/api/events/stream", query, {})
         try:
             async with aclosing(lines):
@@ -53,11 +53,11 @@ async def follow_events(
                     heard_at = clock()
                     name, _, value = line.strip().partition(b": ")
                     if name == b"id":
-                        place = value.decode()
+                        token = value.decode()
                     elif name == b"data":
                         text = value
                     elif not line.strip():  # the end of an event, or of a word that all is well
-                        query = msgspec.structs.replace(query, after=place)
+                        query = msgspec.structs.replace(query, after=token)
                         if text:
                             yield _decode(text)
                         text = b""

@@ -7,7 +7,7 @@ from uuid import uuid4
 import msgspec
 
 from holdfast.client.context import Lease, find_lease
-from holdfast.client.traces import submit_span
+from holdfast.client.submit_spans import submit_span
 from holdfast.wire.requests import JobBatchRequest, JobRequest
 from holdfast.wire.status import JobBatchAnswer, SubmittedJob
 

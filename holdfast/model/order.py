@@ -19,7 +19,7 @@ class Dependency(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     condition: Condition = "succeeded"
 
 
-class ResultPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ResultPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where among the arguments of a function the result of another job goes.
 
     `path` leads there: ["args", 0], ["kwargs", "table"], or deeper: ["args", 0, 2].

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.model.order import Declared, Dependency, Output, ResultPlace
+from holdfast.model.order import Declared, Dependency, Output, ResultPosition
 from holdfast.model.resources import Constraint, Coscheduling, Resources
 
 OnExhausted = Literal["fail", "dead_letter"]
@@ -43,7 +43,7 @@ class Entrypoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     kwargs: dict[str, Any] = {}
     pickle: str | None = None
     # Results of other jobs that stand among the arguments.
-    results: list[ResultPlace] = []
+    results: list[ResultPosition] = []
 
     @property
     def is_function(self) -> bool:

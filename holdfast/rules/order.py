@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.ids import parse_job_id
-from holdfast.model.order import Condition, Dependency, ResultPlace
+from holdfast.model.order import Condition, Dependency, ResultPosition
 from holdfast.model.spec import Entrypoint, JobSpec, Limits, Submission
 
 _LOCAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -42,7 +42,9 @@ def check_order(submission: Submission, limits: Limits) -> None:
     _check_positions([result.path for result in spec.entrypoint.results])
 
 
-def _check_result(field: str, result: ResultPlace, spec: JobSpec, *, waited_for: set[str]) -> None:
+def _check_result(
+    field: str, result: ResultPosition, spec: JobSpec, *, waited_for: set[str]
+) -> None:
     if spec.entrypoint.function is None and spec.entrypoint.pickle is None:
         raise Invalid(field, "goes with a function only; a command has no arguments of that kind")
     if result.job not in waited_for:
@@ -162,7 +164,7 @@ def resolve(submission: Submission, job_ids: Mapping[str, int]) -> Submission:
             problem = f"{dependency.job} is job {job}, named before otherwise; name it once"
             raise Invalid(f"depends_on[{index}]", problem)
     depends_on = [Dependency(job, condition) for job, condition in conditions.items()]
-    results = [ResultPlace(r.path, find(r.job)) for r in spec.entrypoint.results]
+    results = [ResultPosition(r.path, find(r.job)) for r in spec.entrypoint.results]
     entrypoint: Entrypoint = msgspec.structs.replace(spec.entrypoint, results=results)
     named = msgspec.structs.replace(
         spec,

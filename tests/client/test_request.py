@@ -230,7 +230,7 @@ def test_a_job_among_pickled_arguments_is_taken_out_of_the_pickle() -> None:
 @pytest.mark.parametrize("function", [app.greet, app.second])
 def test_a_job_among_inputs_is_refused(function: TaskFunction[..., Any]) -> None:
     for inputs in ([1, a_job("7")], [1, [a_job("7")]]):
-        with pytest.raises(Invalid, match=r"goes in the place of an argument.*not among inputs"):
+        with pytest.raises(Invalid, match=r"takes the position of an argument.*not among inputs"):
             request_call(function, (), {}, inputs=inputs)
     request = request_call(app.greet, (), {"greeting": a_job("7")}, inputs=["Ada"])
     assert request.depends_on == ["7"]

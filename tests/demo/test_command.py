@@ -14,8 +14,8 @@ from tests.cli.test_target import processes_of
 
 def left_behind(folder: Path) -> list[object]:
     """List what the demo has left in its temporary folder, and who still runs for it."""
-    places = [process.info["cwd"] for process in psutil.process_iter(["cwd"])]
-    inside = [place for place in places if place is not None and str(folder) in place]
+    folders = [process.info["cwd"] for process in psutil.process_iter(["cwd"])]
+    inside = [each for each in folders if each is not None and str(folder) in each]
     return [*folder.iterdir(), *processes_of(folder), *inside]
 
 

@@ -51,8 +51,8 @@ def test_switched_off_nothing_of_opentelemetry_is_imported() -> None:
     ended = run_python(
         f"{EVERYTHING}; from holdfast.tracing.switch import start_tracing, traced\n"
         "with traced('holdfast-server'): pass\n"
-        "from holdfast.client.traces import submit_span\n"
-        "with submit_span(holdfast.client.client.JobBatchRequest([])) as headers: pass\n"
+        "from holdfast.client.submit_spans import submit_span\n"
+        "with submit_span(holdfast.client.submission.JobBatchRequest([])) as headers: pass\n"
         "assert headers == {}\n"
         "import sys; print([name for name in sys.modules if 'opentelemetry' in name])",
         OTEL_SDK_DISABLED="true",

@@ -1463,7 +1463,7 @@ export interface components {
             /** @default null */
             pickle: string | null;
             /** @default [] */
-            results: components["schemas"]["ResultPlace"][];
+            results: components["schemas"]["ResultPosition"][];
             /** @default null */
             shell: string | null;
         };
@@ -2356,12 +2356,12 @@ export interface components {
             results: components["schemas"]["TaskResult"][];
         };
         /**
-         * ResultPlace
+         * ResultPosition
          * @description Where among the arguments of a function the result of another job goes.
          *
          *         `path` leads there: ["args", 0], ["kwargs", "table"], or deeper: ["args", 0, 2].
          */
-        ResultPlace: {
+        ResultPosition: {
             job: string;
             path: (string | number)[];
         };

@@ -63,10 +63,10 @@ def draw(graph: "JobGraph") -> Iterator[tuple[str, str, str]]:
         label = f"{indent}{node.job_id} {node.name}{mark}"
         yield label, state(node.state), _tell_order(node, before[node.job_id])
         children = below[node.job_id]
-        for place in range(len(children) - 1, -1, -1):
-            is_last = place == len(children) - 1
+        for index in range(len(children) - 1, -1, -1):
+            is_last = index == len(children) - 1
             branch, line = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
-            ways.append((children[place], following + branch, following + line))
+            ways.append((children[index], following + branch, following + line))
 
 
 def _tell_order(node: "GraphNode", edges: "list[GraphEdge]") -> str:

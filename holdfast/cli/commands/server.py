@@ -146,7 +146,7 @@ def _default_objects() -> str | None:
 
 
 async def _serve(
-    url: str, place: tuple[str, int], settings: ServerSettings, *, migrate: bool
+    url: str, listening: tuple[str, int], settings: ServerSettings, *, migrate: bool
 ) -> int:
     from holdfast.server import Address, run_until_signalled, serve
     from holdfast.store.migrate import check_schema
@@ -158,7 +158,7 @@ async def _serve(
         await check_schema(url)
     async with (
         _open_options(url, settings) as options,
-        serve(options, Address(*place, settings.allowed_hosts)) as server,
+        serve(options, Address(*listening, settings.allowed_hosts)) as server,
     ):
         ending = asyncio.create_task(run_until_signalled())
         await asyncio.sleep(0)  # whoever hears of the server may ask it to end at once

@@ -153,13 +153,13 @@ def _placed(held: ExitStack, url: str, offer: Offer, **options: Any) -> "Work":
     folder = _folder_for(url) / "placed"
     slot = take_slot(folder)
     held.callback(slot.close)
-    place = folder / f"slot-{slot.number}"
+    own = folder / f"slot-{slot.number}"
     capacity = find_capacity(
-        place, cpu=offer.cpu, memory=offer.memory, disk=offer.disk, gpu=offer.gpu
+        own, cpu=offer.cpu, memory=offer.memory, disk=offer.disk, gpu=offer.gpu
     )
     attributes = read_attributes(offer.attribute)
     chosen = PlacedOptions(
-        server=url, folder=place, capacity=capacity, attributes=attributes, **options
+        server=url, folder=own, capacity=capacity, attributes=attributes, **options
     )
     return lambda: PlacedWorker(chosen, slot)
 
@@ -227,8 +227,8 @@ async def _work(workers: "list[Work]") -> int:
 
 def _folder_for(url: str) -> Path:
     """Choose where the workers of this user and server keep their locks."""
-    place = os.environ.get("HOLDFAST_WORKER_DIR") or os.environ.get("XDG_RUNTIME_DIR")
-    root = Path(place) if place else _own_folder(Path(tempfile.gettempdir()))
+    chosen = os.environ.get("HOLDFAST_WORKER_DIR") or os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(chosen) if chosen else _own_folder(Path(tempfile.gettempdir()))
     return root / f"workers-{sha256(url.encode()).hexdigest()[:12]}"
 
 

@@ -32,11 +32,11 @@ def span(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.1f} s"
     rest = round(seconds)
-    place = next(place for place, (size, _) in enumerate(_UNITS) if rest >= size)
-    size, unit = _UNITS[place]
+    index = next(index for index, (size, _) in enumerate(_UNITS) if rest >= size)
+    size, unit = _UNITS[index]
     count, rest = divmod(rest, size)
     words = f"{count} {unit}"
-    for smaller, smaller_unit in _UNITS[place + 1 : place + 2]:
+    for smaller, smaller_unit in _UNITS[index + 1 : index + 2]:
         if rest >= smaller:
             words += f" {rest // smaller} {smaller_unit}"
     return words

@@ -72,8 +72,8 @@ def write_fields(fields: Mapping[str, str]) -> None:
     width = max(map(len, known), default=0)
     console = open_console() if is_terminal() else None
     for name, text in known.items():
-        for place, line in enumerate(text.rstrip("\n").split("\n")):
-            label = "" if place else name
+        for index, line in enumerate(text.rstrip("\n").split("\n")):
+            label = "" if index else name
             if console is None:
                 sys.stdout.write(f"{label:<{width}}{GAP}{inert(line)}".rstrip() + "\n")
             else:
@@ -151,23 +151,23 @@ def _draw_table(columns: Sequence[Column], rows: list[list[str]]) -> None:
     table = Table(box=None, padding=(0, len(GAP), 0, 0), pad_edge=False, header_style="dim")
     drawn = [[cell_text(cell) for cell in row] for row in rows]
     widths: dict[int, int] = {}
-    for place, column in enumerate(columns):
-        if any(row[place] for row in rows):
-            width = max(len(column.title), *(row[place].cell_len for row in drawn))
-            widths[place] = min(width, FLEXIBLE_WIDTH_MIN) if column.flexible else width
+    for index, column in enumerate(columns):
+        if any(row[index] for row in rows):
+            width = max(len(column.title), *(row[index].cell_len for row in drawn))
+            widths[index] = min(width, FLEXIBLE_WIDTH_MIN) if column.flexible else width
     console = open_console()
-    for place in reversed(list(widths)):
-        if columns[place].spare and _least(widths) > console.width:
-            del widths[place]
-    for place, width in widths.items():
+    for index in reversed(list(widths)):
+        if columns[index].spare and _least(widths) > console.width:
+            del widths[index]
+    for index, width in widths.items():
         table.add_column(
-            columns[place].title,
-            justify="right" if columns[place].right else "left",
-            no_wrap=not columns[place].flexible,
+            columns[index].title,
+            justify="right" if columns[index].right else "left",
+            no_wrap=not columns[index].flexible,
             min_width=width,
         )
     for texts in drawn:
-        table.add_row(*(texts[place] for place in widths))
+        table.add_row(*(texts[index] for index in widths))
     # Where even the fixed columns do not fit, the terminal breaks the line, not the id.
     console.width = max(console.width, _least(widths))
     console.print(table)
@@ -179,7 +179,7 @@ def _least(widths: Mapping[int, int]) -> int:
 
 def _write_plain(columns: Sequence[Column], rows: list[list[str]]) -> None:
     lines = [[column.title for column in columns], *rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:
         padded = (
             cell.rjust(width) if column.right else cell.ljust(width)

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.client.argument_jobs import replace_all
 from holdfast.client.outcome import SUCCEEDED
-from holdfast.client.places import put_all
 from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
 from holdfast.model.spec import Entrypoint
@@ -88,7 +88,7 @@ class CompensatedCalls:
         found = [
             (place.path, values[p]) for place in entrypoint.results if (p := place.job) in values
         ]
-        given = put_all({"args": entrypoint.args, "kwargs": entrypoint.kwargs}, found)
+        given = replace_all({"args": entrypoint.args, "kwargs": entrypoint.kwargs}, found)
         return CompensatedCall(**given, is_cut=len(found) < len(entrypoint.results))
 
     async def _read_value(self, entrypoint: Entrypoint, job_id: str) -> msgspec.Raw | None:

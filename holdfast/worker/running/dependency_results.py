@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from holdfast.client.argument_jobs import replace_all
 from holdfast.client.outcome import SUCCEEDED, open_result, read_results
-from holdfast.client.places import put_all
 from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
 from holdfast.model.spec import Entrypoint
@@ -69,7 +69,7 @@ def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, JobResul
         raise unreadable(error) from error
     places = [(place.path, values[place.job]) for place in entrypoint.results]
     try:
-        filled = put_all({"args": callee.args, "kwargs": callee.kwargs}, places)
+        filled = replace_all({"args": callee.args, "kwargs": callee.kwargs}, places)
     except (LookupError, TypeError) as error:
         problem = f"there is no place for the result of another job among its arguments: {error!r}"
         raise BadCall(failure(ValidationError(problem), "input")) from error

@@ -75,7 +75,7 @@ def test_short_leases_are_taken_where_the_range_was_widened(
 
 @pytest.mark.parametrize("way", ["default", "variable", "flag"])
 def test_bundles_are_kept_where_it_says(database_url: str, tmp_path: Path, way: str) -> None:
-    places = {"default": "own/objects", "variable": "v", "flag": "f"}
+    folders = {"default": "own/objects", "variable": "v", "flag": "f"}
     flags = [f"--object-store={tmp_path / 'f'}"] if way == "flag" else []
     chosen = "" if way == "default" else str(tmp_path / "v")
     with living(
@@ -89,7 +89,7 @@ def test_bundles_are_kept_where_it_says(database_url: str, tmp_path: Path, way: 
         put = urllib.request.Request(url, b"x", headers, method="PUT")
         with urllib.request.urlopen(put) as answer:
             assert answer.status == 201
-    assert (tmp_path / places[way] / "sha256" / sha256(b"x").hexdigest()).read_bytes() == b"x"
+    assert (tmp_path / folders[way] / "sha256" / sha256(b"x").hexdigest()).read_bytes() == b"x"
 
 
 def test_a_proxy_may_call_it_by_the_names_that_are_allowed(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.model.order import ResultPlace
+from holdfast.model.order import ResultPosition
 from holdfast.model.spec import Entrypoint
 from holdfast.worker.claimed import function_runner as runner_module
 from holdfast.worker.claimed.attempt import Attempt
@@ -123,8 +123,8 @@ async def test_bad_arguments_never_reach_the_function(inside: Inside) -> None:
 
 
 async def test_a_call_whose_results_do_not_come_can_be_stopped(inside: Inside) -> None:
-    place = ResultPlace(["args", 0], "8")
-    entrypoint = Entrypoint(function="a:b", args=[None], results=[place])
+    position = ResultPosition(["args", 0], "8")
+    entrypoint = Entrypoint(function="a:b", args=[None], results=[position])
     attempt, running = inside.begin(sample_tasks.echo, None, entrypoint=entrypoint)
     await asyncio.wait([running], timeout=0.2)  # nobody answers there
     assert attempt.on_stop is None

@@ -1,6 +1,6 @@
-"""Jobs among the arguments of a call: found, taken out, and their results put in their places.
+"""Jobs among the arguments of a call: found, taken out, and replaced by their results.
 
-A path leads to a place as in `ResultPlace`: ["args", 0], ["kwargs", "table"], ["args", 0, 2].
+A path leads to a position as in `ResultPosition`: ["args", 0], ["kwargs", "table"], ["args", 0, 2].
 """
 
 import copy
@@ -13,24 +13,26 @@ from holdfast.client.job import Job
 DEPTH_MAX = 100
 
 
-class Place(NamedTuple):
+class FoundJob(NamedTuple):
     """Where a job stands; the steps are those of the value itself, not of its JSON."""
 
     path: tuple[Hashable, ...]
     job: Job[Any]
 
 
-def find_jobs(value: Any) -> list[Place]:
+def find_jobs(value: Any) -> list[FoundJob]:
     """Find the jobs in a value and in its lists, tuples and dicts, however deep."""
-    found: list[Place] = []
+    found: list[FoundJob] = []
     _walk(value, (), found, without=set())
     return found
 
 
-def _walk(value: Any, path: tuple[Hashable, ...], found: list[Place], *, without: set[int]) -> None:
+def _walk(
+    value: Any, path: tuple[Hashable, ...], found: list[FoundJob], *, without: set[int]
+) -> None:
     """Look into a value; `without` are containers that hold none, or are being looked into."""
     if isinstance(value, Job):
-        found.append(Place(path, value))
+        found.append(FoundJob(path, value))
         return
     if not isinstance(value, list | tuple | dict) or id(value) in without:
         return
@@ -46,17 +48,17 @@ def _walk(value: Any, path: tuple[Hashable, ...], found: list[Place], *, without
         without.discard(id(value))
 
 
-def put_all(value: Any, places: Iterable[tuple[Sequence[Any], Any]]) -> Any:
-    """Put other values in their places; what holds them is copied, never changed.
+def replace_all(value: Any, replacements: Iterable[tuple[Sequence[Any], Any]]) -> Any:
+    """Put other values where paths lead; what holds them is copied, never changed.
 
     Raises LookupError or TypeError for a path that leads nowhere.
     """
     deeper: dict[Any, list[tuple[Sequence[Any], Any]]] = defaultdict(list)
-    for path, new in places:
+    for path, new in replacements:
         if not path:
             return new
         deeper[path[0]].append((path[1:], new))
-    return _change(value, {step: put_all(value[step], inner) for step, inner in deeper.items()})
+    return _change(value, {step: replace_all(value[step], inner) for step, inner in deeper.items()})
 
 
 def _change(value: Any, changes: dict[Any, Any]) -> Any:

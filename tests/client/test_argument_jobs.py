@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from holdfast.client.argument_jobs import DEPTH_MAX, find_jobs, replace_all
 from holdfast.client.client import Client
 from holdfast.client.job import Job
-from holdfast.client.places import DEPTH_MAX, find_jobs, put_all
 
 
 class Pair(NamedTuple):
@@ -25,30 +25,30 @@ def job() -> Job[Any]:
 
 def test_jobs_are_found_in_lists_tuples_and_dicts(job: Job[Any]) -> None:
     value = {"args": (1, [job, {"x": (2, job)}], "text"), "kwargs": {"a": job, 3: Pair(job, 1)}}
-    assert [place.path for place in find_jobs(value)] == [
+    assert [found.path for found in find_jobs(value)] == [
         ("args", 1, 0),
         ("args", 1, 1, "x", 1),
         ("kwargs", "a"),
         ("kwargs", 3, 0),
     ]
-    assert all(place.job is job for place in find_jobs(value))
+    assert all(found.job is job for found in find_jobs(value))
 
 
 def test_what_is_shared_is_found_in_each_place_and_what_holds_itself_ends(job: Job[Any]) -> None:
     shared = [job]
-    assert [place.path for place in find_jobs([shared, shared])] == [(0, 0), (1, 0)]
+    assert [found.path for found in find_jobs([shared, shared])] == [(0, 0), (1, 0)]
     endless: list[Any] = [[]]
     endless += [endless, endless]
     assert find_jobs(endless) == []
     endless.append(job)
-    assert [place.path for place in find_jobs(endless)] == [(3,)]
+    assert [found.path for found in find_jobs(endless)] == [(3,)]
 
 
 def test_there_is_an_end_to_looking(job: Job[Any]) -> None:
     deep: Any = job
     for _ in range(DEPTH_MAX):
         deep = [deep]
-    assert [len(place.path) for place in find_jobs(deep)] == [DEPTH_MAX]
+    assert [len(found.path) for found in find_jobs(deep)] == [DEPTH_MAX]
     assert find_jobs([deep]) == []
 
 
@@ -56,12 +56,12 @@ def test_values_are_put_in_their_places_in_copies() -> None:
     row = [None, 2]
     table = OrderedDict(a=1, b=None)
     given = {"args": (row, Pair(None, 5), row), "kwargs": {"table": table}}
-    places: list[tuple[list[Any], Any]] = [
+    replacements: list[tuple[list[Any], Any]] = [
         (["args", 0, 0], 1),
         (["args", 1, 0], (4,)),
         (["kwargs", "table", "b"], {"deep": []}),
     ]
-    filled = put_all(given, places)
+    filled = replace_all(given, replacements)
     assert filled == {
         "args": ([1, 2], Pair((4,), 5), [None, 2]),
         "kwargs": {"table": OrderedDict(a=1, b={"deep": []})},
@@ -70,10 +70,10 @@ def test_values_are_put_in_their_places_in_copies() -> None:
     assert type(filled["kwargs"]["table"]) is OrderedDict
     assert row == [None, 2]
     assert table["b"] is None
-    assert put_all(given, []) == given
+    assert replace_all(given, []) == given
 
 
 @pytest.mark.parametrize("path", [["args", 5], ["other"], ["args", 0, "x"], ["kwargs", 0]])
 def test_a_path_that_leads_nowhere_is_an_error(path: list[Any]) -> None:
     with pytest.raises((LookupError, TypeError)):
-        put_all({"args": (1,), "kwargs": {}}, [(path, 2)])
+        replace_all({"args": (1,), "kwargs": {}}, [(path, 2)])

@@ -9,7 +9,7 @@ import opentelemetry.trace  # noqa: F401 - user code has it, so it is told
 import pytest
 
 from holdfast.client.context import current
-from holdfast.client.traces import submit_span, write_headers
+from holdfast.client.submit_spans import submit_span, write_headers
 from holdfast.model.spec import Entrypoint
 from holdfast.model.traces import TraceContext
 from holdfast.tracing.current import follow_trace
@@ -75,7 +75,7 @@ provider.add_span_processor(SimpleSpanProcessor(
 trace.set_tracer_provider(provider)
 """
 SUBMIT = """
-from holdfast.client.traces import submit_span
+from holdfast.client.submit_spans import submit_span
 from holdfast.wire.requests import JobBatchRequest
 with submit_span(JobBatchRequest([])) as headers:
     assert headers
