@@ -1,17 +1,38 @@
 """Partitions of the ledger: made ahead of the ids that need them, dropped by retention."""
 
+import asyncio
 from datetime import timedelta
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.rules.partitions import SPAN_MAX, next_span
-from holdfast.store.statements import load_statements
+from holdfast.store.database import LockTimeout
+from holdfast.store.tables import partitions
+from holdfast.store.tables.partitions import (
+    Partition,
+    add_partition,
+    delete_jobs,
+    delete_ready_of_partition,
+    delete_rows_of_jobs,
+    drop_partition,
+    find_prunable_partition,
+    has_jobs_of_partition,
+    list_jobs_in_use,
+    list_retired_partitions,
+    lock_jobs_of_partition,
+    lock_partitions,
+    lock_retired_partition,
+    read_job_id_pace,
+    read_partitions,
+    retire_partition,
+    shorten_lock_timeout,
+)
 
-_EVENTS = load_statements("events")
-_ATTEMPTS = load_statements("attempts")
-_CLUSTER = load_statements("cluster")
-_ORDER = load_statements("order")
-_DATASETS = load_statements("datasets")
+BATCHES_MAX = 10
+BATCH_JOBS_MAX = 1000
+BATCH_ROWS_MAX = 10_000
 DROP_LOCK_TIMEOUT_MS = 20
+DROP_TRIES_MAX = 20
+DROP_PAUSE_SECONDS = 0.1
 
 
 async def ensure_partitions(ledger: Ledger, job_id: int) -> None:
@@ -24,15 +45,13 @@ async def add_partitions(ledger: Ledger, job_id: int, *, in_a_hurry: bool = Fals
     """Add partitions until one has room for an id; returns how many were added."""
     added = 0
     async with ledger.database.transaction() as tx:
-        await tx.fetch(_EVENTS["lock_partitions"])
-        ranges = await tx.fetch(_EVENTS["read_partitions"])
-        first, end = ranges[-1]
-        pace = await tx.fetch_one(_EVENTS["read_job_id_pace"], span_max=SPAN_MAX)
-        assert pace is not None
+        await lock_partitions(tx)
+        first, end = (await read_partitions(tx))[-1]
+        pace = await read_job_id_pace(tx, SPAN_MAX)
         while job_id >= end:
-            span = next_span(pace[1], end - first, in_a_hurry=in_a_hurry)
+            span = next_span(pace.jobs_last_day, end - first, in_a_hurry=in_a_hurry)
             first, end = end, end + span
-            await tx.fetch(_EVENTS["add_partition"], first_job_id=first, end_job_id=end)
+            await add_partition(tx, Partition(first, end))
             added += 1
     ledger.partitions_end = end
     return added
@@ -41,44 +60,79 @@ async def add_partitions(ledger: Ledger, job_id: int, *, in_a_hurry: bool = Fals
 async def keep_partitions_ahead(ledger: Ledger) -> int:
     """Add a partition once ids are half way through the newest; one too many slows every plan."""
     async with ledger.database.transaction() as tx:
-        pace = await tx.fetch_one(_EVENTS["read_job_id_pace"], span_max=SPAN_MAX)
-        ranges = await tx.fetch(_EVENTS["read_partitions"])
-    assert pace is not None
-    first, end = ranges[-1]
+        pace = await read_job_id_pace(tx, SPAN_MAX)
+        first, end = (await read_partitions(tx))[-1]
     ledger.partitions_end = end
-    return await add_partitions(ledger, end) if pace[0] >= (first + end) // 2 else 0
+    return await add_partitions(ledger, end) if pace.last_job_id >= (first + end) // 2 else 0
 
 
 async def summarise_events(ledger: Ledger) -> int:
     """Let the newest events be found by index; returns how many ranges of pages were added."""
     async with ledger.database.transaction() as tx:
-        row = await tx.fetch_one(_EVENTS["summarise_events"])
-    assert row is not None
-    count: int = row[0]
-    return count
+        return await partitions.summarise_events(tx)
 
 
 async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:
-    """Drop the oldest range of jobs that all ended long ago; returns how many ranges went."""
-    async with ledger.database.transaction() as tx:
-        # Dropping needs the parents for itself: better to give way to a long reader, and come again
-        # later, than to queue behind it with every claim behind us.
-        await tx.fetch(_EVENTS["shorten_lock_timeout"], milliseconds=str(DROP_LOCK_TIMEOUT_MS))
-        await tx.fetch(_EVENTS["lock_partitions"])
-        row = await tx.fetch_one(_EVENTS["list_prunable_partitions"], older_than=older_than)
-        if row is None:
+    """Take a bounded step towards dropping the oldest range of jobs that all ended long ago.
+
+    The range is retired, its jobs go batch by batch, and when none is left its tables are dropped,
+    alone: for that nobody else can write. Returns 0 if there is nothing to do, or not now.
+    """
+    if not await _retire(ledger, older_than):
+        return 0
+    for _ in range(BATCHES_MAX):
+        deleted = await _delete_some(ledger)
+        if deleted is None:
             return 0
-        first, end = row
-        bounds = {"first_job_id": first, "end_job_id": end}
-        await tx.fetch(_EVENTS["drop_partition"], first_job_id=first)
-        await tx.fetch(_EVENTS["delete_jobs_of_partition"], **bounds)
-        await tx.fetch(_EVENTS["delete_dead_letters_of_partition"], **bounds)
-        await tx.fetch(_EVENTS["delete_ready_of_partition"], **bounds)
-        await tx.fetch(_ATTEMPTS["delete_logs_of_partition"], **bounds)
-        await tx.fetch(_CLUSTER["delete_usage_of_partition"], **bounds)
-        await tx.fetch(_ATTEMPTS["delete_checkpoints_of_partition"], **bounds)
-        await tx.fetch(_ORDER["delete_dependencies_of_partition"], **bounds)
-        await tx.fetch(_ORDER["delete_undos_of_partition"], **bounds)
-        await tx.fetch(_DATASETS["delete_job_outputs_of_partition"], **bounds)
-        await tx.fetch(_DATASETS["delete_commits_of_partition"], **bounds)
+        if not deleted:
+            return await _drop(ledger)
     return 1
+
+
+async def _retire(ledger: Ledger, older_than: timedelta) -> bool:
+    """See to it that a range is retired if there is one to drop; says whether there is."""
+    async with ledger.database.transaction() as tx:
+        if await list_retired_partitions(tx):
+            return True
+        partition = await find_prunable_partition(tx, older_than=older_than)
+        if partition is not None:
+            await retire_partition(tx, partition)
+    return partition is not None
+
+
+async def _delete_some(ledger: Ledger) -> bool | None:
+    """Delete some of a retired range, or False if nothing is left; None while others are at it."""
+    async with ledger.database.transaction() as tx:
+        partition = await lock_retired_partition(tx)
+        if partition is None:
+            return None
+        # Whoever began to depend on one since the range was retired has committed, or holds it.
+        job_ids = await lock_jobs_of_partition(tx, partition, batch_max=BATCH_JOBS_MAX)
+        in_use = await list_jobs_in_use(tx, job_ids)
+        unused = [job_id for job_id in job_ids if job_id not in in_use]
+        if unused:
+            if await delete_rows_of_jobs(tx, unused, rows_max=BATCH_ROWS_MAX):
+                await delete_jobs(tx, unused)
+            return True
+        if job_ids or await has_jobs_of_partition(tx, partition):
+            return None
+        return not await delete_ready_of_partition(tx, partition, rows_max=BATCH_ROWS_MAX)
+
+
+async def _drop(ledger: Ledger) -> int:
+    """Drop the tables of a retired range, as soon as nobody is using any."""
+    for tries_left in reversed(range(DROP_TRIES_MAX)):
+        try:
+            async with ledger.database.transaction() as tx:
+                # Better to give way, and try again, than to queue with every claim behind us.
+                await shorten_lock_timeout(tx, DROP_LOCK_TIMEOUT_MS)
+                partition = await lock_retired_partition(tx)
+                if partition is None:
+                    return 0
+                await drop_partition(tx, partition)
+            return 1
+        except LockTimeout:
+            if not tries_left:
+                raise
+            await asyncio.sleep(DROP_PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")

@@ -7,6 +7,7 @@ from holdfast.model.outcomes import CancelMode
 from holdfast.rules.job_state import JobCounts
 from holdfast.store.database import Transaction
 from holdfast.store.statements import Statement, load_statements
+from holdfast.store.tables.partitions import list_retired_partitions
 
 _AUDIT = load_statements("audit")
 _JOBS = load_statements("audit_jobs")
@@ -63,10 +64,13 @@ async def begin_audit(tx: Transaction) -> None:
 
 
 async def find_damage(tx: Transaction, rules: AuditRules) -> AsyncIterator[Damage]:
-    """Make every pass and yield what it finds."""
+    """Make every pass and yield what it finds; jobs that are being pruned may be there in part."""
+    pruned = await list_retired_partitions(tx)
     for statement, values in _passes(rules):
         async for row in _stream(tx, statement, values):
-            yield Damage._make(row)
+            damage = Damage._make(row)
+            if not any(damage.owner in range(*partition) for partition in pruned):
+                yield damage
 
 
 async def read_job_counts(tx: Transaction) -> AsyncIterator[AuditedJob]:

@@ -54,6 +54,7 @@ create table holdfast.jobs (
     idempotency_key text,
     spec_digest bytea not null,
     submitted_at timestamp with time zone,
+    abandoned_at timestamp with time zone,
     created_at timestamp with time zone not null,
     state smallint not null default 1,
     started_at timestamp with time zone,
@@ -93,6 +94,7 @@ create table holdfast.jobs (
     constraint counts_are_not_negative CHECK (LEAST(pending, assigned, building, running, succeeded, failed, killed, worker_failed, unschedulable, dead_lettered, timed_out) >= 0 AND timed_out <= killed),
     constraint counts_add_up_to_the_number_of_tasks CHECK ((pending + assigned + building + running + succeeded + failed + killed + worker_failed + unschedulable + dead_lettered) = num_tasks),
     constraint a_job_is_finished_if_and_only_if_its_state_is_final CHECK ((finished_at IS NOT NULL) = (state = ANY (ARRAY[4, 5, 6, 7, 8, 10]))),
+    constraint an_abandoned_submission_is_never_shown CHECK (abandoned_at IS NULL OR submitted_at IS NULL),
     constraint a_cancel_is_soft_or_hard CHECK (cancel_mode = ANY (ARRAY['soft'::text, 'hard'::text])),
     constraint every_stream_starts_at_zero CHECK (seq >= 0),
     constraint a_job_is_released_when_nothing_is_unmet CHECK (unmet >= 0 AND (released_at IS NULL OR unmet = 0)),
@@ -146,6 +148,7 @@ create table holdfast.partitions (
     first_job_id bigint not null,
     end_job_id bigint not null,
     created_at timestamp with time zone not null default holdfast.now(),
+    retired_at timestamp with time zone,
     constraint partitions_pkey PRIMARY KEY (first_job_id),
     constraint partitions_end_job_id_key UNIQUE (end_job_id),
     constraint a_partition_holds_at_least_one_job CHECK (end_job_id > first_job_id)
@@ -856,7 +859,7 @@ begin
     select * into newest from holdfast.partitions order by first_job_id desc limit 1;
     while job_id >= newest.end_job_id loop
         newest := (newest.end_job_id, newest.end_job_id
-                   + greatest(10000, least(1000000, (newest.end_job_id - newest.first_job_id) * 4)), null);
+                   + greatest(10000, least(1000000, (newest.end_job_id - newest.first_job_id) * 4)), null, null);
         perform holdfast.add_partition(newest.first_job_id, newest.end_job_id);
     end loop;
 exception
@@ -1490,6 +1493,12 @@ CREATE OR REPLACE FUNCTION holdfast.refuse_delete_of_live_job()
  LANGUAGE plpgsql
 AS $function$
 begin
+    -- Of a range that is being pruned the tasks go last, all at once.
+    if old.finished_at is not null and exists (
+           select from holdfast.partitions
+            where retired_at is not null and old.job_id >= first_job_id and old.job_id < end_job_id) then
+        return old;
+    end if;
     if exists (select from holdfast.tasks where job_id = old.job_id) then
         raise exception using
             errcode = 'integrity_constraint_violation',

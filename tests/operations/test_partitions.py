@@ -6,9 +6,13 @@ from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 
+import pytest
+
+from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
+from holdfast.operations import partitions
 from holdfast.operations.dead_letters import discard
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
@@ -22,8 +26,9 @@ from holdfast.operations.partitions import (
 )
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.rules.submission import parse_spec
-from holdfast.store.database import Database
+from holdfast.store.database import Database, LockTimeout
 from holdfast.store.statements import load_statements
+from tests.audits import assert_audit_is_silent
 from tests.waiting import insist
 from tests.world import World, fence_of
 
@@ -201,6 +206,99 @@ async def test_a_range_stays_while_somebody_may_ask_for_a_result_of_it(
     assert await prune_partition(ledger, MONTH) == 0
     await world.succeed((await world.claim())[0])
     assert await prune_partition(ledger, MONTH) == 1
+
+
+async def finish_old_jobs(world: World, count: int = 1) -> list[int]:
+    """Let jobs succeed of a range that is old by now, and used up."""
+    job_ids = [await world.submit() for _ in range(count)]
+    for claim in await world.claim(count):
+        await world.succeed(claim)
+    await use_up_first_partition(world)
+    await world.clock.advance(90 * DAY)
+    return job_ids
+
+
+async def test_no_write_waits_for_retention(ledger: Ledger, world: World) -> None:
+    await finish_old_jobs(world)
+    # Deleting takes longer than any writer waits for a lock.
+    await world.clock.fetch(
+        "create function public.delete_slowly() returns trigger language plpgsql as "
+        "'begin perform pg_sleep(0.7); return null; end'"
+    )
+    await world.clock.fetch(
+        "create trigger slowly before delete on holdfast.logs "
+        "for each statement execute function public.delete_slowly()"
+    )
+    pruning = asyncio.create_task(prune_partition(ledger, MONTH))
+    while not pruning.done():
+        await world.submit()  # raises LockTimeout after 250 ms
+    assert await pruning == 1
+    assert (await ranges(world))[0][0] == 10_001
+
+
+async def test_a_large_range_goes_in_bounded_steps_that_anybody_goes_on_with(
+    ledger: Ledger, world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "BATCHES_MAX", 1)
+    monkeypatch.setattr(partitions, "BATCH_JOBS_MAX", 2)
+    job_ids = await finish_old_jobs(world, 5)
+    left = []
+    async with Database(database_url) as other:
+        for each in (ledger, Ledger(other)) * 2:
+            assert await prune_partition(each, MONTH) == 1
+            rows = await world.clock.fetch("select job_id from holdfast.jobs order by 1")
+            left.append([row[0] for row in rows if row[0] in job_ids])
+            await assert_audit_is_silent(ledger.database)
+    assert left == [job_ids[2:], job_ids[4:], [], []]
+    assert (await ranges(world))[0][0] == 10_001
+    assert await prune_partition(ledger, MONTH) == 0
+
+
+async def test_the_rows_of_one_job_may_take_several_steps(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "BATCHES_MAX", 1)
+    monkeypatch.setattr(partitions, "BATCH_ROWS_MAX", 2)
+    [job_id] = await finish_old_jobs(world)
+    await world.clock.fetch(
+        "insert into holdfast.logs select $1, 0, 0, n, 'x', now() from generate_series(1, 5) as n",
+        job_id,
+    )
+    counts = []
+    while await prune_partition(ledger, MONTH):
+        counts.append(await world.count("logs"))
+    assert counts == [3, 1, 0, 0]
+    assert (await ranges(world))[0][0] == 10_001
+
+
+async def test_tables_are_dropped_when_nobody_reads_them(ledger: Ledger, world: World) -> None:
+    await finish_old_jobs(world)
+    async with ledger.database.transaction() as reader:
+        await reader.connection.execute("select from holdfast.tasks")
+        with pytest.raises(LockTimeout):
+            await prune_partition(ledger, MONTH)
+        await world.submit()
+    assert (await ranges(world))[0][0] == 1
+    assert await prune_partition(ledger, MONTH) == 1
+    assert (await ranges(world))[0][0] == 10_001
+
+
+async def test_a_job_that_is_waited_for_stays_although_its_range_is_being_pruned(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "BATCHES_MAX", 0)
+    gone, kept = await finish_old_jobs(world, 2)
+    assert await prune_partition(ledger, MONTH) == 1  # retired, no more
+    monkeypatch.undo()
+    await world.submit(depends_on=[str(kept)], queue="later")
+    assert await prune_partition(ledger, MONTH) == 0
+    rows = await world.clock.fetch("select job_id from holdfast.jobs where job_id <= $1", kept)
+    assert [row[0] for row in rows] == [kept]
+    await assert_audit_is_silent(ledger.database)
+    await world.succeed((await world.claim(queue="later"))[0])
+    assert await prune_partition(ledger, MONTH) == 1
+    with pytest.raises(Invalid, match="there is no job"):
+        await world.submit(depends_on=[str(gone)])
 
 
 async def test_looking_for_what_may_be_pruned_reads_each_job_of_a_graph_a_few_times_at_most(

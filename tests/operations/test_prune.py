@@ -5,16 +5,22 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
+from holdfast.operations import prune as pruning
 from holdfast.operations.claim import ClaimRequest, claim
 from holdfast.operations.notes import Note
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.register import Registration, register
+from holdfast.operations.submitting import chunk
+from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submission import complete_submission, parse_spec
 from holdfast.store.tables.samples import STEPS, Tally, add_sample
 from holdfast.store.tables.workers import see_workers
+from tests.audits import assert_audit_is_silent
+from tests.chunks import shrink_chunks
 from tests.world import World
 
 DAY = 86_400.0
@@ -46,6 +52,58 @@ async def test_a_submission_that_never_arrived_whole_goes_after_an_hour(
     rows = await world.clock.fetch("select job_id from holdfast.jobs")
     assert [row[0] for row in rows] == [visible]
     assert await world.count("tasks") == 1
+
+
+async def abandon(ledger: Ledger, world: World) -> None:
+    """Let a large submission die when some of its chunks are in."""
+    arriving = asyncio.create_task(submit_one(ledger, Submission(parse_spec(SPEC))))
+    while await world.count("tasks") < 20_000:
+        pass
+    arriving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await arriving
+
+
+async def test_an_abandoned_submission_of_any_size_goes_in_bounded_steps(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await abandon(ledger, world)
+    await world.clock.fetch(
+        "create function public.refuse_many() returns trigger language plpgsql as 'begin "
+        "if (select count(*) from gone) > 10000 then raise ''too many at once''; end if; "
+        "return null; end'"
+    )
+    await world.clock.fetch(
+        "create trigger few after delete on holdfast.tasks referencing old table as gone "
+        "for each statement execute function public.refuse_many()"
+    )
+    monkeypatch.setattr(pruning, "HIDDEN_STEPS_MAX", 1)
+    await world.clock.advance(3_700)
+    assert await prune(ledger, Retention()) == 1
+    assert await world.count("tasks") == 10_000
+    await assert_audit_is_silent(ledger.database)
+    assert await prune(ledger, Retention()) == 1
+    while await prune(ledger, Retention()):
+        pass
+    assert [await world.count("jobs"), await world.count("tasks")] == [0, 0]
+
+
+async def test_a_submission_that_retention_has_begun_to_take_away_is_never_shown(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink_chunks(monkeypatch, 10)
+    monkeypatch.setattr(chunk, "DELETED_MAX", 5)
+    monkeypatch.setattr(pruning, "HIDDEN_STEPS_MAX", 1)
+    spec = parse_spec(SPEC | {"replicas": 25})
+    [job] = await admit(ledger, [complete_submission(Submission(spec), ledger.limits)])
+    stored = await chunk.store_hidden(ledger, job)
+    assert isinstance(stored, Admitted)
+    await world.clock.advance(3_700)
+    await prune(ledger, Retention())
+    assert await world.count("tasks") == 20
+    async with ledger.database.transaction() as tx:
+        with pytest.raises(Unavailable, match="started over"):
+            await chunk.show_hidden(tx, stored)
 
 
 async def test_notes_go_when_their_time_is_over(ledger: Ledger, world: World) -> None:

@@ -52,8 +52,18 @@ select checkpoints.attempt, checkpoints.checkpoint
  where leases.job_id = $job_id and leases.task_index = $task_index
    and leases.attempt = $attempt and leases.lease_token = $token;
 
--- name: delete_logs_of_partition
-delete from holdfast.logs where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: delete_logs_of_jobs
+with gone as (
+    delete from holdfast.logs where ctid = any (array(
+        select ctid from holdfast.logs where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;
 
--- name: delete_checkpoints_of_partition
-delete from holdfast.checkpoints where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: delete_checkpoints_of_jobs
+with gone as (
+    delete from holdfast.checkpoints where ctid = any (array(
+        select ctid from holdfast.checkpoints where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;

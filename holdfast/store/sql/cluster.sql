@@ -277,5 +277,10 @@ on conflict (job_id, task_index, attempt) do update
        usage = coalesce(attempt_usage.usage, excluded.usage),
        build = coalesce(attempt_usage.build, excluded.build);
 
--- name: delete_usage_of_partition
-delete from holdfast.attempt_usage where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: delete_usage_of_jobs
+with gone as (
+    delete from holdfast.attempt_usage where ctid = any (array(
+        select ctid from holdfast.attempt_usage where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;

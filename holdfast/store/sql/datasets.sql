@@ -147,8 +147,18 @@ returning 1;
 -- name: mark_swept
 update holdfast.dataset_versions set swept_at = holdfast.now() where dataset = $dataset and version = $version;
 
--- name: delete_job_outputs_of_partition
-delete from holdfast.job_outputs where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: delete_job_outputs_of_jobs
+with gone as (
+    delete from holdfast.job_outputs where ctid = any (array(
+        select ctid from holdfast.job_outputs where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;
 
--- name: delete_commits_of_partition
-delete from holdfast.commits where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: delete_commits_of_jobs
+with gone as (
+    delete from holdfast.commits where ctid = any (array(
+        select ctid from holdfast.commits where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;

@@ -75,11 +75,47 @@ select first_job_id, end_job_id from old
                                   offset 0))
  order by first_job_id limit 1;
 
--- name: delete_jobs_of_partition
-delete from holdfast.jobs where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: retire_partition
+update holdfast.partitions set retired_at = holdfast.now()
+ where first_job_id = $first_job_id and retired_at is null;
 
--- name: delete_dead_letters_of_partition
-delete from holdfast.dead_letters where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: list_retired_partitions
+select first_job_id, end_job_id from holdfast.partitions where retired_at is not null order by first_job_id;
+
+-- name: lock_retired_partition
+-- Another server may be at it: then it is skipped.
+select first_job_id, end_job_id from holdfast.partitions
+ where retired_at is not null order by first_job_id limit 1 for update skip locked;
+
+-- name: lock_jobs_of_partition
+-- A submission that is about to depend on a job holds its row: that job is skipped.
+select job_id from holdfast.jobs
+ where job_id >= $first_job_id and job_id < $end_job_id
+ order by job_id limit $batch_max for update skip locked;
+
+-- name: list_jobs_in_use
+select distinct dependencies.depends_on
+  from holdfast.dependencies join holdfast.jobs using (job_id)
+ where dependencies.depends_on = any ($job_ids::bigint[]) and jobs.finished_at is null;
+
+-- name: delete_jobs
+delete from holdfast.jobs where job_id = any ($job_ids::bigint[]);
+
+-- name: has_jobs_of_partition
+select from holdfast.jobs where job_id >= $first_job_id and job_id < $end_job_id limit 1;
+
+-- name: delete_dead_letters_of_jobs
+with gone as (
+    delete from holdfast.dead_letters where ctid = any (array(
+        select ctid from holdfast.dead_letters where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;
 
 -- name: delete_ready_of_partition
-delete from holdfast.ready where job_id >= $first_job_id and job_id < $end_job_id;
+with gone as (
+    delete from holdfast.ready where ctid = any (array(
+        select ctid from holdfast.ready where job_id >= $first_job_id and job_id < $end_job_id limit $rows_max))
+    returning 1
+)
+select count(*) from gone;

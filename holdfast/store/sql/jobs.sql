@@ -43,16 +43,16 @@ returning job_id;
 
 -- name: list_hidden_jobs
 select job_id from holdfast.jobs
- where submitted_at is null and (cancel_mode is not null or created_at < holdfast.now() - $older_than::interval)
+ where submitted_at is null and (abandoned_at is not null or created_at < holdfast.now() - $older_than::interval)
  order by created_at limit $batch_max;
 
 -- name: lock_hidden_job
 select job_id from holdfast.jobs
- where job_id = $job_id and submitted_at is null and cancel_mode is null for update;
+ where job_id = $job_id and submitted_at is null and abandoned_at is null for update;
 
 -- name: abandon_hidden_job
 -- Whoever is storing it finds out, and the next try may have its key.
-update holdfast.jobs set cancel_mode = 'hard', idempotency_key = null, compensates_job_id = null
+update holdfast.jobs set abandoned_at = holdfast.now(), idempotency_key = null, compensates_job_id = null
  where job_id = $job_id and submitted_at is null
 returning job_id;
 

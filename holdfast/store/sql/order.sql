@@ -75,8 +75,18 @@ select walk.depends_on,
  where walk.depends_on is not null
  order by walk.depends_on;
 
--- name: delete_dependencies_of_partition
-delete from holdfast.dependencies where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: delete_dependencies_of_jobs
+with gone as (
+    delete from holdfast.dependencies where ctid = any (array(
+        select ctid from holdfast.dependencies where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;
 
--- name: delete_undos_of_partition
-delete from holdfast.undos where job_id >= $first_job_id and job_id < $end_job_id;
+-- name: delete_undos_of_jobs
+with gone as (
+    delete from holdfast.undos where ctid = any (array(
+        select ctid from holdfast.undos where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;

@@ -1,5 +1,6 @@
 """Partitions of the ledger: ranges of job ids that are made ahead and dropped together."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -68,26 +69,81 @@ async def find_prunable_partition(tx: Transaction, *, older_than: timedelta) -> 
     return None if row is None else Partition._make(row)
 
 
+async def retire_partition(tx: Transaction, partition: Partition) -> None:
+    """Note that the jobs of a partition are about to be deleted: from now on they may be."""
+    await tx.fetch(_EVENTS["retire_partition"], first_job_id=partition.first_job_id)
+
+
+async def list_retired_partitions(tx: Transaction) -> list[Partition]:
+    """List the partitions whose jobs are being deleted."""
+    return list(map(Partition._make, await tx.fetch(_EVENTS["list_retired_partitions"])))
+
+
+async def lock_retired_partition(tx: Transaction) -> Partition | None:
+    """Lock the first partition whose jobs are being deleted; None if another server is at it."""
+    row = await tx.fetch_one(_EVENTS["lock_retired_partition"])
+    return None if row is None else Partition._make(row)
+
+
+async def lock_jobs_of_partition(
+    tx: Transaction, partition: Partition, *, batch_max: int
+) -> list[int]:
+    """Lock the first jobs of a partition; those that somebody holds are left out."""
+    rows = await tx.fetch(
+        _EVENTS["lock_jobs_of_partition"], **partition._asdict(), batch_max=batch_max
+    )
+    return [row[0] for row in rows]
+
+
+async def list_jobs_in_use(tx: Transaction, job_ids: Sequence[int]) -> set[int]:
+    """List those of these jobs that others depend on which have not ended."""
+    return {row[0] for row in await tx.fetch(_EVENTS["list_jobs_in_use"], job_ids=job_ids)}
+
+
+async def delete_jobs(tx: Transaction, job_ids: Sequence[int]) -> None:
+    """Delete the rows of jobs of which nothing else is left but what goes with the partition."""
+    await tx.fetch(_EVENTS["delete_jobs"], job_ids=job_ids)
+
+
+async def has_jobs_of_partition(tx: Transaction, partition: Partition) -> bool:
+    """Tell whether jobs of a partition are left."""
+    return bool(await tx.fetch(_EVENTS["has_jobs_of_partition"], **partition._asdict()))
+
+
 async def drop_partition(tx: Transaction, partition: Partition) -> None:
-    """Drop the tables of a partition."""
+    """Drop the tables of a partition; nobody else can use any partition until the commit."""
     await tx.fetch(_EVENTS["drop_partition"], first_job_id=partition.first_job_id)
 
 
 _UNPARTITIONED = (
-    _EVENTS["delete_jobs_of_partition"],
-    _EVENTS["delete_dead_letters_of_partition"],
-    _EVENTS["delete_ready_of_partition"],
-    _ATTEMPTS["delete_logs_of_partition"],
-    _CLUSTER["delete_usage_of_partition"],
-    _ATTEMPTS["delete_checkpoints_of_partition"],
-    _ORDER["delete_dependencies_of_partition"],
-    _ORDER["delete_undos_of_partition"],
-    _DATASETS["delete_job_outputs_of_partition"],
-    _DATASETS["delete_commits_of_partition"],
+    _EVENTS["delete_dead_letters_of_jobs"],
+    _ATTEMPTS["delete_logs_of_jobs"],
+    _CLUSTER["delete_usage_of_jobs"],
+    _ATTEMPTS["delete_checkpoints_of_jobs"],
+    _ORDER["delete_dependencies_of_jobs"],
+    _ORDER["delete_undos_of_jobs"],
+    _DATASETS["delete_job_outputs_of_jobs"],
+    _DATASETS["delete_commits_of_jobs"],
 )
 
 
-async def delete_rows_of_partition(tx: Transaction, partition: Partition) -> None:
-    """Delete what tables without partitions hold of a range of jobs."""
+async def delete_rows_of_jobs(tx: Transaction, job_ids: Sequence[int], *, rows_max: int) -> bool:
+    """Delete what tables without partitions hold of jobs, of each no more than so many rows.
+
+    Says whether that was all.
+    """
+    is_all = True
     for statement in _UNPARTITIONED:
-        await tx.fetch(statement, **partition._asdict())
+        row = await tx.fetch_one(statement, job_ids=job_ids, rows_max=rows_max)
+        is_all = is_all and row is not None and row[0] < rows_max
+    return is_all
+
+
+async def delete_ready_of_partition(
+    tx: Transaction, partition: Partition, *, rows_max: int
+) -> bool:
+    """Delete ready rows that jobs of a partition have left behind; says whether that was all."""
+    row = await tx.fetch_one(
+        _EVENTS["delete_ready_of_partition"], **partition._asdict(), rows_max=rows_max
+    )
+    return row is not None and row[0] < rows_max

@@ -56,7 +56,7 @@ begin
     select * into newest from holdfast.partitions order by first_job_id desc limit 1;
     while job_id >= newest.end_job_id loop
         newest := (newest.end_job_id, newest.end_job_id
-                   + greatest(10000, least(1000000, (newest.end_job_id - newest.first_job_id) * 4)), null);
+                   + greatest(10000, least(1000000, (newest.end_job_id - newest.first_job_id) * 4)), null, null);
         perform holdfast.add_partition(newest.first_job_id, newest.end_job_id);
     end loop;
 exception

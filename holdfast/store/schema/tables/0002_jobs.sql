@@ -25,6 +25,8 @@ create table holdfast.jobs (
     spec_digest bytea not null,
     -- Null while a large submission is still arriving in chunks: the job does not exist for anybody yet.
     submitted_at timestamptz,
+    -- Given up while it was arriving: retention takes it away.
+    abandoned_at timestamptz,
     created_at timestamptz not null,
 
     state smallint not null default {PENDING},
@@ -80,6 +82,7 @@ create table holdfast.jobs (
         + unschedulable + dead_lettered = num_tasks),
     constraint a_job_is_finished_if_and_only_if_its_state_is_final check (
         (finished_at is not null) = (state in ({ENDED}))),
+    constraint an_abandoned_submission_is_never_shown check (abandoned_at is null or submitted_at is null),
     constraint a_cancel_is_soft_or_hard check (cancel_mode in ('soft', 'hard')),
     constraint every_stream_starts_at_zero check (seq >= 0),
     constraint a_job_is_released_when_nothing_is_unmet

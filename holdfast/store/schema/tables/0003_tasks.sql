@@ -5,6 +5,8 @@ create table holdfast.partitions (
     first_job_id bigint primary key,
     end_job_id bigint not null unique,
     created_at timestamptz not null default holdfast.now(),
+    -- Its jobs are being deleted, some at a time; its tables are dropped when none is left.
+    retired_at timestamptz,
     constraint a_partition_holds_at_least_one_job check (end_job_id > first_job_id)
 );
 

@@ -35,6 +35,12 @@ create or replace trigger a_job_starts_after_what_it_depends_on before update on
 create or replace function holdfast.refuse_delete_of_live_job() returns trigger
     language plpgsql as $$
 begin
+    -- Of a range that is being pruned the tasks go last, all at once.
+    if old.finished_at is not null and exists (
+           select from holdfast.partitions
+            where retired_at is not null and old.job_id >= first_job_id and old.job_id < end_job_id) then
+        return old;
+    end if;
     if exists (select from holdfast.tasks where job_id = old.job_id) then
         raise exception using
             errcode = 'integrity_constraint_violation',
