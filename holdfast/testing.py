@@ -36,7 +36,8 @@ from holdfast.services.runtime import Options
 from holdfast.store.migrate import migrate
 from holdfast.wire.requests import JobListQuery
 from holdfast.wire.status import JobPage, JobStatus
-from holdfast.worker.claimed.worker import Worker, WorkerOptions
+from holdfast.worker.claimed.options import WorkerOptions
+from holdfast.worker.claimed.worker import Worker
 from holdfast.worker.slots import take_slot
 
 DRAIN_SECONDS = 10.0
@@ -91,7 +92,7 @@ def running(
     isolation: Literal["auto", "process"] = "auto",
 ) -> Iterator[System]:
     """Run a system for the time of a block; nothing of it is left at the end."""
-    # Two loops: a function may block the worker's while it waits for the server.
+    # A loop for each, as there is a process for each elsewhere.
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-worker-") as folder,
         start_blocking_portal() as servers,

@@ -9,16 +9,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from holdfast.worker.claimed import attempt as attempt_module
+from holdfast.worker.claimed import function_runner as functions_module
 from holdfast.worker.claimed import worker as worker_module
-from holdfast.worker.claimed.worker import Worker, WorkerOptions
+from holdfast.worker.claimed.options import WorkerOptions
+from holdfast.worker.claimed.worker import Worker
 from holdfast.worker.slots import take_slot
+
+BOUNDS: dict[str, tuple[Any, str]] = {
+    "stop_seconds": (worker_module, "STOP_SECONDS_MAX"),
+    "go_seconds": (attempt_module, "GO_SECONDS_MAX"),
+    "blocked_seconds": (functions_module, "BLOCKED_SECONDS_MAX"),
+}
 
 
 async def work(folder: Path, options: dict[str, Any]) -> None:
     """Take a slot and work until drained."""
     slot = take_slot(folder / "slots")
     options["queues"] = tuple(options["queues"])
-    worker_module.STOP_SECONDS_MAX = options.pop("stop_seconds", worker_module.STOP_SECONDS_MAX)
+    for option, (module, name) in BOUNDS.items():
+        setattr(module, name, options.pop(option, getattr(module, name)))
     if "mark" in options:  # for the programs that its functions start
         name, value = options["mark"].split("=")
         os.environ[name] = value

@@ -1,12 +1,16 @@
 """Functions for workers under test. They tell by files how far they have got."""
 
 import asyncio
+import ctypes
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +145,47 @@ async def block_the_loop(began: str, seconds: float) -> str:
     tell(began, str(os.getpid()))
     time.sleep(seconds)  # noqa: ASYNC251 - what is tested
     return "done"
+
+
+def receive(began: str) -> str:
+    """Wait in a system call for what never comes; once, not when it is tried again."""
+    if Path(began).exists():
+        return "not again"
+    near, far = socket.socketpair()
+    with near, far:
+        tell(began, str(os.getpid()))
+        near.recv(1)
+    return "received"
+
+
+def refuse_to_stop(began: str, go: str = "/no/such/file") -> None:
+    """Go on until a file is there, whatever is raised here."""
+    tell(began, str(os.getpid()))
+    while True:
+        with suppress(BaseException):
+            while not os.path.exists(go):
+                time.sleep(0.01)
+            return
+
+
+def hold_the_interpreter(began: str) -> None:
+    """Sleep in C without letting any other thread run."""
+    tell(began, str(os.getpid()))
+    ctypes.PyDLL(None).sleep(600)
+
+
+def match_for_ever(began: str) -> None:
+    """Look for a match, one by one among more ways than there is time for."""
+    tell(began, str(os.getpid()))
+    re.match(r"(a|a)+$", "a" * 60 + "b")
+
+
+@hf.task(queue="q", isolation="process")
+def ignore_sigterm(began: str) -> None:
+    """Have no ear for a request to stop."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    tell(began, str(os.getpid()))
+    time.sleep(600)
 
 
 def hog(began: str) -> None:

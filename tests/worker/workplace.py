@@ -27,7 +27,8 @@ from holdfast.services.waking.sqs import SqsPublisher
 from holdfast.wire.answers import TaskClaimAnswer
 from holdfast.wire.requests import TaskClaimRequest
 from holdfast.worker.claimed.attempt import Attempt, JobCache
-from holdfast.worker.claimed.worker import Worker, WorkerOptions
+from holdfast.worker.claimed.options import WorkerOptions
+from holdfast.worker.claimed.worker import Worker
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.slots import take_slot
 from tests.embedded.users import ROOT
@@ -80,10 +81,11 @@ class Workplace:
         return worker, running
 
     def launch(self, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a worker as a process, to be killed."""
+        """Start a worker as a process, to be killed; it finds modules in the folder, too."""
         chosen = {"server": self.url, "queues": [QUEUE]} | options
         command = [sys.executable, str(PROGRAM), str(self.folder), json.dumps(chosen)]
-        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(self.folder)])}
+        process = subprocess.Popen(command, env=environment)
         self._processes.append(process)
         return process
 

@@ -134,7 +134,8 @@ def run_worker(
 
 def _claimed(held: ExitStack, url: str, **options: Any) -> "Work":
     """Prepare to claim from queues."""
-    from holdfast.worker.claimed.worker import Worker, WorkerOptions
+    from holdfast.worker.claimed.options import WorkerOptions
+    from holdfast.worker.claimed.worker import Worker
     from holdfast.worker.slots import take_slot
 
     folder = _folder_for(url)

@@ -3,10 +3,12 @@
 claimed ───── renew at half of it ───── stop_at ── kill_at ── fatal_at ── expires_at
                                          asked to   the        the watchdog
                                          go         keeper     kills
+
+Once it must go, nothing is renewed any more, and `expires_at` comes closer if it is far away.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 import msgspec
@@ -14,10 +16,16 @@ import msgspec
 from holdfast.wire.answers import ClaimedJob, ClaimedTask
 from holdfast.wire.requests import LeaseReport, Progress
 
-# Soft, timeout: told, has its grace. Hard: must go. Lost: must go, and nobody waits for its report.
+if TYPE_CHECKING:
+    from holdfast.tracing.tracer import Span
+
+# Soft, timeout: is asked, and has its grace. Hard: must go. Lost: must go, and reports nothing.
 StopMode = Literal["soft", "timeout", "hard", "lost"]
 _SEVERITY: dict[StopMode, int] = {"soft": 1, "timeout": 2, "hard": 3, "lost": 4}
 MARGIN_SECONDS_MAX = 5.0
+# How long after it must go code may still be there, and when it is taken for stuck.
+GO_SECONDS_MAX = 20.0
+STUCK_SECONDS_MAX = 5.0
 RENEWAL_SECONDS_MAX = 30.0
 START_AFTER_SECONDS = 0.05
 AGAIN_SECONDS_MAX = 1.0
@@ -41,13 +49,15 @@ class Attempt:
         "on_renewed",
         "on_stop",
         "progress",
-        "progress_told",
-        "quiet_until",
+        "progress_reported",
         "renew_at",
-        "start_told",
+        "report_not_before",
+        "span",
+        "start_reported",
         "started_at",
         "stop",
         "stop_by",
+        "stuck_at",
         "task_id",
         "times_preempted",
         "trace_parent",
@@ -68,19 +78,22 @@ class Attempt:
         # How long before the lease's end its code must be gone.
         self.margin = min(MARGIN_SECONDS_MAX, job.lease / 6)
         self.started_at: float | None = None
-        self.start_told = False
+        self.start_reported = False
         self.is_over = False
         self.in_process = False
-        # Two fields, a writer each: what is said while an earlier word is on its way is not lost.
+        # Two fields, a writer each: what is noted while a report is on its way is not lost.
         self.progress: Progress | None = None
-        self.progress_told: Progress | None = None
+        self.progress_reported: Progress | None = None
+        self.span: Span | None = None
         self.stop: StopMode | None = None
+        # When a request to stop becomes a hard one, and when code that must go is stuck.
         self.stop_by: float | None = None
+        self.stuck_at: float | None = None
         self.on_stop: Callable[[StopMode], None] | None = None
         self.on_renewed: Callable[[float], None] | None = None
         self.expires_at = 0.0
         self.renew_at = 0.0
-        self.quiet_until = 0.0
+        self.report_not_before = 0.0
         self.renew(sent_at, claim.lease_remaining_ms / 1000)
 
     @property
@@ -100,7 +113,7 @@ class Attempt:
 
     @property
     def kill_at(self) -> float:
-        """When its code is made to go: a process is killed, code in this process ends it all."""
+        """When its code is made to go: a process is killed, code in this process ends it."""
         return self.expires_at - self.margin / 2
 
     @property
@@ -110,6 +123,8 @@ class Attempt:
 
     def renew(self, sent_at: float, remaining: float) -> None:
         """Count the lease from the moment the request was sent: it cannot have begun before."""
+        if self._must_go():
+            return
         self.expires_at = max(self.expires_at, sent_at + remaining)
         self.renew_at = sent_at + min(remaining / 2, RENEWAL_SECONDS_MAX)
         self._move_deadline()
@@ -119,42 +134,51 @@ class Attempt:
         self.expires_at = min(self.expires_at, now + self.margin)
         self._move_deadline()
 
-    def put_off(self, now: float) -> None:
+    def postpone_report(self, now: float) -> None:
         """Leave the server in peace for a moment: it could not take the last report."""
-        self.quiet_until = now + min(AGAIN_SECONDS_MAX, self.margin / 2)
+        self.report_not_before = now + min(AGAIN_SECONDS_MAX, self.margin / 2)
 
     def is_due(self, now: float, *, with_progress: bool) -> bool:
         """Tell whether to report: at half of the lease, or with news of a start or of progress."""
-        if self.quiet_until > now:
+        if self._must_go() or self.report_not_before > now:
             return False
         if self.renew_at <= now or (with_progress and self.has_news()):
             return True
-        if self.started_at is None or self.start_told or self.is_over:
+        if self.started_at is None or self.start_reported or self.is_over:
             return False
         return self.started_at + START_AFTER_SECONDS <= now
 
-    def ask_to_stop(self, mode: StopMode, by: float | None) -> bool:
+    def ask_to_stop(self, mode: StopMode, now: float, *, by: float | None = None) -> bool:
         """Note that the attempt should stop; False if it was asked the same or more before."""
         if self.stop is not None and _SEVERITY[self.stop] >= _SEVERITY[mode]:
             return False
         self.stop, self.stop_by = mode, by
+        if self._must_go():
+            self.expires_at = min(self.expires_at, now + GO_SECONDS_MAX + self.margin / 2)
+            stuck_at = now + min(STUCK_SECONDS_MAX, (self.kill_at - now) / 2)
+            self.stuck_at = min(stuck_at, self.stuck_at or stuck_at)
+            self._move_deadline()
         return True
 
     def has_news(self) -> bool:
-        """Tell whether there is progress that has not been told."""
-        return self.progress is not self.progress_told
+        """Tell whether there is progress that has not been reported."""
+        return self.progress is not self.progress_reported
 
     def report(self) -> LeaseReport:
         """Say what the server should know: that it lives, that it runs, how far it is."""
-        is_start = self.started_at is not None and not self.start_told
+        is_start = self.started_at is not None and not self.start_reported
         progress = self.progress
         return LeaseReport(
             self.task_id,
             self.number,
             self.lease_token,
             "RUNNING" if is_start else None,
-            None if progress is self.progress_told else progress,
+            None if progress is self.progress_reported else progress,
         )
+
+    def _must_go(self) -> bool:
+        """Tell whether its code has no more time than it takes to stop."""
+        return self.stop in ("hard", "lost")
 
     def _move_deadline(self) -> None:
         on_renewed = self.on_renewed  # the attempt's end takes it away, in another thread

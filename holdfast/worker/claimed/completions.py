@@ -1,4 +1,4 @@
-"""How attempts ended, on its way to the server: gathered, sent, and sent again until heard."""
+"""How attempts ended, on its way to the server: sent together, and again until acknowledged."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from holdfast.worker.running.function import (
 )
 from holdfast.worker.running.spans import span_of
 
-log = logging.getLogger("holdfast.outbox")
+log = logging.getLogger("holdfast.completions")
 BATCH_MAX = 1000
 BATCH_BYTES_MAX = 8 << 20
 SENDERS_MAX = 2
@@ -31,57 +31,57 @@ SEND_SECONDS_MAX = 30.0
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
 
-Letter = tuple[Attempt, TaskCompletion]
+Report = tuple[Attempt, TaskCompletion]
 
 
-class Outbox:
-    """Completions that the server has not acknowledged yet."""
+class Completions:
+    """What the server has not acknowledged yet."""
 
     def __init__(
         self,
         transport: Transport,
         worker_id: str,
         *,
-        on_heard: Callable[[Attempt], None],
+        on_acknowledged: Callable[[Attempt], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._transport = transport
         self._worker_id = worker_id
-        self._on_heard = on_heard
+        self._on_acknowledged = on_acknowledged
         self._on_failure = on_failure
-        self._waiting: deque[Letter] = deque()
+        self._waiting: deque[Report] = deque()
         self._senders: set[asyncio.Task[None]] = set()
-        self._unheard = 0
-        self._all_heard = asyncio.Event()
-        self._all_heard.set()
+        self._unacknowledged = 0
+        self._all_acknowledged = asyncio.Event()
+        self._all_acknowledged.set()
         self._is_closed = False
 
     def __len__(self) -> int:
-        return self._unheard
+        return self._unacknowledged
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Tell the server how an attempt ended."""
+        """Report to the server how an attempt ended."""
         if self._is_closed:
             log.warning(
-                "the end of task %s attempt %d is told too late",
+                "the end of task %s attempt %d is reported too late",
                 *attempt.key,
                 extra=describe(attempt),
             )
             return
-        self._unheard += 1
-        self._all_heard.clear()
+        self._unacknowledged += 1
+        self._all_acknowledged.clear()
         self._waiting.append((attempt, _completion(attempt, outcome)))
         if len(self._senders) < SENDERS_MAX:
             sender = asyncio.create_task(self._send_all())
             self._senders.add(sender)
             sender.add_done_callback(self._see_end)
 
-    async def wait_until_heard(self) -> None:
-        """Wait until the server has heard of everything."""
-        await self._all_heard.wait()
+    async def wait_until_acknowledged(self) -> None:
+        """Wait until the server has acknowledged everything."""
+        await self._all_acknowledged.wait()
 
     async def close(self) -> None:
-        """Give up what could not be told: the leases will run out."""
+        """Give up what could not be reported: the leases will run out."""
         self._is_closed = True
         for sender in self._senders:
             sender.cancel()
@@ -104,9 +104,9 @@ class Outbox:
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
-    def _take(self) -> list[Letter]:
+    def _take(self) -> list[Report]:
         """Take what waits, as far as it fits into one request."""
-        batch: list[Letter] = []
+        batch: list[Report] = []
         size = 0
         while self._waiting and len(batch) < BATCH_MAX:
             size += _size(self._waiting[0][1])
@@ -115,7 +115,7 @@ class Outbox:
             batch.append(self._waiting.popleft())
         return batch
 
-    async def _send(self, batch: list[Letter]) -> list[Letter]:
+    async def _send(self, batch: list[Report]) -> list[Report]:
         """Send completions once; returns what has to be sent again."""
         try:
             answer = await self._transport.call(
@@ -134,36 +134,36 @@ class Outbox:
         except (Unavailable, Refused) as error:
             log.warning("%d completions will be sent again: %s", len(batch), error)
             return batch
-        left: list[Letter] = []
-        for letter, result in zip(batch, answer.results, strict=True):
-            left += self._hear(letter, result)
+        left: list[Report] = []
+        for report, result in zip(batch, answer.results, strict=True):
+            left += self._read_result(report, result)
         return left
 
-    def _hear(self, letter: Letter, result: CompletionAnswer) -> list[Letter]:
+    def _read_result(self, report: Report, result: CompletionAnswer) -> list[Report]:
         if result.error is not None:
             error = as_exception(result.error)
             if isinstance(error, Unavailable):
                 log.warning(
-                    "the end of task %s will be told again: %s",
-                    letter[0].task_id,
+                    "the end of task %s will be reported again: %s",
+                    report[0].task_id,
                     error,
-                    extra=describe(letter[0]),
+                    extra=describe(report[0]),
                 )
-                return [letter]
+                return [report]
             if not isinstance(error, LeaseConflict):
-                return self._revise(letter, error)
-        self._forget(letter[0])
+                return self._revise(report, error)
+        self._forget(report[0])
         return []
 
-    def _revise(self, letter: Letter, error: Exception) -> list[Letter]:
-        """Tell it in another way: what the server cannot keep of a success is how it failed."""
-        attempt, item = letter
+    def _revise(self, report: Report, error: Exception) -> list[Report]:
+        """Report it in another way: what the server cannot keep of a success is how it failed."""
+        attempt, item = report
         if item.status == "succeeded":
             stage = refusal_stage(error)
             outcome = Outcome("failed", None, str(error), "PermanentError", stage)
             return [(attempt, _completion(attempt, outcome))]
         log.error(
-            "the end of task %s attempt %d cannot be told: %s",
+            "the end of task %s attempt %d cannot be reported: %s",
             *attempt.key,
             error,
             extra=describe(attempt),
@@ -172,10 +172,10 @@ class Outbox:
         return []
 
     def _forget(self, attempt: Attempt) -> None:
-        self._unheard -= 1
-        if not self._unheard:
-            self._all_heard.set()
-        self._on_heard(attempt)
+        self._unacknowledged -= 1
+        if not self._unacknowledged:
+            self._all_acknowledged.set()
+        self._on_acknowledged(attempt)
 
 
 def _completion(attempt: Attempt, outcome: Outcome) -> TaskCompletion:
@@ -189,7 +189,7 @@ def _completion(attempt: Attempt, outcome: Outcome) -> TaskCompletion:
         None if outcome.error_class is None else storable(outcome.error_class, CLASS_LENGTH_MAX),
         outcome.stage,
         msgspec.UNSET if outcome.result is None else msgspec.Raw(outcome.result.encode()),
-        start_reported=attempt.start_told,
+        start_reported=attempt.start_reported,
         trace_parent=span_of(attempt),
         outputs=outcome.outputs,
     )

@@ -1,22 +1,32 @@
-"""Run functions within the worker process: coroutines on its loop, the others in threads."""
+"""Run functions within the worker process, off the loop that claims and reports.
+
+worker's loop ── begin ──►  threads: import, unpickle, and call what is not async
+     ▲     │                   │ a coroutine
+     │     └─ known, plain ──► user loop: coroutines
+     └─────────── ended ───────┴──┘        many at a time, either way
+"""
 
 import asyncio
 import contextvars
-import ctypes
+import logging
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Literal
 
 from holdfast.client.context import Connection, Context, current, list_outputs
-from holdfast.model.spec import Entrypoint
 from holdfast.worker.claimed.attempt import Attempt, StopMode
+from holdfast.worker.claimed.interruptible import InterruptibleCall
+from holdfast.worker.claimed.user_loop import UserLoop
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.function import (
     HANDED_BACK,
     KILLED,
     BadCall,
     Callee,
+    Functions,
     Outcome,
     TaskStopped,
     arguments_of,
@@ -26,96 +36,286 @@ from holdfast.worker.running.function import (
 )
 from holdfast.worker.running.outputs import with_outputs
 from holdfast.worker.running.runnable import connect, identify
-from holdfast.worker.running.uncancelled import wait_until_done
 
-# By item it is a copy of our own: others may want to declare its arguments otherwise.
-_set_exception = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+log = logging.getLogger("holdfast.functions")
+BLOCKED_SECONDS_MAX = 5.0
+LOOK_EVERY_SECONDS = 0.5
+
+Answer = Outcome | Literal["coroutine", "process"]  # how it ended, or what has to run it instead
+
+
+class FunctionCall:
+    """The function of one attempt, from being handed to user code to its end."""
+
+    __slots__ = (
+        "args",
+        "attempt",
+        "callee",
+        "context",
+        "has_begun",
+        "in_thread",
+        "is_interrupted",
+        "kwargs",
+        "task",
+        "variables",
+    )
+
+    def __init__(self, attempt: Attempt, variables: contextvars.Context) -> None:
+        self.attempt = attempt
+        self.variables = variables
+        self.callee: Callee | None = None
+        self.context: Context | None = None
+        self.args: list[Any] = []
+        self.kwargs: dict[str, Any] = {}
+        self.in_thread: InterruptibleCall[Answer] | None = None
+        self.task: asyncio.Task[Outcome] | None = None
+        self.has_begun = False
+        self.is_interrupted = False
+
+    def begin(self) -> bool:
+        """Note that its code begins, once; False if its lease leaves no time for that."""
+        now = boot_clock()
+        if now >= self.attempt.stop_at:
+            return False
+        self.attempt.started_at = self.attempt.started_at or now
+        return True
+
+    def describe_error(self, error: BaseException) -> Outcome:
+        """Describe an error: after a request to stop, or a drain, it is how it was stopped."""
+        if self.attempt.stop is None:
+            return HANDED_BACK if self.is_interrupted else failure(error)
+        if isinstance(error, asyncio.CancelledError | TaskStopped):
+            return KILLED
+        return Outcome("killed", error=failure(error).error)
+
+    def describe_value(self, value: Any) -> Outcome:
+        """Describe what the function returned, and what it has written."""
+        assert self.callee is not None
+        assert self.context is not None
+        outcome = success(value, pickled=self.callee.pickled)
+        return with_outputs(outcome, list_outputs(self.context))
 
 
 class FunctionRunner:
-    """Runs attempts in this process."""
+    """Runs the functions of attempts; `on_end` hears of each on the loop that this was made on.
 
-    def __init__(self, server: str, *, threads_max: int) -> None:
+    It is given the outcome, or what broke the runner itself. What turns out to need a process of
+    its own is given to `on_process` instead.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        threads_max: int,
+        on_end: Callable[[Attempt, Outcome | BaseException], None],
+        on_process: Callable[[FunctionCall], None],
+        on_unblocked: Callable[[], None],
+    ) -> None:
         self._server = server
+        self._on_end = on_end
+        self._on_process = on_process
+        self._on_unblocked = on_unblocked
+        self._loop = asyncio.get_running_loop()
+        self._functions = Functions()
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="holdfast-task")
+        self._coroutines: UserLoop | None = None
+        # What the user loop has not begun, and since when; whoever takes a call out here owns it.
+        self._waiting: dict[FunctionCall, float] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self.is_blocked = False
+        self._ended: deque[tuple[FunctionCall, Answer | BaseException]] = deque()
+        self._is_collecting = False
         self._connection: Connection | None = None
         self._lock = threading.Lock()
 
-    async def run(self, attempt: Attempt, callee: Callee) -> Outcome:
-        """Call the function and say how it ended; it is gone when this returns."""
-        context = self._context(attempt)
-        try:
-            if attempt.job.entrypoint.results:
-                callee = await self._fill_in(callee, attempt.job.entrypoint)
-            args, kwargs = arguments_of(
-                callee,
-                attempt.input,
-                fan_out=attempt.job.fan_out,
-                undoes=attempt.job.compensates_job_id is not None,
-                context=context,
-            )
-        except BadCall as problem:
-            return problem.outcome
-        current.set(context)
-        attempt.started_at = boot_clock()
-        run = self._run_coroutine if callee.is_async else self._run_in_thread
-        outcome = await run(attempt, callee, args, kwargs=kwargs)
-        return with_outputs(outcome, list_outputs(context))
+    def begin(self, calls: Sequence[FunctionCall]) -> None:
+        """Hand calls to user code: to threads, or to the user loop if nothing is to be prepared."""
+        coroutines = []
+        for call in calls:
+            call.callee = self._functions.find_known(call.attempt.job)
+            if call.callee is not None and call.callee.isolation == "process":
+                self._end(call, "process")
+            elif call.callee is not None and call.callee.is_async:
+                coroutines.append(call)
+            else:
+                call.in_thread = InterruptibleCall(partial(self._prepare_and_call, call))
+                running = self._threads.submit(self._run_in_thread, call)
+                running.add_done_callback(partial(self._end_thread, call))
+        if coroutines:
+            self._queue(coroutines)
+
+    def stop(self, call: FunctionCall, mode: StopMode) -> None:
+        """Ask a call to stop: one that takes a context looks for itself, as long as it may."""
+        callee = call.callee
+        looks_itself = call.has_begun and callee is not None and callee.wants_context
+        if not looks_itself or mode in ("hard", "lost"):
+            self.interrupt(call)
+
+    def interrupt(self, call: FunctionCall) -> None:
+        """Have a call end: before it begins, or as soon as its code can be interrupted."""
+        call.is_interrupted = True
+        if call.in_thread is not None:
+            call.in_thread.interrupt()
+        self._revoke(call)
+        if call.task is not None:
+            call.task.get_loop().call_soon_threadsafe(call.task.cancel)
 
     def close(self) -> None:
         """Let the idle threads go."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._coroutines is not None:
+            self._coroutines.close()
         if self._connection is not None:
             self._connection.loop_thread.stop(self._connection.transport.__aexit__())
 
-    async def _fill_in(self, callee: Callee, entrypoint: Entrypoint) -> Callee:
+    def _run_in_thread(self, call: FunctionCall) -> Answer:
+        assert call.in_thread is not None
+        answer, error = call.variables.run(call.in_thread)
+        if error is not None:
+            return call.describe_error(error)
+        assert answer is not None
+        return answer
+
+    def _end_thread(self, call: FunctionCall, running: Future[Answer]) -> None:
+        error = running.exception()
+        self._end(call, running.result() if error is None else error)
+
+    def _prepare_and_call(self, call: FunctionCall) -> Answer:
+        """Do in a thread what can be done there: to import, to unpickle, to call a function."""
+        attempt = call.attempt
+        if not call.begin():
+            return HANDED_BACK
+        try:
+            if call.callee is None:
+                call.callee = self._functions.find(attempt.job.entrypoint)
+            if call.callee.isolation == "process":
+                return "process"
+            if attempt.job.entrypoint.results:
+                call.callee = self._fill_in(call.callee, attempt)
+            self._put_arguments(call, call.callee)
+        except BadCall as problem:
+            return problem.outcome
+        if call.callee.is_async:
+            return "coroutine"
+        current.set(call.context)
+        call.has_begun = True
+        # The result is made fit to be sent in the thread, too: that takes time, and user code.
+        return call.describe_value(call.callee.function(*call.args, **call.kwargs))
+
+    def _fill_in(self, callee: Callee, attempt: Attempt) -> Callee:
         """Put the results of other jobs among the arguments. Raises BadCall."""
         from holdfast.worker.running.dependency_results import fetch_results, fill_in
 
-        connection = await asyncio.to_thread(self._connect)
-        fetching = fetch_results(connection.transport, entrypoint)
-        found = await connection.loop_thread.await_(fetching)
-        # To open them takes time, and user code; once it has begun it is seen through.
-        loop = asyncio.get_running_loop()
-        opening = loop.run_in_executor(self._threads, fill_in, callee, entrypoint, found)
-        was_cancelled = await wait_until_done(opening, on_cancel=lambda: None)
-        filled = opening.result()
-        if was_cancelled:
-            raise asyncio.CancelledError
-        return filled
+        connection = self._connect()
+        fetching = fetch_results(connection.transport, attempt.job.entrypoint)
+        found = connection.loop_thread.run(fetching)
+        return fill_in(callee, attempt.job.entrypoint, found)
 
-    async def _run_coroutine(
-        self, attempt: Attempt, callee: Callee, args: list[Any], *, kwargs: dict[str, Any]
-    ) -> Outcome:
-        task = asyncio.current_task()
-        assert task is not None
-        attempt.on_stop = _interrupter(callee, task.cancel)
-        try:
-            value = await callee.function(*args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
-            return _end(attempt, error, was_cancelled=task.cancelling() > 0)
-        return success(value, pickled=callee.pickled)
-
-    async def _run_in_thread(
-        self, attempt: Attempt, callee: Callee, args: list[Any], *, kwargs: dict[str, Any]
-    ) -> Outcome:
-        # The result is made fit to be sent in the thread, too: that takes time, and user code.
-        call = _ThreadCall(
-            lambda: success(callee.function(*args, **kwargs), pickled=callee.pickled)
+    def _put_arguments(self, call: FunctionCall, callee: Callee) -> None:
+        """Put the arguments of a call together, which may unpickle them. Raises BadCall."""
+        attempt = call.attempt
+        call.context = self._make_context(attempt)
+        call.args, call.kwargs = arguments_of(
+            callee,
+            attempt.input,
+            fan_out=attempt.job.fan_out,
+            undoes=attempt.job.compensates_job_id is not None,
+            context=call.context,
         )
-        attempt.on_stop = _interrupter(callee, call.interrupt)
-        copied = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._threads, copied.run, call)
-        # The thread goes on until the interruption arrives; the attempt is not over before.
-        was_cancelled = await wait_until_done(future, on_cancel=call.interrupt)
-        outcome, error = future.result()
-        if error is not None:
-            return _end(attempt, error, was_cancelled=was_cancelled)
-        assert outcome is not None
-        return outcome
 
-    def _context(self, attempt: Attempt) -> Context:
+    def _queue(self, calls: Sequence[FunctionCall]) -> None:
+        """Give calls to the user loop, all of them at once."""
+        if self._coroutines is None:
+            self._coroutines = UserLoop()
+            self._look_for_blocked()
+        now = boot_clock()
+        self._waiting.update((call, now) for call in calls)
+        self._coroutines.loop.call_soon_threadsafe(self._begin_coroutines, calls)
+
+    def _revoke(self, call: FunctionCall) -> None:
+        """End a call that the user loop has not begun, if that is where it is."""
+        if self._waiting.pop(call, None) is not None:
+            self._end(call, call.describe_error(TaskStopped()))
+
+    def _begin_coroutines(self, calls: Sequence[FunctionCall]) -> None:
+        loop = asyncio.get_running_loop()
+        for call in calls:
+            if self._waiting.pop(call, None) is None:
+                continue
+            call.task = loop.create_task(self._run_coroutine(call), context=call.variables)
+            call.task.add_done_callback(partial(self._end_coroutine, call))
+            if call.is_interrupted:
+                call.task.cancel()
+
+    async def _run_coroutine(self, call: FunctionCall) -> Outcome:
+        callee = call.callee
+        assert callee is not None
+        if not call.begin():
+            return HANDED_BACK
+        try:
+            if call.context is None:
+                self._put_arguments(call, callee)
+        except BadCall as problem:
+            return problem.outcome
+        current.set(call.context)
+        call.has_begun = True
+        try:
+            return call.describe_value(await callee.function(*call.args, **call.kwargs))
+        except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
+            return call.describe_error(error)
+
+    def _end_coroutine(self, call: FunctionCall, task: asyncio.Task[Outcome]) -> None:
+        if task.cancelled():  # before its first step
+            self._end(call, call.describe_error(asyncio.CancelledError()))
+        else:
+            error = task.exception()
+            self._end(call, task.result() if error is None else error)
+
+    def _end(self, call: FunctionCall, answer: Answer | BaseException) -> None:
+        """Have the worker's loop hear of the end of a call, with others; any thread may."""
+        self._ended.append((call, answer))
+        if not self._is_collecting:
+            self._is_collecting = True
+            self._loop.call_soon_threadsafe(self._collect)
+
+    def _collect(self) -> None:
+        self._is_collecting = False  # first: what ends from here on asks for another turn
+        while self._ended:
+            call, answer = self._ended.popleft()
+            if isinstance(answer, Outcome | BaseException):
+                self._on_end(call.attempt, answer)
+            elif call.is_interrupted:
+                self._on_end(call.attempt, call.describe_error(TaskStopped()))
+            elif answer == "process":
+                self._on_process(call)
+            else:
+                self._queue([call])
+
+    def _look_for_blocked(self) -> None:
+        """Hand back what has waited too long for the user loop, and be blocked until it goes on."""
+        assert self._coroutines is not None
+        self._looking = self._loop.call_later(LOOK_EVERY_SECONDS, self._look_for_blocked)
+        waiting = list(self._waiting.items())
+        if not waiting or boot_clock() - waiting[0][1] < BLOCKED_SECONDS_MAX:
+            return
+        if not self.is_blocked:
+            self.is_blocked = True
+            where = self._coroutines.describe_position()
+            log.warning("a coroutine blocks all others, nothing is claimed meanwhile:\n%s", where)
+            self._coroutines.loop.call_soon_threadsafe(
+                self._loop.call_soon_threadsafe, self._unblock
+            )
+        for call, _ in waiting:
+            self.interrupt(call)
+
+    def _unblock(self) -> None:
+        self.is_blocked = False
+        self._on_unblocked()
+
+    def _make_context(self, attempt: Attempt) -> Context:
         def note(fraction: float, message: str | None) -> None:
             attempt.progress = describe_progress(fraction, message)
 
@@ -132,68 +332,3 @@ class FunctionRunner:
             if self._connection is None:
                 self._connection = connect(self._server)
             return self._connection
-
-
-def _interrupter(callee: Callee, interrupt: Callable[[], object]) -> Callable[[StopMode], None]:
-    def stop(mode: StopMode) -> None:
-        is_told = callee.wants_context and mode in ("soft", "timeout")
-        if not is_told:  # else it looks for itself, and has its grace
-            interrupt()
-
-    return stop
-
-
-def _end(attempt: Attempt, error: BaseException, *, was_cancelled: bool) -> Outcome:
-    """Describe an error: after a request to stop, or a drain, it is how the code was stopped."""
-    if attempt.stop is None:
-        return HANDED_BACK if was_cancelled else failure(error)
-    if isinstance(error, asyncio.CancelledError | TaskStopped):
-        return KILLED
-    return Outcome("killed", error=failure(error).error)
-
-
-class _ThreadCall:
-    """A call in a thread that can be interrupted between two steps of Python code."""
-
-    def __init__(self, call: Callable[[], Outcome]) -> None:
-        self._call = call
-        self._lock = threading.Lock()
-        self._thread_id: int | None = None
-        self._is_interrupted = False
-
-    def __call__(self) -> tuple[Outcome | None, BaseException | None]:
-        """Make the call; what it raised is an answer too."""
-        answer: tuple[Outcome | None, BaseException | None] = None, TaskStopped()
-        try:
-            try:
-                with self._lock:
-                    if self._is_interrupted:
-                        return answer
-                    self._thread_id = threading.get_ident()
-                answer = self._call(), None
-            except BaseException as error:  # noqa: BLE001 - whatever user code raises counts
-                answer = None, error
-            self._withdraw()
-        except TaskStopped:  # landed after the end of the call
-            self._withdraw()
-        return answer
-
-    def interrupt(self) -> None:
-        """Raise TaskStopped in the thread, as soon as it runs Python code again."""
-        with self._lock:
-            self._is_interrupted = True
-            if self._thread_id is not None:
-                _set_exception(ctypes.c_ulong(self._thread_id), ctypes.py_object(TaskStopped))
-
-    def _withdraw(self) -> None:
-        """Be interrupted no more; what is pending lands here, and not in the next call."""
-        with self._lock:
-            self._thread_id = None
-        _pause()
-
-
-def _pause() -> None:
-    """Let an exception land that was set from outside: it does where a function begins.
-
-    To clear it instead would leave the interpreter looking for it at every step from then on.
-    """

@@ -1,19 +1,21 @@
 """Keeps leases alive and code within them, on a thread that blocked user code cannot starve.
 
-    worker's loop ── hold, enter, drop ──►  keeper's thread  ── heartbeats ──►  server
-         ▲                                      │
-         └──────────── stop, drain ─────────────┘
+    worker's loop ── hold, drop ──►  keeper's thread  ── heartbeats ──►  server
+         ▲                               │
+         └────── stop, stuck, drain ─────┘
 
 Times are read from a clock that runs during suspend. At `stop_at` before a lease's end its code is
-stopped; in-process code that is still there at `kill_at` ends the whole process. The watchdog needs
-neither this thread nor its interpreter's lock, and does the same a little later.
+stopped. In-process code that must go, for this or another reason, and is still there at `stuck_at`
+makes the worker leave; at `kill_at` it ends the whole process. The watchdog needs neither this
+thread nor its interpreter's lock, and does the same a little later.
 """
 
 import asyncio
 import logging
+import math
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -45,6 +47,7 @@ class Keeper:
         watchdog: WatchdogHandle,
         *,
         on_stop: Callable[[Attempt, StopMode], None],
+        on_stuck: Callable[[Attempt], None],
         on_drain: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -52,9 +55,11 @@ class Keeper:
         self._worker_id = worker_id
         self._watchdog = watchdog
         self._on_stop = on_stop
+        self._on_stuck = on_stuck
         self._on_drain = on_drain
         self._on_failure = on_failure
         self._held: dict[tuple[str, int], Attempt] = {}
+        self._stuck: set[Attempt] = set()
         self._lock = threading.Lock()
         self._self_deadline: float | None = None
         self._is_guarded = True
@@ -73,25 +78,23 @@ class Keeper:
         if self._thread is not None:
             self._thread.stop(self._transport.__aexit__())
 
-    def hold(self, attempt: Attempt) -> None:
-        """Keep an attempt's lease."""
-        with self._lock:
-            self._held[attempt.key] = attempt
+    def hold(self, attempts: Sequence[Attempt]) -> None:
+        """Keep the leases of attempts.
 
-    def enter(self, attempt: Attempt) -> None:
-        """Arm what ends this process if the code that is about to run in it overruns its lease.
-
-        Raises WatchdogLost.
+        For those whose code is about to run in this process (`in_process`), arm what ends the
+        process if they overrun their leases. Raises WatchdogLost, and holds them all the same.
         """
         with self._lock:
-            attempt.in_process = True
-            if self._self_deadline is None or attempt.fatal_at < self._self_deadline:
-                self._arm(attempt.fatal_at)
+            self._held.update((attempt.key, attempt) for attempt in attempts)
+            fatal_at = min((a.fatal_at for a in attempts if a.in_process), default=None)
+            if fatal_at is not None and fatal_at < (self._self_deadline or math.inf):
+                self._arm(fatal_at)
 
     def drop(self, attempt: Attempt) -> None:
         """Keep a lease no longer: the server has heard of the attempt's end."""
         with self._lock:
             self._held.pop(attempt.key, None)
+            self._stuck.discard(attempt)
 
     async def _start(self) -> None:
         await self._transport.__aenter__()
@@ -113,7 +116,7 @@ class Keeper:
             with self._lock:
                 held = list(self._held.values())
                 self._watch_self(held)
-            self._fence(held, now)
+            self._enforce_deadlines(held, now)
             self._see_watchdog()
             due = self._due(held, now)
             if due and (self._beating is None or self._beating.done()):
@@ -136,22 +139,28 @@ class Keeper:
             self._is_guarded = False
             self._on_failure(WatchdogLost("has died"))
 
-    def _fence(self, held: list[Attempt], now: float) -> None:
+    def _enforce_deadlines(self, held: list[Attempt], now: float) -> None:
         """Stop what is about to overrun its lease, and this process if it does not stop."""
         for attempt in held:
             if attempt.is_over:
                 continue
             if now >= attempt.stop_at:
-                self._ask(attempt, "lost", None)
+                self._ask_to_stop(attempt, "lost")
             elif attempt.stop_by is not None and now >= attempt.stop_by:
-                self._ask(attempt, "hard", None)
-            if attempt.in_process and now >= attempt.kill_at:
-                log.critical(
-                    "task %s attempt %d cannot be stopped and its lease is running out: "
-                    "this worker ends",
-                    *attempt.key,
-                )
-                os._exit(EXIT_OVERRUN)
+                self._ask_to_stop(attempt, "hard")
+            if attempt.in_process and attempt.stuck_at is not None and now >= attempt.stuck_at:
+                self._note_stuck(attempt, now)
+
+    def _note_stuck(self, attempt: Attempt, now: float) -> None:
+        if now >= attempt.kill_at:
+            log.critical(
+                "task %s attempt %d does not stop, and its time is over: this worker ends",
+                *attempt.key,
+            )
+            os._exit(EXIT_OVERRUN)
+        if attempt not in self._stuck:
+            self._stuck.add(attempt)
+            self._on_stuck(attempt)
 
     def _due(self, held: list[Attempt], now: float) -> list[Attempt]:
         """Choose whom to report: leases at half of their time, news of a start or of progress."""
@@ -172,24 +181,23 @@ class Keeper:
         except (Unavailable, Refused) as error:
             log.warning("%d leases were not renewed: %s", len(attempts), error)
             for attempt, report in zip(attempts, reports, strict=True):
-                attempt.put_off(boot_clock())
+                attempt.postpone_report(boot_clock())
                 if isinstance(error, Refused) and report.progress is not None:
-                    attempt.progress_told = report.progress  # it may be what was refused
+                    attempt.progress_reported = report.progress  # it may be what was refused
             return
         for attempt, report, lease in zip(attempts, reports, answer.leases, strict=True):
-            with suppress(WatchdogLost):  # noticed by itself
-                self._hear(attempt, report, lease, sent_at=sent_at)
+            self._note_answer(attempt, report, lease, sent_at=sent_at)
         self._obey(answer)
 
-    def _hear(
+    def _note_answer(
         self, attempt: Attempt, report: LeaseReport, lease: LeaseAnswer, *, sent_at: float
     ) -> None:
         if lease.error is None:
-            attempt.start_told = attempt.start_told or report.state is not None
-            attempt.progress_told = report.progress or attempt.progress_told
+            attempt.start_reported = attempt.start_reported or report.state is not None
+            attempt.progress_reported = report.progress or attempt.progress_reported
             attempt.renew(sent_at, (lease.lease_remaining_ms or 0) / 1000)
             return
-        attempt.put_off(boot_clock())
+        attempt.postpone_report(boot_clock())
         if lease.error.code == "lease_conflict":
             attempt.lose(boot_clock())  # and the next tick stops it, unless it is over
 
@@ -221,20 +229,22 @@ class Keeper:
             with self._lock:
                 attempt = self._held.get((notice.task_id, notice.attempt))
             if attempt is not None and not attempt.is_over:
-                self._pass_on(attempt, notice)
+                self._obey_cancel(attempt, notice)
         if answer.drain:
             self._on_drain()
 
-    def _pass_on(self, attempt: Attempt, notice: CancelNotice) -> None:
+    def _obey_cancel(self, attempt: Attempt, notice: CancelNotice) -> None:
         if notice.mode == "soft":
-            self._ask(attempt, "soft", boot_clock() + (notice.remaining_ms or 0) / 1000)
+            self._ask_to_stop(attempt, "soft", (notice.remaining_ms or 0) / 1000)
         elif _has_timed_out(attempt):
-            self._ask(attempt, "timeout", boot_clock() + attempt.grace)
+            self._ask_to_stop(attempt, "timeout", attempt.grace)
         else:
-            self._ask(attempt, "hard", None)
+            self._ask_to_stop(attempt, "hard")
 
-    def _ask(self, attempt: Attempt, mode: StopMode, by: float | None) -> None:
-        if attempt.ask_to_stop(mode, by):
+    def _ask_to_stop(self, attempt: Attempt, mode: StopMode, grace: float | None = None) -> None:
+        now = boot_clock()
+        by = None if grace is None else now + grace
+        if attempt.ask_to_stop(mode, now, by=by):
             self._on_stop(attempt, mode)
 
 

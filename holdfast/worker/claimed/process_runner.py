@@ -81,9 +81,17 @@ class ProcessRunner:
             else:
                 process.kill()
 
+        def move_deadline(deadline: float) -> None:
+            with suppress(WatchdogLost):  # noticed by the keeper
+                process.renew(deadline)
+
         attempt.on_stop = stop
-        attempt.on_renewed = process.renew
-        _catch_up(attempt, process)
+        attempt.on_renewed = move_deadline
+        # A renewal may have come while the process was being started.
+        moved_to = 0.0
+        while moved_to != attempt.kill_at:
+            moved_to = attempt.kill_at
+            move_deadline(moved_to)
         if was_cancelled:
             stop(attempt.stop or "hard")
         gone = asyncio.Event()
@@ -104,15 +112,6 @@ class ProcessRunner:
         if not shipping.cancelled() and (error := shipping.exception()) is not None:
             log.error("output of task %s is lost", attempt.task_id, exc_info=error)
         return _outcome(attempt, ending.result(), folder, was_cancelled=was_cancelled)
-
-
-def _catch_up(attempt: Attempt, process: RunningProcess) -> None:
-    """Tell the watchdog of a renewal that came while the process was being started."""
-    deadline = 0.0
-    while deadline != attempt.kill_at:
-        deadline = attempt.kill_at
-        with suppress(WatchdogLost):  # noticed by the keeper
-            process.renew(deadline)
 
 
 def _outcome(

@@ -17,6 +17,7 @@ from holdfast.client.undo import read_undo
 from holdfast.model.datasets import OutputEntry
 from holdfast.model.outcomes import Stage
 from holdfast.model.spec import Entrypoint
+from holdfast.wire.answers import ClaimedJob
 from holdfast.wire.raw import encode_json
 from holdfast.wire.requests import Progress, Status
 
@@ -125,7 +126,7 @@ class Functions:
         self._found: dict[str, Callee] = {}
 
     def find(self, entrypoint: Entrypoint) -> Callee:
-        """Find a function with the arguments of its job. Raises BadCall."""
+        """Find a function with the arguments of its job, in any thread. Raises BadCall."""
         path = entrypoint.function
         if path is None:
             return find_function(entrypoint)
@@ -135,7 +136,21 @@ class Functions:
                 self._found.clear()
             # Without the arguments of this one job, which may be large.
             callee = self._found[path] = find_function(Entrypoint(function=path))
-        return callee._replace(args=entrypoint.args, kwargs=entrypoint.kwargs)
+        return _with_arguments(callee, entrypoint)
+
+    def find_known(self, job: ClaimedJob) -> Callee | None:
+        """Find a function that can be called without running user code first; None if it cannot."""
+        entrypoint = job.entrypoint
+        callee = self._found.get(entrypoint.function or "")
+        if callee is None or entrypoint.results or job.compensates_job_id is not None:
+            return None
+        return _with_arguments(callee, entrypoint)
+
+
+def _with_arguments(callee: Callee, entrypoint: Entrypoint) -> Callee:
+    if not entrypoint.args and not entrypoint.kwargs:
+        return callee
+    return callee._replace(args=entrypoint.args, kwargs=entrypoint.kwargs)
 
 
 def arguments_of(

@@ -60,10 +60,44 @@ def test_a_request_to_stop_only_ever_becomes_stricter() -> None:
     for first in range(4):
         for second in range(4):
             attempt = an_attempt()
-            assert attempt.ask_to_stop(modes[first], 1.0)
-            assert attempt.ask_to_stop(modes[second], 2.0) is (second > first)
+            assert attempt.ask_to_stop(modes[first], 1.0, by=1.0)
+            assert attempt.ask_to_stop(modes[second], 2.0, by=2.0) is (second > first)
             assert attempt.stop == modes[max(first, second)]
             assert attempt.stop_by == (2.0 if second > first else 1.0)
+
+
+@pytest.mark.parametrize("mode", ["hard", "lost"])
+def test_nothing_is_renewed_once_it_must_go(mode: StopMode) -> None:
+    attempt = an_attempt(claim=a_claim(remaining=10.0), sent_at=100.0)
+    attempt.started_at = 101.0
+    attempt.progress = Progress(0.5)
+    assert attempt.ask_to_stop(mode, 105.0)
+    assert not attempt.is_due(109.0, with_progress=True)
+    attempt.renew(106.0, 30.0)  # by an answer that was under way
+    assert attempt.expires_at == 110.0
+    assert attempt.stuck_at is not None
+    assert 105.0 < attempt.stuck_at < attempt.kill_at < attempt.fatal_at < 110.0
+
+
+@pytest.mark.parametrize("mode", ["soft", "timeout"])
+def test_a_lease_is_renewed_during_its_grace(mode: StopMode) -> None:
+    attempt = an_attempt(claim=a_claim(remaining=30.0), sent_at=100.0)
+    assert attempt.ask_to_stop(mode, 105.0, by=135.0)
+    assert attempt.is_due(116.0, with_progress=False)
+    attempt.renew(116.0, 30.0)
+    assert (attempt.expires_at, attempt.stuck_at) == (146.0, None)
+
+
+def test_a_long_lease_does_not_keep_what_must_go() -> None:
+    attempt = an_attempt(claim=a_claim(remaining=120.0), sent_at=100.0, lease=120.0)
+    deadlines: list[float] = []
+    attempt.on_renewed = deadlines.append
+    assert attempt.ask_to_stop("hard", 110.0)
+    assert attempt.kill_at == 130.0
+    assert attempt.stuck_at == 115.0
+    assert deadlines == [130.0]  # a process, too
+    assert attempt.ask_to_stop("lost", 114.0)
+    assert attempt.stuck_at == 115.0
 
 
 def test_two_preemptions_make_it_suspect() -> None:
@@ -78,7 +112,7 @@ def test_a_start_is_reported_soon_and_once() -> None:
     assert not attempt.is_due(101.04, with_progress=True)
     assert attempt.is_due(101.06, with_progress=True)
     assert attempt.report().state == "RUNNING"
-    attempt.start_told = True
+    attempt.start_reported = True
     assert not attempt.is_due(101.06, with_progress=True)
     assert attempt.report().state is None
 
@@ -97,7 +131,7 @@ def test_progress_is_reported_until_it_was_heard() -> None:
     assert attempt.is_due(101.0, with_progress=True)
     assert attempt.report().progress is first
     assert attempt.report().progress is first
-    attempt.progress_told = first
+    attempt.progress_reported = first
     assert attempt.report().progress is None
     assert not attempt.is_due(101.0, with_progress=True)
 
@@ -107,18 +141,18 @@ def test_progress_that_is_said_while_an_earlier_word_is_on_its_way_is_reported_n
     attempt.progress = Progress(0.1)
     sent = attempt.report()
     attempt.progress = later = Progress(0.2)
-    attempt.progress_told = sent.progress
+    attempt.progress_reported = sent.progress
     assert attempt.report().progress is later
 
 
 def test_a_server_that_cannot_take_a_report_is_left_in_peace_for_a_moment() -> None:
     attempt = an_attempt(sent_at=100.0, lease=30.0)
     attempt.started_at = 100.0
-    attempt.put_off(120.0)
+    attempt.postpone_report(120.0)
     assert not attempt.is_due(120.9, with_progress=True)
     assert attempt.is_due(121.0, with_progress=True)
     hasty = an_attempt(sent_at=100.0, lease=1.2)
-    hasty.put_off(120.0)
+    hasty.postpone_report(120.0)
     assert hasty.is_due(120.1, with_progress=True)
 
 

@@ -1,4 +1,4 @@
-"""The outbox: completions reach the server, together and in the end, whatever is in the way."""
+"""Completions reach the server, together and in the end, whatever is in the way."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ import pytest
 from holdfast.api import endpoint
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt
-from holdfast.worker.claimed.completions import Outbox
+from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.running.function import KILLED, Outcome
 from tests.waiting import eventually
 from tests.worker.claims import an_attempt
@@ -27,23 +27,26 @@ create trigger refuse before update on holdfast.tasks for each row
 
 
 class Sender:
-    """An outbox, and what it has told."""
+    """What sends completions, and what was acknowledged."""
 
     def __init__(self, transport: Transport) -> None:
-        self.heard: list[Attempt] = []
+        self.acknowledged: list[Attempt] = []
         self.failures: list[BaseException] = []
-        self.outbox = Outbox(
-            transport, "w", on_heard=self.heard.append, on_failure=self.failures.append
+        self.completions = Completions(
+            transport,
+            "w",
+            on_acknowledged=self.acknowledged.append,
+            on_failure=self.failures.append,
         )
 
 
 @asynccontextmanager
 async def sending(url: str) -> AsyncIterator[Sender]:
-    """Open an outbox for the time of a block."""
+    """Send completions for the time of a block."""
     async with Transport(url) as transport:
         sender = Sender(transport)
         yield sender
-        await sender.outbox.close()
+        await sender.completions.close()
         assert not sender.failures
 
 
@@ -67,11 +70,11 @@ async def test_what_is_added_is_told_and_each_is_heard(workplace: Workplace) -> 
     attempts = await some_attempts(workplace, 500)
     async with sending(workplace.url) as sender:
         for attempt in attempts:
-            sender.outbox.add(attempt, Outcome("succeeded", 0, result="1"))
-        assert len(sender.outbox) == 500
-        await sender.outbox.wait_until_heard()
-        assert len(sender.outbox) == 0
-        assert {attempt.task_id for attempt in sender.heard} == {a.task_id for a in attempts}
+            sender.completions.add(attempt, Outcome("succeeded", 0, result="1"))
+        assert len(sender.completions) == 500
+        await sender.completions.wait_until_acknowledged()
+        assert len(sender.completions) == 0
+        assert {attempt.task_id for attempt in sender.acknowledged} == {a.task_id for a in attempts}
     assert set(await states_of(workplace, attempts)) == {"SUCCEEDED"}
 
 
@@ -82,14 +85,14 @@ async def test_each_of_a_batch_gets_the_answer_that_is_its_own(workplace: Workpl
     await workplace.cancel(killed.task_id)
     nested = "[" * 200 + "]" * 200
     async with sending(workplace.url) as sender:
-        sender.outbox.add(good, Outcome("succeeded", 0, result="7"))
-        sender.outbox.add(stale, Outcome("succeeded", 0))
-        sender.outbox.add(deep, Outcome("succeeded", 0, result=nested))
-        sender.outbox.add(failed, Outcome("failed", 3, "boom", "ValueError", "exec"))
-        sender.outbox.add(killed, KILLED)
-        sender.outbox.add(wordy, Outcome("failed", None, "\ud800\0" * 90_000, "x\0" * 300))
-        await sender.outbox.wait_until_heard()
-        assert len(sender.heard) == 6
+        sender.completions.add(good, Outcome("succeeded", 0, result="7"))
+        sender.completions.add(stale, Outcome("succeeded", 0))
+        sender.completions.add(deep, Outcome("succeeded", 0, result=nested))
+        sender.completions.add(failed, Outcome("failed", 3, "boom", "ValueError", "exec"))
+        sender.completions.add(killed, KILLED)
+        sender.completions.add(wordy, Outcome("failed", None, "\ud800\0" * 90_000, "x\0" * 300))
+        await sender.completions.wait_until_acknowledged()
+        assert len(sender.acknowledged) == 6
     assert await states_of(workplace, attempts) == [
         "SUCCEEDED", "ASSIGNED", "FAILED", "FAILED", "KILLED", "FAILED",
     ]  # fmt: skip
@@ -105,12 +108,12 @@ async def test_one_that_the_server_fails_on_is_told_again_and_the_others_do_not_
     await workplace.execute(REFUSE_SUCCESS)
     async with sending(workplace.url) as sender:
         for attempt in attempts:
-            sender.outbox.add(attempt, Outcome("succeeded", 0))
-        await eventually(lambda: len(sender.heard) == 2)
+            sender.completions.add(attempt, Outcome("succeeded", 0))
+        await eventually(lambda: len(sender.acknowledged) == 2)
         assert await states_of(workplace, attempts) == ["SUCCEEDED", "ASSIGNED", "SUCCEEDED"]
-        assert len(sender.outbox) == 1
+        assert len(sender.completions) == 1
         await workplace.execute("drop trigger refuse on holdfast.tasks")
-        await sender.outbox.wait_until_heard()
+        await sender.completions.wait_until_acknowledged()
     assert await workplace.state(attempts[1].task_id) == "SUCCEEDED"
 
 
@@ -119,11 +122,11 @@ async def test_completions_outlive_a_server_that_is_away(workplace: Workplace) -
     async with Line(workplace.url) as line, sending(line.url) as sender:
         await line.cut()
         for attempt in attempts:
-            sender.outbox.add(attempt, Outcome("succeeded", 0))
+            sender.completions.add(attempt, Outcome("succeeded", 0))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(sender.outbox.wait_until_heard(), 0.2)
+            await asyncio.wait_for(sender.completions.wait_until_acknowledged(), 0.2)
         line.mend()
-        await sender.outbox.wait_until_heard()
+        await sender.completions.wait_until_acknowledged()
     assert set(await states_of(workplace, attempts)) == {"SUCCEEDED"}
 
 
@@ -131,11 +134,11 @@ async def test_a_completion_whose_answer_is_lost_counts_once(workplace: Workplac
     [attempt] = await some_attempts(workplace, 1)
     async with Line(workplace.url) as line, sending(line.url) as sender:
         line.lose_answers()
-        sender.outbox.add(attempt, Outcome("succeeded", 0, result="1"))
+        sender.completions.add(attempt, Outcome("succeeded", 0, result="1"))
         await eventually(lambda: line.answers_lost >= 2)
         line.mend()
-        await sender.outbox.wait_until_heard()
-        assert sender.heard == [attempt]
+        await sender.completions.wait_until_acknowledged()
+        assert sender.acknowledged == [attempt]
     events = await workplace.about("events", attempt.task_id)
     assert [event["type"] for event in events] == ["claimed", "started", "succeeded"]
 
@@ -147,8 +150,8 @@ async def test_a_request_that_is_too_large_is_sent_in_parts(
     monkeypatch.setattr(endpoint, "BODY_BYTES_MAX", 5_000)
     async with sending(workplace.url) as sender:
         for number, attempt in enumerate(attempts):
-            sender.outbox.add(attempt, a_result(6_000 if number == 7 else 1_000))
-        await sender.outbox.wait_until_heard()
+            sender.completions.add(attempt, a_result(6_000 if number == 7 else 1_000))
+        await sender.completions.wait_until_acknowledged()
     states = await states_of(workplace, attempts)
     assert states.pop(7) == "FAILED"  # what no request can carry
     assert set(states) == {"SUCCEEDED"}
@@ -159,10 +162,10 @@ async def test_a_failure_that_cannot_be_told_is_given_up_loudly(
 ) -> None:
     [attempt] = await some_attempts(workplace, 1)
     async with sending(workplace.url) as sender:
-        sender.outbox.add(attempt, Outcome("failed", 2**40, "boom"))
-        await sender.outbox.wait_until_heard()
-        assert sender.heard == [attempt]
-    assert "cannot be told: exit_code" in caplog.text
+        sender.completions.add(attempt, Outcome("failed", 2**40, "boom"))
+        await sender.completions.wait_until_acknowledged()
+        assert sender.acknowledged == [attempt]
+    assert "cannot be reported: exit_code" in caplog.text
     assert await workplace.state(attempt.task_id) == "ASSIGNED"
 
 
@@ -171,9 +174,9 @@ async def test_after_it_was_closed_nothing_is_sent(
 ) -> None:
     [attempt] = await some_attempts(workplace, 1)
     async with sending(workplace.url) as sender:
-        await sender.outbox.close()
-        sender.outbox.add(attempt, Outcome("succeeded", 0))
-        assert len(sender.outbox) == 0
+        await sender.completions.close()
+        sender.completions.add(attempt, Outcome("succeeded", 0))
+        assert len(sender.completions) == 0
     assert "too late" in caplog.text
     assert await workplace.state(attempt.task_id) == "ASSIGNED"
 
@@ -181,14 +184,14 @@ async def test_after_it_was_closed_nothing_is_sent(
 async def test_closing_gives_up_what_could_not_be_told(workplace: Workplace) -> None:
     async with Line(workplace.url) as line, sending(line.url) as sender:
         await line.cut()
-        sender.outbox.add(an_attempt(), Outcome("succeeded", 0))
-        await asyncio.wait_for(sender.outbox.close(), 5)
-        assert not sender.heard
+        sender.completions.add(an_attempt(), Outcome("succeeded", 0))
+        await asyncio.wait_for(sender.completions.close(), 5)
+        assert not sender.acknowledged
 
 
 async def test_a_fault_of_its_own_is_told() -> None:
     transport = Transport("http://127.0.0.1:1")  # never opened
     sender = Sender(transport)
-    sender.outbox.add(an_attempt(), Outcome("succeeded", 0))
+    sender.completions.add(an_attempt(), Outcome("succeeded", 0))
     await eventually(lambda: sender.failures)
     assert isinstance(sender.failures[0], AssertionError)

@@ -15,7 +15,7 @@ from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.requests import Progress, WorkerRegisterRequest
 from holdfast.worker.claimed import attempt as attempt_module
 from holdfast.worker.claimed.attempt import Attempt
-from holdfast.worker.claimed.completions import Outbox
+from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.claimed.lease_keeper import Keeper
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.function import KILLED, Outcome
@@ -30,6 +30,7 @@ class Kept:
 
     def __init__(self, url: str, watchdog: WatchdogHandle, worker_id: str) -> None:
         self.stops: list[tuple[str, str]] = []
+        self.stuck: list[str] = []
         self.drains = 0
         self.failures: list[BaseException] = []
         self.keeper = Keeper(
@@ -37,6 +38,7 @@ class Kept:
             worker_id,
             watchdog,
             on_stop=lambda attempt, mode: self.stops.append((attempt.task_id, mode)),
+            on_stuck=lambda attempt: self.stuck.append(attempt.task_id),
             on_drain=self._note_drain,
             on_failure=self.failures.append,
         )
@@ -102,7 +104,7 @@ async def test_a_lease_is_renewed_again_and_again(
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id, lease=1.5)
     first = attempt.expires_at
-    kept.keeper.hold(attempt)
+    kept.keeper.hold([attempt])
     await eventually(lambda: attempt.expires_at > first + 1.0)
     assert (await lease_of(workplace, attempt))["attempt"] == 0
     assert not kept.stops
@@ -115,7 +117,7 @@ async def test_renewals_do_not_need_the_loop_of_the_worker(
     first = attempt.expires_at
     with serving_elsewhere(database_url) as url:
         async with keeping(url, watchdog, worker_id) as kept:
-            kept.keeper.hold(attempt)
+            kept.keeper.hold([attempt])
             # Nothing else happens on this loop until then.
             while attempt.expires_at < first + 0.5:
                 assert boot_clock() < first + 30
@@ -127,8 +129,8 @@ async def test_what_was_dropped_is_renewed_no_longer(
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
     other = await an_attempt_of(workplace, worker_id)
-    kept.keeper.hold(attempt)
-    kept.keeper.hold(other)
+    kept.keeper.hold([attempt])
+    kept.keeper.hold([other])
     kept.keeper.drop(attempt)
     first, attempt.renew_at = attempt.expires_at, 0.0
     await renewed(other)
@@ -140,10 +142,10 @@ async def test_a_start_is_told_once_the_code_has_run_for_a_moment(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
-    kept.keeper.hold(attempt)
+    kept.keeper.hold([attempt])
     attempt.started_at = boot_clock()
     await workplace.reach(attempt.task_id, "RUNNING")
-    await eventually(lambda: attempt.start_told)
+    await eventually(lambda: attempt.start_reported)
 
 
 async def test_a_conflict_about_an_attempt_that_is_over_stops_nobody(
@@ -151,16 +153,16 @@ async def test_a_conflict_about_an_attempt_that_is_over_stops_nobody(
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
     async with Transport(workplace.url) as transport:
-        outbox = Outbox(
-            transport, worker_id, on_heard=lambda _: None, on_failure=kept.failures.append
+        completions = Completions(
+            transport, worker_id, on_acknowledged=lambda _: None, on_failure=kept.failures.append
         )
-        kept.keeper.hold(attempt)
+        kept.keeper.hold([attempt])
         attempt.is_over = True  # and the keeper is not told to drop it
-        outbox.add(attempt, Outcome("succeeded", 0))
-        await outbox.wait_until_heard()
+        completions.add(attempt, Outcome("succeeded", 0))
+        await completions.wait_until_acknowledged()
         attempt.renew_at = 0.0
-        await eventually(lambda: attempt.quiet_until > 0)  # the conflict has been heard
-        await outbox.close()
+        await eventually(lambda: attempt.report_not_before > 0)  # the conflict has been heard
+        await completions.close()
     assert attempt.stop is None
     assert not kept.stops
 
@@ -169,7 +171,7 @@ async def test_a_lease_that_was_taken_away_stops_the_code(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
-    kept.keeper.hold(attempt)
+    kept.keeper.hold([attempt])
     attempt.lease_token = uuid4()
     attempt.renew_at = 0.0
     await eventually(lambda: kept.stops)
@@ -182,7 +184,7 @@ async def test_code_is_stopped_before_a_lease_runs_out_that_cannot_be_renewed(
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id, lease=1.2)
     async with Line(workplace.url) as line, keeping(line.url, watchdog, worker_id) as kept:
-        kept.keeper.hold(attempt)
+        kept.keeper.hold([attempt])
         await line.cut()
         await eventually(lambda: kept.stops)
         assert boot_clock() < attempt.expires_at
@@ -197,9 +199,9 @@ async def test_a_renewal_that_fails_is_tried_again(
     first = attempt.expires_at
     async with Line(workplace.url) as line, keeping(line.url, watchdog, worker_id) as kept:
         await line.cut()
-        kept.keeper.hold(attempt)
+        kept.keeper.hold([attempt])
         attempt.renew_at = boot_clock()
-        await eventually(lambda: attempt.quiet_until > 0)
+        await eventually(lambda: attempt.report_not_before > 0)
         line.mend()
         await eventually(lambda: attempt.expires_at > first)
         assert not kept.stops
@@ -209,7 +211,7 @@ async def test_a_soft_cancel_is_passed_on_and_becomes_a_hard_one_after_its_grace
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id, grace=1.0)
-    kept.keeper.hold(attempt)
+    kept.keeper.hold([attempt])
     asked_at = boot_clock()
     await workplace.cancel(attempt.task_id, "soft")
     await eventually(lambda: kept.stops)
@@ -223,18 +225,38 @@ async def test_a_hard_cancel_is_passed_on_and_once(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
-    kept.keeper.hold(attempt)
+    kept.keeper.hold([attempt])
+    other = await an_attempt_of(workplace, worker_id)
+    kept.keeper.hold([other])
     await workplace.cancel(attempt.task_id)
-    await renewed(attempt)
-    await renewed(attempt)  # which says it again
+    await eventually(lambda: kept.stops)
+    expires_at, attempt.renew_at = attempt.expires_at, 0.0
+    await renewed(other)
+    await renewed(other)  # which would say it again
     assert kept.stops == [(attempt.task_id, "hard")]
+    assert attempt.expires_at == expires_at  # nothing is renewed from then on
+
+
+async def test_code_that_must_go_and_is_still_there_is_said_to_be_stuck_once(
+    workplace: Workplace, kept: Kept, worker_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt_module, "STUCK_SECONDS_MAX", 0.2)
+    here, elsewhere = [await an_attempt_of(workplace, worker_id) for _ in range(2)]
+    here.in_process = True
+    kept.keeper.hold([here, elsewhere])
+    await workplace.cancel(here.task_id)
+    await workplace.cancel(elsewhere.task_id)
+    await eventually(lambda: kept.stuck)
+    await eventually(lambda: boot_clock() > (elsewhere.stuck_at or boot_clock()) + 0.2)
+    assert kept.stuck == [here.task_id]
+    here.is_over = True
 
 
 async def test_a_run_that_takes_too_long_has_its_grace_before_it_is_killed(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id, timeout=0.1, grace=0.4)
-    kept.keeper.hold(attempt)
+    kept.keeper.hold([attempt])
     attempt.started_at = boot_clock()
     await eventually(lambda: len(kept.stops) == 2)
     assert kept.stops == [(attempt.task_id, "timeout"), (attempt.task_id, "hard")]
@@ -244,7 +266,7 @@ async def test_progress_is_told_and_the_latest_word_counts(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
-    kept.keeper.hold(attempt)
+    kept.keeper.hold([attempt])
     for step in range(100):
         attempt.progress = Progress(step / 100, "step")
     await eventually(lambda: not attempt.has_news())
@@ -259,13 +281,13 @@ async def test_progress_that_the_server_refuses_costs_nobody_a_lease(
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
     other = await an_attempt_of(workplace, worker_id)
-    kept.keeper.hold(attempt)
-    kept.keeper.hold(other)
+    kept.keeper.hold([attempt])
+    kept.keeper.hold([other])
     attempt.progress = Progress(0.5, "x" * 1000)
     attempt.renew_at = other.renew_at = 0.0
     first = other.expires_at
     await eventually(lambda: min(attempt.expires_at, other.expires_at) > first)
-    assert attempt.quiet_until > 0  # it had been refused before
+    assert attempt.report_not_before > 0  # it had been refused before
     assert not kept.stops
 
 
@@ -286,7 +308,7 @@ async def test_the_death_of_the_watchdog_is_told_once(workplace: Workplace, slot
         os.kill(watchdog.pid, signal.SIGKILL)
         await eventually(lambda: kept.failures)
         attempt = await an_attempt_of(workplace, "w")
-        kept.keeper.hold(attempt)
+        kept.keeper.hold([attempt])
         attempt.in_process = True
         await renewed(attempt)  # it goes on until all is stopped
         assert [type(failure) for failure in kept.failures] == [WatchdogLost]
@@ -301,8 +323,10 @@ async def test_code_does_not_enter_this_process_without_a_watchdog(
     os.kill(watchdog.pid, signal.SIGKILL)
     await eventually(lambda: not watchdog.is_alive())
     kept = Kept(workplace.url, watchdog, "w")
+    attempt = await an_attempt_of(workplace, "w")
+    attempt.in_process = True
     with pytest.raises(WatchdogLost):
-        kept.keeper.enter(await an_attempt_of(workplace, "w"))
+        kept.keeper.hold([attempt])
     watchdog.stop()
 
 
@@ -314,7 +338,7 @@ async def test_many_leases_are_kept_with_few_requests(
     first = attempts[0].expires_at
     for attempt in attempts:
         attempt.renew_at = 0.0
-        kept.keeper.hold(attempt)
+        kept.keeper.hold([attempt])
     await eventually(lambda: min(attempt.expires_at for attempt in attempts) > first)
     assert not kept.stops
 
@@ -323,16 +347,16 @@ async def test_a_hard_cancel_that_is_obeyed_is_confirmed(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
-    kept.keeper.hold(attempt)
+    kept.keeper.hold([attempt])
     await workplace.cancel(attempt.task_id)
     await eventually(lambda: kept.stops)
     assert (await lease_of(workplace, attempt))["ending"]
     async with Transport(workplace.url) as transport:
-        outbox = Outbox(
-            transport, worker_id, on_heard=kept.keeper.drop, on_failure=kept.failures.append
+        completions = Completions(
+            transport, worker_id, on_acknowledged=kept.keeper.drop, on_failure=kept.failures.append
         )
         attempt.is_over = True
-        outbox.add(attempt, KILLED)
-        await outbox.wait_until_heard()
-        await outbox.close()
+        completions.add(attempt, KILLED)
+        await completions.wait_until_acknowledged()
+        await completions.close()
     assert not await workplace.about("leases", attempt.task_id)

@@ -68,7 +68,7 @@ async def outside(
 
 def stop(attempt: Attempt, mode: Any) -> None:
     """Ask an attempt to stop, as its worker does."""
-    assert attempt.ask_to_stop(mode, None)
+    assert attempt.ask_to_stop(mode, boot_clock())
     assert attempt.on_stop is not None
     attempt.on_stop(mode)
 
@@ -173,7 +173,7 @@ async def test_output_that_nobody_wants_holds_up_nothing(
         outside = Outside(workplace, transport, watchdog, slot.fd)
         attempt = await outside.claim("echo one")
         await line.cut()
-        attempt.ask_to_stop("lost", None)
+        attempt.ask_to_stop("lost", boot_clock())
         await asyncio.wait_for(outside.runner.run(attempt), 30)
 
 
@@ -225,7 +225,7 @@ async def test_a_command_that_shall_stop_while_it_is_started_does_not_stay(
         await asyncio.sleep(0)
         assert attempt.on_stop is None  # there is nothing to stop yet
         if mode is not None:
-            attempt.ask_to_stop(mode, None)
+            attempt.ask_to_stop(mode, boot_clock())
         running.cancel()
         outcome = await asyncio.wait_for(running, 30)
         assert outcome.status == ("handed_back" if mode is None else "killed")

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from holdfast.model.outcomes import CancelMode
-from holdfast.worker.claimed import worker as worker_module
-from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
 from tests.worker.line import Line
 from tests.worker.workplace import SAMPLES, Workplace, call
@@ -67,26 +65,6 @@ async def test_a_failure_is_told_with_its_class_and_stage(workplace: Workplace) 
         await workplace.reach(task_id, "FAILED")
         attempt = await workplace.ended(task_id)
         assert (attempt["error_class"], attempt["stage"]) == (error_class, stage)
-
-
-async def test_a_large_batch_is_claimed_run_and_told(workplace: Workplace, database: Any) -> None:
-    task_id = await workplace.submit(call("add", 1), list(range(1200)))
-    workplace.hire(concurrency=600)
-    job_id = int(task_id.partition(".")[0])
-    query = "select succeeded from holdfast.jobs where job_id = $1 and succeeded = 1200"
-    await eventually(lambda: workplace.fetch(query, job_id))
-    await assert_audit_is_silent(database)
-
-
-async def test_no_more_is_claimed_than_can_run(workplace: Workplace, tmp_path: Path) -> None:
-    await workplace.submit(
-        {"shell": f"touch {tmp_path}/$HOLDFAST_INPUT; while :; do sleep 0.01; done"},
-        list(range(5)),
-    )
-    workplace.hire(concurrency=2)
-    await eventually(lambda: len(list(tmp_path.glob("[0-9]"))) == 2)
-    assert len(await workplace.fetch("select 1 from holdfast.leases")) == 2
-    assert len(await workplace.fetch("select 1 from holdfast.ready")) == 3
 
 
 async def test_a_start_is_in_the_ledger_while_the_code_runs(
@@ -180,24 +158,6 @@ async def test_a_task_is_retried_by_the_same_worker(workplace: Workplace) -> Non
     assert len(await workplace.attempts(task_id)) == 3
 
 
-async def test_a_claim_whose_answer_is_lost_is_repeated_under_the_same_key(
-    workplace: Workplace,
-) -> None:
-    task_id = await workplace.submit(call("add", 2))
-    async with Line(workplace.url) as line:
-        worker, running = workplace.hire(server=line.url)
-        query = "select 1 from holdfast.workers where worker_id = $1"
-        line.lose_answers()
-        await eventually(lambda: line.answers_lost >= 2)
-        await eventually(lambda: workplace.fetch(query, worker.worker_id))
-        line.mend()
-        await workplace.reach(task_id, "SUCCEEDED")
-        [attempt] = await workplace.attempts(task_id)
-        assert attempt["attempt"] == 0
-        worker.drain()
-        await running
-
-
 async def test_work_goes_on_after_the_server_was_away(workplace: Workplace, tmp_path: Path) -> None:
     entrypoint = call("await_file", f"{tmp_path}/began", f"{tmp_path}/go")
     task_id = await workplace.submit(entrypoint)
@@ -245,14 +205,3 @@ async def test_a_claim_of_a_kind_it_does_not_know_costs_its_neighbours_nothing(
         assert f"task {strange} cannot be read" in caplog.text
         worker.drain()
         await running
-
-
-async def test_too_many_untold_ends_keep_it_from_claiming_and_only_so_long(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_module, "UNHEARD_MAX", 1)
-    task_id = await workplace.submit(call("add", 1), list(range(20)))
-    workplace.hire(concurrency=1)
-    job_id = int(task_id.partition(".")[0])
-    query = "select 1 from holdfast.jobs where job_id = $1 and succeeded = 20"
-    await eventually(lambda: workplace.fetch(query, job_id))

@@ -19,6 +19,7 @@ from holdfast.worker.claimed import worker as worker_module
 from holdfast.worker.claimed.claims import Replaced
 from holdfast.worker.watchdog_handle import WatchdogLost
 from tests.audits import assert_audit_is_silent
+from tests.supervision import MARK_NAME
 from tests.waiting import eventually
 from tests.worker.line import Line
 from tests.worker.living import await_process
@@ -171,9 +172,11 @@ def watchdogs() -> list[psutil.Process]:
 
 
 def is_watchdog(process: psutil.Process) -> bool:
-    """Tell whether a process lives and is a watchdog."""
+    """Tell whether a process lives and is a worker's watchdog, not that of the test run."""
     with suppress(psutil.NoSuchProcess):  # as it also says of a zombie
-        return any("watchdog.py" in word for word in process.cmdline())
+        words = process.cmdline()
+        is_of_tests = any(word.startswith(MARK_NAME) for word in words)
+        return not is_of_tests and any("watchdog.py" in word for word in words)
     return False
 
 

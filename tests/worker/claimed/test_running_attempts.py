@@ -1,5 +1,6 @@
-"""Tasks that are suspected of killing their worker: in a process, alone, and at their own cost."""
+"""What runs in a worker, and beside what: suspects in a process, alone, and at their own cost."""
 
+import asyncio
 import json
 import os
 import signal
@@ -7,8 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
+from holdfast.worker.claimed import attempt as attempt_module
+from holdfast.worker.claimed.running_attempts import Changes
 from tests.waiting import eventually
 from tests.worker.line import Line
 from tests.worker.workplace import QUEUE, Workplace, call
@@ -133,3 +138,39 @@ async def test_suspects_of_two_claims_at_once_do_not_wait_for_each_other(
         await workplace.reach(busy, "SUCCEEDED")
         await workplace.reach(first, "SUCCEEDED")
         await workplace.reach(second, "SUCCEEDED")
+
+
+async def test_whoever_waits_for_a_change_hears_of_the_next_one() -> None:
+    changes = Changes()
+    changes.notify()  # of the past
+    waiting = [asyncio.create_task(changes.wait()) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not any(waiter.done() for waiter in waiting)
+    changes.notify()
+    await asyncio.gather(*waiting)
+
+
+async def test_a_worker_stays_if_what_is_stuck_goes_after_all(
+    workplace: Workplace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(attempt_module, "STUCK_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(attempt_module, "GO_SECONDS_MAX", 100.0)
+    stuck = await workplace.submit(
+        call("refuse_to_stop", f"{tmp_path}/began", f"{tmp_path}/go"), lease=120.0
+    )
+    lasting = await workplace.submit(call("wait_for_file", f"{tmp_path}/two", f"{tmp_path}/end"))
+    _, running = workplace.hire()
+    await eventually((tmp_path / "began").exists)
+    await eventually((tmp_path / "two").exists)
+    await workplace.cancel(stuck, "hard")
+    await eventually(lambda: f"task {stuck} attempt 0 does not stop" in caplog.text)
+    waiting = await workplace.submit(call("add", 1))
+    (tmp_path / "go").touch()
+    await workplace.ended(stuck)
+    await workplace.reach(waiting, "SUCCEEDED")
+    (tmp_path / "end").touch()
+    await workplace.reach(lasting, "SUCCEEDED")
+    assert not running.done()

@@ -1,0 +1,264 @@
+"""The attempts that a worker has: begun where each belongs, stopped, and reported when they end."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any
+
+from holdfast.client.transport import Transport
+from holdfast.tracing.current import describe
+from holdfast.worker.claimed.attempt import Attempt, StopMode
+from holdfast.worker.claimed.completions import Completions
+from holdfast.worker.claimed.function_runner import FunctionCall, FunctionRunner
+from holdfast.worker.claimed.lease_keeper import Keeper
+from holdfast.worker.claimed.options import WorkerOptions
+from holdfast.worker.claimed.process_runner import ProcessRunner
+from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.compensated_call import CompensatedCalls
+from holdfast.worker.running.function import HANDED_BACK, KILLED, BadCall, Outcome, failure
+from holdfast.worker.running.spans import begin_run, end_run
+from holdfast.worker.watchdog_handle import WatchdogLost
+
+log = logging.getLogger("holdfast.attempts")
+CLAIM_MAX = 500
+UNACKNOWLEDGED_MAX = 5000
+
+
+class Changes:
+    """Wakes whoever waits until something is different."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake everybody who waits."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait for the next change."""
+        self._event.clear()
+        await self._event.wait()
+
+
+class RunningAttempts:
+    """What runs here, where, and how much more may."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        worker_id: str,
+        *,
+        transport: Transport,
+        keeper: Keeper,
+        completions: Completions,
+        processes: ProcessRunner,
+        on_lost: Callable[[Attempt], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._options = options
+        self._worker_id = worker_id
+        self._keeper = keeper
+        self._completions = completions
+        self._processes = processes
+        self._compensated = CompensatedCalls(transport)
+        self._on_lost = on_lost
+        self._on_failure = on_failure
+        self.changes = Changes()
+        self._functions = FunctionRunner(
+            options.server,
+            threads_max=options.concurrency,
+            on_end=self._end_function,
+            on_process=self._move_to_process,
+            on_unblocked=self.changes.notify,
+        )
+        self._running: dict[Attempt, FunctionCall | asyncio.Task[Outcome | None]] = {}
+        self._reserved = 0
+        self._met_suspects = False
+        # Those that must go and do not: the others have to go, too, and then this process.
+        self.stuck: set[Attempt] = set()
+        self.is_leaving = False
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def room(self) -> int:
+        """Count the tasks that one claim may ask for; none beside one that is suspect."""
+        if self.is_leaving or self.stuck or self._functions.is_blocked:
+            return 0
+        if len(self._completions) >= UNACKNOWLEDGED_MAX or self._has_suspect():
+            return 0
+        if self._met_suspects:
+            # More of them may follow: one by one, so that none is fetched to be handed back.
+            return 0 if self._reserved or self._running else 1
+        concurrency = self._options.concurrency
+        free = concurrency - len(self._running) - self._reserved
+        return min(free, -(-concurrency // 2), CLAIM_MAX)
+
+    @contextmanager
+    def reserve(self, room: int) -> Iterator[None]:
+        """Keep room free while a claim for it is under way."""
+        self._reserved += room
+        try:
+            yield
+        finally:
+            self._reserved -= room
+            self.changes.notify()
+
+    def begin(self, attempts: Sequence[Attempt]) -> None:
+        """Begin to run what was claimed; the keeper holds it before any of its code runs."""
+        suspects = [attempt for attempt in attempts if attempt.is_suspect]
+        self._met_suspects = bool(suspects) or (self._met_suspects and not attempts)
+        # One suspect at a time, and alone: others, of this claim and of the one beside it, may run
+        # elsewhere meanwhile. So may all, if this worker is about to leave.
+        spare = attempts if self.stuck else suspects if self._has_suspect() else suspects[1:]
+        if spare:
+            self.hand_back(spare)
+            attempts = [attempt for attempt in attempts if attempt not in spare]
+        for attempt in attempts:
+            variables = copy_context()
+            attempt.span = variables.run(
+                begin_run, attempt, attempt.trace_parent, worker_id=self._worker_id
+            )
+            if self._is_function_here(attempt) and attempt.job.compensates_job_id is None:
+                attempt.in_process = True
+                self._running[attempt] = FunctionCall(attempt, variables)
+            else:
+                self._begin_task(attempt, variables, self._run(attempt, variables))
+        self._begin_functions(attempts)
+
+    def hand_back(self, attempts: Sequence[Attempt]) -> None:
+        """Give attempts back that have not begun."""
+        for attempt in attempts:
+            attempt.is_over = True
+            self._completions.add(attempt, HANDED_BACK)
+        self._keeper.hold(attempts)
+
+    def stop(self, attempt: Attempt, mode: StopMode) -> None:
+        """Ask an attempt to stop, in the way that its code can hear."""
+        running = self._running.get(attempt)
+        if isinstance(running, FunctionCall):
+            self._functions.stop(running, mode)
+        elif running is not None and attempt.on_stop is not None:
+            attempt.on_stop(mode)
+        elif running is not None:
+            running.cancel()  # it has not begun yet
+
+    def interrupt_all(self) -> None:
+        """Have everything end, to be handed back."""
+        for running in list(self._running.values()):
+            if isinstance(running, FunctionCall):
+                self._functions.interrupt(running)
+            else:
+                running.cancel()
+
+    async def wait_for_others(self, ends_at: float) -> None:
+        """Wait until nothing runs but what is stuck, or until a time of this loop."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(ends_at):
+                while len(self._running) > len(self.stuck):
+                    await self.changes.wait()
+
+    def close(self) -> None:
+        """Let go of what functions run on."""
+        self._functions.close()
+
+    def _is_function_here(self, attempt: Attempt) -> bool:
+        """Tell whether it is a function that may run within this process."""
+        may_share = not attempt.is_suspect and self._options.isolation != "process"
+        return may_share and attempt.job.entrypoint.is_function
+
+    def _has_suspect(self) -> bool:
+        return any(attempt.is_suspect for attempt in self._running)
+
+    def _begin_functions(self, attempts: Sequence[Attempt]) -> None:
+        """Have leases kept, and then user code begin."""
+        calls = [c for a in attempts if isinstance(c := self._running[a], FunctionCall)]
+        try:
+            self._keeper.hold(attempts)
+        except WatchdogLost as error:
+            self._on_failure(error)
+            for call in calls:
+                self._end(call.attempt, HANDED_BACK)
+        else:
+            self._functions.begin(calls)
+
+    def _begin_task(
+        self,
+        attempt: Attempt,
+        variables: Context,
+        work: Coroutine[Any, Any, Outcome | None],
+    ) -> None:
+        task = asyncio.create_task(work, context=variables)
+        self._running[attempt] = task
+        # Not within the task: one that is cancelled before its first step has no within.
+        task.add_done_callback(partial(self._end_task, attempt))
+
+    async def _run(self, attempt: Attempt, variables: Context) -> Outcome | None:
+        """Run what does not simply call a function here; None if it has come to that after all."""
+        if attempt.is_suspect:
+            await self._wait_until_alone()
+        if attempt.job.compensates_job_id is not None:
+            try:
+                attempt.input = await self._compensated.complete(attempt)
+            except BadCall as problem:
+                return problem.outcome
+        if boot_clock() >= attempt.stop_at:
+            return HANDED_BACK
+        if not self._is_function_here(attempt):
+            return await self._processes.run(attempt, self._options.imports)
+        attempt.in_process = True
+        self._running[attempt] = FunctionCall(attempt, variables)
+        self._begin_functions([attempt])
+        return None
+
+    async def _wait_until_alone(self) -> None:
+        """Wait until this worker holds no other claim: none that runs, none that is unreported."""
+        while len(self._running) > 1 or len(self._completions) or self._reserved:
+            await self.changes.wait()
+
+    def _move_to_process(self, call: FunctionCall) -> None:
+        """Run a function in a process of its own, which it asked for when it was found."""
+        attempt = call.attempt
+        attempt.in_process = False
+        running = self._processes.run(attempt, self._options.imports)
+        self._begin_task(attempt, call.variables, running)
+
+    def _end_function(self, attempt: Attempt, answer: Outcome | BaseException) -> None:
+        if not isinstance(answer, Outcome):
+            answer = self._describe_fault(attempt, answer)
+        self._end(attempt, answer)
+
+    def _end_task(self, attempt: Attempt, task: asyncio.Task[Outcome | None]) -> None:
+        if task.cancelled():
+            self._end(attempt, HANDED_BACK if attempt.stop is None else KILLED)
+        elif (error := task.exception()) is not None:
+            self._end(attempt, self._describe_fault(attempt, error))
+        elif (outcome := task.result()) is not None:
+            self._end(attempt, outcome)
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        del self._running[attempt]
+        self.stuck.discard(attempt)
+        attempt.is_over = True
+        attempt.on_stop = attempt.on_renewed = None
+        end_run(attempt.span, outcome)
+        if attempt.stop == "lost":
+            self._on_lost(attempt)
+        else:
+            self._completions.add(attempt, outcome)
+        self.changes.notify()
+
+    def _describe_fault(self, attempt: Attempt, error: BaseException) -> Outcome:
+        if isinstance(error, WatchdogLost):
+            self._on_failure(error)
+            return HANDED_BACK
+        log.critical(
+            "task %s attempt %d broke its worker",
+            *attempt.key,
+            exc_info=error,
+            extra=describe(attempt),
+        )
+        return Outcome("worker_failed", error=f"a fault of the worker: {failure(error).error}")

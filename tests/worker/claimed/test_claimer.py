@@ -1,0 +1,61 @@
+"""Claiming: as much as there is room for, and again under the same key if an answer is lost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.worker.claimed import running_attempts as running_module
+from tests.audits import assert_audit_is_silent
+from tests.waiting import eventually
+from tests.worker.line import Line
+from tests.worker.workplace import Workplace, call
+
+
+async def test_no_more_is_claimed_than_can_run(workplace: Workplace, tmp_path: Path) -> None:
+    await workplace.submit(
+        {"shell": f"touch {tmp_path}/$HOLDFAST_INPUT; while :; do sleep 0.01; done"},
+        list(range(5)),
+    )
+    workplace.hire(concurrency=2)
+    await eventually(lambda: len(list(tmp_path.glob("[0-9]"))) == 2)
+    assert len(await workplace.fetch("select 1 from holdfast.leases")) == 2
+    assert len(await workplace.fetch("select 1 from holdfast.ready")) == 3
+
+
+async def test_too_many_unacknowledged_ends_keep_it_from_claiming_and_only_so_long(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_module, "UNACKNOWLEDGED_MAX", 1)
+    task_id = await workplace.submit(call("add", 1), list(range(20)))
+    workplace.hire(concurrency=1)
+    job_id = int(task_id.partition(".")[0])
+    query = "select 1 from holdfast.jobs where job_id = $1 and succeeded = 20"
+    await eventually(lambda: workplace.fetch(query, job_id))
+
+
+async def test_a_claim_whose_answer_is_lost_is_repeated_under_the_same_key(
+    workplace: Workplace,
+) -> None:
+    task_id = await workplace.submit(call("add", 2))
+    async with Line(workplace.url) as line:
+        worker, running = workplace.hire(server=line.url)
+        query = "select 1 from holdfast.workers where worker_id = $1"
+        line.lose_answers()
+        await eventually(lambda: line.answers_lost >= 2)
+        await eventually(lambda: workplace.fetch(query, worker.worker_id))
+        line.mend()
+        await workplace.reach(task_id, "SUCCEEDED")
+        [attempt] = await workplace.attempts(task_id)
+        assert attempt["attempt"] == 0
+        worker.drain()
+        await running
+
+
+async def test_a_large_batch_is_claimed_and_run(workplace: Workplace, database: Any) -> None:
+    task_id = await workplace.submit(call("add", 1), list(range(1200)))
+    workplace.hire(concurrency=600)
+    job_id = int(task_id.partition(".")[0])
+    query = "select succeeded from holdfast.jobs where job_id = $1 and succeeded = 1200"
+    await eventually(lambda: workplace.fetch(query, job_id))
+    await assert_audit_is_silent(database)
