@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
-from holdfast.errors import IllegalMove, Invalid, NotFound
+from holdfast.errors import IllegalMove, Invalid, NotFound, TooLarge
 from holdfast.ledger.keys import RequestKey, recall, request_key, wait_turn, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
@@ -15,18 +16,29 @@ from holdfast.model.spec import Submission
 from holdfast.model.states import OPEN_STATES, TaskState
 from holdfast.operations.ending.attempts import end_locked
 from holdfast.operations.submitting.admit import Admitted, admit
-from holdfast.operations.submitting.resubmission import describe_again, note_replay
-from holdfast.operations.submitting.store import Submitted, store_jobs
+from holdfast.operations.submitting.chunk import hide_large, store_or_show
+from holdfast.operations.submitting.resubmission import (
+    PAGE_TASKS_MAX,
+    Resubmission,
+    check_inputs_size,
+    describe_again,
+    note_replay,
+)
 from holdfast.rules.ending import AttemptEnd
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
-from holdfast.store.tables.columns import id_columns
-from holdfast.store.tables.dead_letters import NewDeadLetter, dead_letter_tasks
+from holdfast.store.tables.dead_letters import (
+    NewDeadLetter,
+    dead_letter_tasks,
+    lock_dead_letters,
+    mark_discarded,
+    mark_replayed,
+    measure_letter_inputs,
+    read_letter_inputs,
+)
 from holdfast.store.tables.jobs import read_job_flags
 from holdfast.store.tables.tasks import lock_tasks
 
-_DEAD = load_statements("dead_letters")
 IDS_MAX = 10_000
 
 
@@ -78,6 +90,13 @@ class Replay:
     job_id: int | None
 
 
+class _Plan(NamedTuple):
+    """Dead letters of one job in the order of their ids, and what runs them again."""
+
+    task_ids: tuple[TaskId, ...]
+    again: Resubmission
+
+
 async def replay(
     ledger: Ledger,
     task_ids: Sequence[TaskId],
@@ -95,7 +114,8 @@ async def replay(
     _check_ids(task_ids)
     check_text("actor", actor, 256)
     if dry_run:
-        return [replayed for replayed, _ in await _plan_replays(ledger, task_ids, rebind=rebind)]
+        plans = await _plan(ledger, task_ids, rebind=rebind)
+        return [Replay(plan.again.job_id, plan.task_ids, None) for plan in plans]
     again = partial(_replay, ledger, task_ids, actor=actor, keyed=keyed, rebind=rebind)
     return await again() if keyed is None else await wait_turn(keyed, again)
 
@@ -111,62 +131,63 @@ async def _replay(
     first = await recall(ledger, keyed, list[Replay])
     if first is not None:
         return first
-    plan = await _plan_replays(ledger, task_ids, only_open=keyed is None, rebind=rebind)
-    jobs = await admit(ledger, [submission for _, submission in plan])
+    plans = await _plan(ledger, task_ids, only_open=keyed is None, rebind=rebind)
+    jobs = await admit(ledger, [await _describe(ledger, plan) for plan in plans])
+    total = sum(job.num_tasks for job in jobs)
+    if total > ledger.limits.tasks_max:
+        raise TooLarge("task_ids", total, ledger.limits.tasks_max, unit="tasks")
+    hidden = await hide_large(ledger, jobs)
     return await write_once(
-        ledger, keyed, _store_replays, plan, jobs=jobs, returns=list[Replay], actor=actor
+        ledger, keyed, _store, plans, returns=list[Replay], jobs=jobs, hidden=hidden, actor=actor
     )
 
 
-async def _plan_replays(
+async def _plan(
     ledger: Ledger, task_ids: Sequence[TaskId], *, only_open: bool = True, rebind: bool
-) -> list[tuple[Replay, Submission]]:
-    """Describe the new jobs.
+) -> list[_Plan]:
+    """Find out which jobs there will be, without the inputs; their size is bounded.
 
     Under a key, letters that are settled are left to the transaction that takes it: the same
     request may have settled them.
     """
     async with ledger.database.transaction() as tx:
-        letters = await _lock_letters(tx, task_ids, "replay", only_open=only_open)
-        job_ids = {task_id.job_id for task_id in letters}
-        again = await describe_again(ledger, tx, job_ids, rebind=rebind)
-    inputs: dict[int, list[tuple[TaskId, str | None]]] = defaultdict(list)
-    for task_id, text in letters.items():
-        inputs[task_id.job_id].append((task_id, text))
-    return [
-        (
-            Replay(job_id, tuple(task_id for task_id, _ in group), None),
-            complete_submission(
-                again[job_id].submission(tuple(text or "null" for _, text in group)),
-                ledger.limits,
-            ),
-        )
-        for job_id, group in sorted(inputs.items())
-    ]
+        await _lock_letters(tx, task_ids, "replay", only_open=only_open)
+        by_job: dict[int, list[TaskId]] = defaultdict(list)
+        for task_id in sorted(task_ids):
+            by_job[task_id.job_id].append(task_id)
+        again = await describe_again(ledger, tx, by_job.keys(), rebind=rebind)
+        with_inputs = [task_id for task_id in task_ids if again[task_id.job_id].has_inputs]
+        check_inputs_size(await measure_letter_inputs(tx, with_inputs))
+    return [_Plan(tuple(group), again[job_id]) for job_id, group in sorted(by_job.items())]
 
 
-async def _store_replays(
+async def _describe(ledger: Ledger, plan: _Plan) -> Submission:
+    """Describe a new job, its inputs read a page at a time."""
+    inputs: list[str] = []
+    for first in range(0, len(plan.task_ids) if plan.again.has_inputs else 0, PAGE_TASKS_MAX):
+        async with ledger.database.transaction() as tx:
+            inputs += await read_letter_inputs(tx, plan.task_ids[first : first + PAGE_TASKS_MAX])
+    return complete_submission(plan.again.submission(tuple(inputs)), ledger.limits)
+
+
+async def _store(
     _: Ledger,
     tx: Transaction,
-    plan: list[tuple[Replay, Submission]],
+    plans: list[_Plan],
     *,
     jobs: list[Admitted],
+    hidden: dict[int, Admitted],
     actor: str,
 ) -> list[Replay]:
     # Locked and checked again: somebody may have replayed or discarded them meanwhile.
-    await _lock_letters(tx, [t for replayed, _ in plan for t in replayed.task_ids], "replay")
-    answers = await store_jobs(tx, jobs)
+    await _lock_letters(tx, [task_id for plan in plans for task_id in plan.task_ids], "replay")
     replays = []
-    for (replayed, _submission), answer in zip(plan, answers, strict=True):
-        if not isinstance(answer, Submitted):  # a job whose result it needs is gone
-            raise answer
-        await tx.fetch(
-            _DEAD["mark_replayed"],
-            **id_columns(replayed.task_ids),
-            replayed_as=[answer.job_id] * len(replayed.task_ids),
-        )
-        await note_replay(tx, replayed.replay_of, answer.job_id, actor=actor)
-        replays.append(Replay(replayed.replay_of, replayed.task_ids, answer.job_id))
+    # Refused if a job whose result one of them needs is gone.
+    submitted = await store_or_show(tx, jobs, hidden)
+    for (task_ids, again), made in zip(plans, submitted, strict=True):
+        await mark_replayed(tx, task_ids, replayed_as=made.job_id)
+        await note_replay(tx, again.job_id, made.job_id, actor=actor)
+        replays.append(Replay(again.job_id, task_ids, made.job_id))
     return replays
 
 
@@ -186,28 +207,26 @@ async def discard(
 
 async def _discard(_: Ledger, tx: Transaction, task_ids: Sequence[TaskId], *, actor: str) -> bool:
     await _lock_letters(tx, task_ids, "discard")
-    await tx.fetch(_DEAD["mark_discarded"], **id_columns(task_ids), actor=actor)
+    await mark_discarded(tx, task_ids, actor=actor)
     return True
 
 
 async def _lock_letters(
     tx: Transaction, task_ids: Sequence[TaskId], request: str, *, only_open: bool = True
-) -> dict[TaskId, str | None]:
-    """Lock dead letters and read their inputs; settled ones are refused unless asked for."""
-    rows = await tx.fetch(_DEAD["lock_dead_letters"], **id_columns(sorted(task_ids)))
-    found = {TaskId(row[0], row[1]): row for row in rows}
+) -> None:
+    """Lock dead letters; settled ones are refused unless asked for."""
+    found = await lock_dead_letters(tx, task_ids)
     for task_id in task_ids:
-        row = found.get(task_id)
-        if row is None:
+        letter = found.get(task_id)
+        if letter is None:
             raise NotFound("dead letter", task_id)
         if not only_open:
             continue
-        if row["discarded_at"] is not None:
+        if letter.discarded_at is not None:
             raise IllegalMove(f"dead letter {task_id}", "discarded", request)
-        if row["replayed_as"] is not None:
-            state = f"replayed as job {row['replayed_as']}"
+        if letter.replayed_as is not None:
+            state = f"replayed as job {letter.replayed_as}"
             raise IllegalMove(f"dead letter {task_id}", state, request)
-    return {task_id: row["input"] for task_id, row in found.items()}
 
 
 def _check_ids(task_ids: Sequence[TaskId]) -> None:

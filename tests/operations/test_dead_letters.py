@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import IllegalMove, Invalid, NotFound
+from holdfast.errors import IllegalMove, Invalid, NotFound, TooLarge
+from holdfast.ledger.keys import request_key
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
+from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
+from holdfast.operations import dead_letters
 from holdfast.operations.dead_letters import (
     Replay,
     dead_letter_task,
@@ -16,6 +19,10 @@ from holdfast.operations.dead_letters import (
     replay,
 )
 from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.submitting import resubmission
+from holdfast.store.database import Database
+from tests.audits import assert_audit_is_silent
+from tests.chunks import shrink_chunks
 from tests.world import World
 
 DEAD = TaskState.DEAD_LETTERED
@@ -169,6 +176,77 @@ async def test_a_replay_of_very_many_replicas_is_claimable_whole(
     assert done.job_id is not None
     last = await world.claim_by_id(TaskId(done.job_id, 10_000))
     assert last.task_id.task_index == 10_000
+
+
+async def limit_inserts(world: World, tasks_max: int) -> None:
+    """Refuse every statement that stores more tasks than that."""
+    await world.clock.fetch(
+        "create function public.refuse_many() returns trigger language plpgsql as 'begin "
+        f"if (select count(*) from stored) > {tasks_max} then raise ''too many at once''; end if; "
+        "return null; end'"
+    )
+    await world.clock.fetch(
+        "create trigger few after insert on holdfast.tasks referencing new table as stored "
+        "for each statement execute function public.refuse_many()"
+    )
+
+
+async def test_more_letters_than_a_chunk_are_replayed_in_chunks_and_once_per_key(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many, replicas = (
+        await dead_inputs(world, 4, 4),
+        await dead_inputs(world, 25, 25),
+        await world.submit(replicas=12),
+    )
+    await dead_letter_task(ledger, TaskId(replicas, 0), actor="ann")
+    await follow_up_all(ledger)
+    await world.clock.fetch("delete from holdfast.ready")
+    letters = await found(world)
+    assert len(letters) == 30
+    shrink_chunks(monkeypatch, 10)
+    monkeypatch.setattr(dead_letters, "PAGE_TASKS_MAX", 7)
+    await limit_inserts(world, 10)
+    keyed = request_key("replay", "ann", "k", request=1)
+    made, again = await asyncio.gather(
+        *(replay(ledger, letters, actor="ann", keyed=keyed) for _ in range(2))
+    )
+    assert again == made
+    assert [item.replay_of for item in made] == [few, many, replicas]
+    shown = await world.clock.fetch("select from holdfast.jobs where submitted_at is not null")
+    assert len(shown) == 6
+    assert await found(world) == []
+    await follow_up_all(ledger)
+    inputs = [claim.input for claim in await world.claim(50)]
+    expected = [str(n) for n in range(4)] + [str(n) for n in range(25)] + [None] * 12
+    assert inputs == expected
+    await assert_audit_is_silent(ledger.database)
+
+
+async def test_more_input_than_a_submission_may_have_is_not_replayed_at_once(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await dead_inputs(world, 25, 25)
+    letters = [TaskId(job_id, index) for index in range(25)]
+    monkeypatch.setattr(resubmission, "INPUTS_BYTES_MAX", 39)
+    before = await world.dump()
+    for dry_run in (True, False):
+        with pytest.raises(TooLarge, match="inputs: 40 bytes is over the limit of 39 bytes"):
+            await replay(ledger, letters, actor="ann", dry_run=dry_run)
+    assert await world.dump() == before
+    [made] = await replay(ledger, letters[:-1], actor="ann")
+    assert len(made.task_ids) == 24
+
+
+async def test_more_replicas_than_a_job_may_have_are_not_replayed_at_once(
+    ledger: Ledger, world: World, database: Database
+) -> None:
+    jobs = [await world.submit(replicas=3) for _ in range(2)]
+    letters = [TaskId(job_id, 0) for job_id in jobs]
+    for letter in letters:
+        await dead_letter_task(ledger, letter, actor="ann")
+    with pytest.raises(TooLarge, match="task_ids: 6 tasks is over the limit of 5 tasks"):
+        await replay(Ledger(database, Limits(tasks_max=5)), letters, actor="ann")
 
 
 async def test_a_replay_waits_for_what_the_first_time_had_not_come(

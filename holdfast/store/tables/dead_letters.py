@@ -35,11 +35,10 @@ async def dead_letter_tasks(tx: Transaction, letters: Sequence[NewDeadLetter]) -
 
 
 class LockedLetter(NamedTuple):
-    """A dead letter under our lock; the input is a JSON text."""
+    """A dead letter under our lock, and what has become of it."""
 
     job_id: int
     task_index: int
-    input: str | None
     replayed_as: int | None
     discarded_at: datetime | None
 
@@ -50,6 +49,19 @@ async def lock_dead_letters(
     """Lock dead letters in the order of their ids; those that do not exist are left out."""
     rows = await tx.fetch(_DEAD["lock_dead_letters"], **id_columns(sorted(task_ids)))
     return {TaskId(row[0], row[1]): LockedLetter._make(row) for row in rows}
+
+
+async def measure_letter_inputs(tx: Transaction, task_ids: Sequence[TaskId]) -> int:
+    """Count the bytes of the inputs of dead letters."""
+    row = await tx.fetch_one(_DEAD["measure_letter_inputs"], **id_columns(task_ids))
+    assert row is not None, "a sum has a row"
+    size: int = row[0]
+    return size
+
+
+async def read_letter_inputs(tx: Transaction, task_ids: Sequence[TaskId]) -> list[str]:
+    """Read the inputs of dead letters, JSON texts, in the order of their ids."""
+    return [row[0] for row in await tx.fetch(_DEAD["read_letter_inputs"], **id_columns(task_ids))]
 
 
 async def mark_replayed(tx: Transaction, task_ids: Sequence[TaskId], *, replayed_as: int) -> None:

@@ -9,6 +9,8 @@ from holdfast.store.tables.dead_letters import (
     lock_dead_letters,
     mark_discarded,
     mark_replayed,
+    measure_letter_inputs,
+    read_letter_inputs,
 )
 from tests.world import World
 
@@ -20,8 +22,8 @@ async def test_a_dead_letter_is_open_until_it_is_replayed_or_discarded(
     ids = [TaskId(job_id, index) for index in range(2)]
     new = [NewDeadLetter(task_id, "policy_violation", "me", "enough") for task_id in ids]
     await dead_letter_tasks(tx, new)
-    letters = await lock_dead_letters(tx, ids)
-    assert [letter.input for letter in letters.values()] == ['"a"', '"b"']
+    assert await read_letter_inputs(tx, ids) == ['"a"', '"b"']
+    assert (await measure_letter_inputs(tx, ids), await measure_letter_inputs(tx, [])) == (6, 0)
     assert await list_open_ids(tx, DeadLetterFilter(type="t"), count_max=9) == ids
     await mark_replayed(tx, ids[:1], replayed_as=job_id)
     await mark_discarded(tx, ids[1:], actor="me")
