@@ -139,7 +139,7 @@ def build_into(folder: Path) -> None:
 
 def write_types(target: Path) -> None:
     """Describe the API in TypeScript."""
-    from holdfast.api.app import ENDPOINTS
+    from holdfast.api.app import ROUTES
     from holdfast.api.openapi import build_document
 
     with locked():
@@ -147,7 +147,7 @@ def write_types(target: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             description = Path(folder, "openapi.json")
             # In a fixed order, so that only what has changed differs.
-            told = for_pages(build_document(ENDPOINTS))
+            told = for_pages(build_document(ROUTES))
             description.write_text(json.dumps(told, sort_keys=True))
             run(
                 [*npm(), "run", "types", "--", str(description), "--output", str(target)],

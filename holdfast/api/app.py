@@ -3,45 +3,57 @@
 from collections.abc import Sequence
 from typing import Any
 
-from starlette.routing import Match, Route
+from starlette import routing
 
-from holdfast.api import (
-    bundles,
-    changes,
-    completions,
-    datasets,
-    endpoints,
-    graphs,
-    health,
-    jobs,
-    overview,
-    reads,
-    reruns,
-    types,
-    work,
-)
 from holdfast.api.dashboard import Dashboard, open_dashboard
-from holdfast.api.endpoint import Endpoint, Receive, Scope, Send, send_error
 from holdfast.api.hosts import Hosts
 from holdfast.api.openapi import describe
+from holdfast.api.route import Receive, Route, Scope, Send, send_error
+from holdfast.api.routes import (
+    attempts,
+    bundles,
+    changes,
+    datasets,
+    dead_letters,
+    endpoints,
+    events,
+    health,
+    jobs,
+    logs,
+    overview,
+    queues,
+    results,
+    submissions,
+    tasks,
+    types,
+    worker_protocol,
+    worker_reports,
+    workers,
+)
 from holdfast.services.runtime import Runtime
 from holdfast.wire.answers import ErrorBody
 
 # Routes with a suffix such as :cancel stand before those whose last part takes anything.
-ENDPOINTS: tuple[Endpoint, ...] = (
-    *work.ENDPOINTS,
-    *completions.ENDPOINTS,
-    *endpoints.ENDPOINTS,
-    *jobs.ENDPOINTS,
-    *reruns.ENDPOINTS,
-    *reads.ENDPOINTS,
-    *graphs.ENDPOINTS,
-    *datasets.ENDPOINTS,
-    *types.ENDPOINTS,
-    *changes.ENDPOINTS,
-    *overview.ENDPOINTS,
-    *bundles.ENDPOINTS,
-    *health.ENDPOINTS,
+ROUTES: tuple[Route, ...] = (
+    *worker_protocol.ROUTES,
+    *worker_reports.ROUTES,
+    *endpoints.ROUTES,
+    *submissions.ROUTES,
+    *dead_letters.ROUTES,
+    *jobs.ROUTES,
+    *tasks.ROUTES,
+    *attempts.ROUTES,
+    *results.ROUTES,
+    *logs.ROUTES,
+    *events.ROUTES,
+    *changes.ROUTES,
+    *queues.ROUTES,
+    *workers.ROUTES,
+    *datasets.ROUTES,
+    *types.ROUTES,
+    *overview.ROUTES,
+    *bundles.ROUTES,
+    *health.ROUTES,
 )
 
 PAGE_METHODS = ("GET", "HEAD")
@@ -50,15 +62,14 @@ PAGE_METHODS = ("GET", "HEAD")
 def build_app(runtime: Runtime, allowed_hosts: Sequence[str] = ()) -> Any:
     """Build the ASGI application of a server."""
     hosts = Hosts(allowed_hosts)
-    served = (*ENDPOINTS, describe(ENDPOINTS))
-    routes = [Route(e.path, e.bind(runtime, hosts), methods=[e.method]) for e in served]
-    return App(routes, open_dashboard())
+    bound = [route.bind(runtime, hosts) for route in (*ROUTES, describe(ROUTES))]
+    return App(bound, open_dashboard())
 
 
 class App:
-    """Finds the endpoint of a request; its refusals have the shape of all others."""
+    """Finds the route of a request; its refusals have the shape of all others."""
 
-    def __init__(self, routes: list[Route], dashboard: Dashboard) -> None:
+    def __init__(self, routes: list[routing.Route], dashboard: Dashboard) -> None:
         self._routes = routes
         self._dashboard = dashboard
         # Most requests go to a few paths without parameters: those need no search.
@@ -79,10 +90,10 @@ class App:
         allowed: set[str] = set()
         for route in self._routes:
             match, child = route.matches(dict(scope))
-            if match == Match.FULL:
+            if match == routing.Match.FULL:
                 await route.app({**scope, **child}, receive, send)  # type: ignore[arg-type]
                 return
-            if match == Match.PARTIAL:
+            if match == routing.Match.PARTIAL:
                 allowed |= route.methods or set()
                 if route.path.rpartition("}")[2].startswith(":") or ":path}/" in route.path:
                     # An action such as :cancel, or /history, and not part of the name before it.

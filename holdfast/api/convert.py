@@ -1,4 +1,4 @@
-"""Rows as the answers that people and programs read: the one place where the two shapes meet."""
+"""Rows as the answers that people and programs read: the one module where the two shapes meet."""
 
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -34,7 +34,7 @@ RENEWAL_MAX = timedelta(seconds=30)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _NO_ACCOUNT = AccountRow()
 _CPU_DIGITS = 3
-_Told = TypeVar("_Told")
+_Shape = TypeVar("_Shape")
 _MESSAGE_ORDER = (
     "running",
     "building",
@@ -47,6 +47,7 @@ _MESSAGE_ORDER = (
     "unschedulable",
     "dead_lettered",
 )
+NO_ATTEMPT = -1
 
 
 class _Progress(msgspec.Struct):
@@ -145,7 +146,7 @@ def current_attempt(task: TaskRow) -> int:
     if task.is_open:
         assert task.lease_attempt is not None
         return task.lease_attempt
-    return -1 if task.last_attempt is None else task.last_attempt
+    return NO_ATTEMPT if task.last_attempt is None else task.last_attempt
 
 
 def task_error(task: TaskRow) -> str | None:
@@ -200,8 +201,8 @@ def task_status(
         finished_at_ms=_ms(task.finished_at),
         eligible_at_ms=to_ms(task.eligible_at),
         ports=_ports(account.ports) if worker_id is not None else {},
-        resource_usage=_told(account.usage, ResourceUsage),
-        build_metrics=_told(account.build, BuildMetrics),
+        resource_usage=_decode(account.usage, ResourceUsage),
+        build_metrics=_decode(account.build, BuildMetrics),
         current_attempt_id=current_attempt(task),
         failure_count=task.failure_count,
         preemption_count=task.preemption_count,
@@ -218,10 +219,10 @@ def _progress(task: TaskRow) -> _Progress:
     waits = task.state == TaskState.PENDING
     if waits or task.progress_attempt != current_attempt(task):
         return _Progress()
-    return _told(task.progress, _Progress) or _Progress()
+    return _decode(task.progress, _Progress) or _Progress()
 
 
-def _told(text: str | None, shape: type[_Told]) -> _Told | None:
+def _decode(text: str | None, shape: type[_Shape]) -> _Shape | None:
     """Read what a worker has said of its own; what has another shape counts as not said."""
     if text is None:
         return None
@@ -264,8 +265,8 @@ def task_attempt(attempt: AttemptRow, task: TaskRow, now: datetime) -> TaskAttem
         lease_expires_at_ms=to_ms(attempt.lease_expires_at),
         is_orphaned=is_current and is_orphaned(task, now),
         ports=_ports(attempt.ports),
-        usage=_told(attempt.usage, ResourceUsage),
-        build=_told(attempt.build, BuildMetrics),
+        usage=_decode(attempt.usage, ResourceUsage),
+        build=_decode(attempt.build, BuildMetrics),
     )
 
 

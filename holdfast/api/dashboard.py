@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from holdfast.api.endpoint import NOSNIFF, Scope, Send
+from holdfast.api.route import NOSNIFF, Scope, Send
 
 FOLDER = Path(__file__).resolve().parents[1] / "dashboard"
 PAGES = frozenset({"jobs", "tasks", "workers", "queues", "dead-letters", "datasets"})

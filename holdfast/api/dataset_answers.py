@@ -18,7 +18,7 @@ from holdfast.wire.datasets import (
 )
 
 
-def tell_dataset(row: datasets.DatasetRow) -> DatasetStatus:
+def dataset(row: datasets.DatasetRow) -> DatasetStatus:
     """Tell of a dataset."""
     return DatasetStatus(
         name=row.name,
@@ -30,7 +30,7 @@ def tell_dataset(row: datasets.DatasetRow) -> DatasetStatus:
     )
 
 
-def tell_version(dataset: str, row: datasets.VersionRow) -> VersionStatus:
+def version(dataset: str, row: datasets.VersionRow) -> VersionStatus:
     """Tell of a version."""
     return VersionStatus(
         dataset=dataset,
@@ -48,7 +48,7 @@ def tell_version(dataset: str, row: datasets.VersionRow) -> VersionStatus:
     )
 
 
-def tell_entry(row: datasets.EntryRow) -> Entry:
+def entry(row: datasets.EntryRow) -> Entry:
     """Tell of an entry, and of the attempt that committed it."""
     return Entry(
         key=row.key,
@@ -64,18 +64,18 @@ def tell_entry(row: datasets.EntryRow) -> Entry:
     )
 
 
-def tell_difference(found: Difference) -> EntryDifference:
+def difference(found: Difference) -> EntryDifference:
     """Tell what has become of a key."""
     before, after = found.before, found.after
     return EntryDifference(
         kind=found.kind,
         key=found.key,
-        before=tell_entry(before) if isinstance(before, datasets.EntryRow) else None,
-        after=tell_entry(after) if isinstance(after, datasets.EntryRow) else None,
+        before=entry(before) if isinstance(before, datasets.EntryRow) else None,
+        after=entry(after) if isinstance(after, datasets.EntryRow) else None,
     )
 
 
-def tell_cut_over(row: datasets.CutOverRow) -> CutOverRecord:
+def cut_over(row: datasets.CutOverRow) -> CutOverRecord:
     """Tell of a cut-over of the past."""
     return CutOverRecord(
         number=row.number,
@@ -88,7 +88,7 @@ def tell_cut_over(row: datasets.CutOverRow) -> CutOverRecord:
     )
 
 
-def tell_trigger(row: datasets.TriggerRow) -> TriggerStatus:
+def trigger(row: datasets.TriggerRow) -> TriggerStatus:
     """Tell of a trigger."""
     return TriggerStatus(
         name=row.name,

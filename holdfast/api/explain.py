@@ -16,7 +16,7 @@ from holdfast.store.reads.jobs import JobRow
 from holdfast.store.reads.queues import AHEAD_MAX, QueueCondition
 from holdfast.store.reads.tasks import TaskRow
 
-ATTEMPTS_TOLD_MAX = 20
+ATTEMPTS_SHOWN_MAX = 20
 _JOINING = Reason("joining", "joins the line for the next pass", {})
 
 
@@ -116,22 +116,22 @@ def explain_task(
         lines.append(f"It waits: {reason.message}.")
     if job.cancel_mode is not None and task.finished_at is None:
         lines.append(f"Its job was cancelled ({job.cancel_mode}): {job.cancel_reason}.")
-    lines += _tell_lease(task, line)
+    lines += _describe_lease(task, line)
     if task.finished_at is not None:
         lines.append(f"It finished at {say_time(task.finished_at)}.")
     error = task_error(task)
     if error is not None:
         lines.append(f"Its last error: {error}")
     if letter is not None:
-        lines.append(_tell_letter(letter))
-    lines.append(_tell_budgets(job, task))
-    if len(attempts) > ATTEMPTS_TOLD_MAX:
+        lines.append(_describe_letter(letter))
+    lines.append(_describe_budgets(job, task))
+    if len(attempts) > ATTEMPTS_SHOWN_MAX:
         lines.append(f"Of its {len(attempts)} attempts, these are the last:")
-    lines += [_tell_attempt(attempt) for attempt in attempts[-ATTEMPTS_TOLD_MAX:]]
+    lines += [_describe_attempt(attempt) for attempt in attempts[-ATTEMPTS_SHOWN_MAX:]]
     return lines
 
 
-def _tell_lease(task: TaskRow, line: QueueCondition) -> list[str]:
+def _describe_lease(task: TaskRow, line: QueueCondition) -> list[str]:
     if task.lease_expires_at is None:
         return []
     until = say_time(task.lease_expires_at)
@@ -153,7 +153,7 @@ def _tell_lease(task: TaskRow, line: QueueCondition) -> list[str]:
     return lines
 
 
-def _tell_letter(letter: DeadLetterRow) -> str:
+def _describe_letter(letter: DeadLetterRow) -> str:
     stage = f" in stage {letter.stage}" if letter.stage else ""
     if letter.replayed_as is not None:
         fate = f"replayed as job {letter.replayed_as}"
@@ -164,7 +164,7 @@ def _tell_letter(letter: DeadLetterRow) -> str:
     return f"It is a dead letter: {letter.reason_code}{stage}; {fate}."
 
 
-def _tell_budgets(job: JobRow, task: TaskRow) -> str:
+def _describe_budgets(job: JobRow, task: TaskRow) -> str:
     assert job.spec is not None, "a job is explained with its spec"
     spec = msgspec.json.decode(job.spec)
     failures, preemptions = spec["max_retries_failure"], spec["max_retries_preemption"]
@@ -174,7 +174,7 @@ def _tell_budgets(job: JobRow, task: TaskRow) -> str:
     )
 
 
-def _tell_attempt(attempt: AttemptRow) -> str:
+def _describe_attempt(attempt: AttemptRow) -> str:
     text = f"Attempt {attempt.attempt} on {attempt.worker_id}: {TaskState(attempt.state).name}"
     if attempt.started_at is not None and attempt.finished_at is not None:
         text += f" after {(attempt.finished_at - attempt.started_at).total_seconds():.1f} s"

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.endpoint import Call, Endpoint, Octets, Reply
 from holdfast.api.errors import RETRY_AFTER_STATUSES
+from holdfast.api.route import Call, Octets, Reply, Route
 from holdfast.model.datasets import DatasetName
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.bundles import OCTETS, BundleHash
@@ -42,29 +42,29 @@ _ALWAYS = {
 }
 
 
-def describe(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """Make the endpoint that gives the description of all the others."""
-    document = build_document(endpoints)
+def describe(routes: Sequence[Route]) -> Route:
+    """Make the route that gives the description of all the others."""
+    document = build_document(routes)
     content = msgspec.json.encode(document)
 
     async def answer(_: Call[None, Nothing]) -> Reply:
         """Describe every route in OpenAPI's terms."""
         return Reply(content)
 
-    return Endpoint("GET", "/openapi.json", answer, dict)
+    return Route("GET", "/openapi.json", answer, dict)
 
 
-def build_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+def build_document(routes: Sequence[Route]) -> dict[str, Any]:
     """Build the OpenAPI document."""
     shapes: list[Any] = [ErrorAnswer]
-    for endpoint in endpoints:
-        shapes += [endpoint.returns, endpoint.body, endpoint.query, *endpoint.also.values()]
+    for route in routes:
+        shapes += [route.returns, route.body, route.query, *route.also.values()]
     structs = {id(shape): shape for shape in shapes if _is_struct(shape)}
     _, components = msgspec.json.schema_components(structs.values(), ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
-    for endpoint in endpoints:
-        path = _PARAMETER.sub(r"{\1}", endpoint.path)
-        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, components)
+    for route in routes:
+        path = _PARAMETER.sub(r"{\1}", route.path)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, components)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Holdfast", "version": version("holdfast")},
@@ -73,7 +73,7 @@ def build_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
     parameters = [
         {
             "name": name,
@@ -81,21 +81,21 @@ def _operation(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]
             "required": True,
             "schema": msgspec.json.schema(_PATH_SHAPES[name]),
         }
-        for name in _PARAMETER.findall(endpoint.path)
+        for name in _PARAMETER.findall(route.path)
     ]
-    parameters += _query_parameters(endpoint.query, components)
+    parameters += _query_parameters(route.query, components)
     operation: dict[str, Any] = {
-        "operationId": endpoint.answer.__name__,
-        "summary": (endpoint.answer.__doc__ or "").strip(),
+        "operationId": route.answer.__name__,
+        "summary": (route.answer.__doc__ or "").strip(),
         "parameters": parameters,
-        "responses": _responses(endpoint),
+        "responses": _responses(route),
     }
-    if endpoint.body is Octets:
+    if route.body is Octets:
         content = {OCTETS: {"schema": {"type": "string", "format": "binary"}}}
         operation["requestBody"] = {"required": True, "content": content}
-    elif endpoint.body is not None:
-        schema = {"$ref": _REF.format(name=endpoint.body.__name__)}
-        required = any(field.required for field in msgspec.structs.fields(endpoint.body))
+    elif route.body is not None:
+        schema = {"$ref": _REF.format(name=route.body.__name__)}
+        required = any(field.required for field in msgspec.structs.fields(route.body))
         operation["requestBody"] = {
             "required": required,
             "content": {"application/json": {"schema": schema}},
@@ -103,15 +103,15 @@ def _operation(endpoint: Endpoint, components: dict[str, Any]) -> dict[str, Any]
     return operation
 
 
-def _responses(endpoint: Endpoint) -> dict[str, Any]:
+def _responses(route: Route) -> dict[str, Any]:
     answers: dict[int, Any] = dict.fromkeys(_ALWAYS, ErrorAnswer)
-    if endpoint.returns is not None or endpoint.content_type != "application/json":
-        answers[200] = endpoint.returns
-    answers |= dict(endpoint.also)
+    if route.returns is not None or route.content_type != "application/json":
+        answers[200] = route.returns
+    answers |= dict(route.also)
     responses: dict[str, Any] = {}
     for status, shape in sorted(answers.items()):
         schema = {"$ref": _REF.format(name=shape.__name__)} if _is_struct(shape) else {}
-        kind = endpoint.content_type if status == 200 else "application/json"
+        kind = route.content_type if status == 200 else "application/json"
         responses[str(status)] = {
             "description": _ALWAYS.get(status, "as asked" if status < 300 else "refused"),
             "content": {kind: {"schema": schema}},

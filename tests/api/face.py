@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import msgspec
 from starlette.routing import compile_path
 
-from holdfast.api.app import ENDPOINTS, build_app
+from holdfast.api.app import ROUTES, build_app
 from holdfast.api.openapi import build_document
 from holdfast.ledger.news import News
 from holdfast.services.runtime import Runtime
@@ -132,12 +132,12 @@ def _names(headers: dict[str, str]) -> dict[str, str]:
 def _as_declared(method: str, target: str, said: Said) -> Said:
     """Make sure that an answer has a status and a shape that its route declares."""
     path = unquote(target.partition("?")[0])
-    found = (e for e in ENDPOINTS if e.method == method and compile_path(e.path)[0].match(path))
-    endpoint = next(found, None)
-    if endpoint is not None and endpoint.content_type == "application/json":
-        operation = build_document([endpoint])["paths"].popitem()[1][method.lower()]
+    found = (e for e in ROUTES if e.method == method and compile_path(e.path)[0].match(path))
+    route = next(found, None)
+    if route is not None and route.content_type == "application/json":
+        operation = build_document([route])["paths"].popitem()[1][method.lower()]
         assert str(said.status) in operation["responses"], said
-        shape = endpoint.also.get(said.status, endpoint.returns)
+        shape = route.also.get(said.status, route.returns)
         shape = ErrorAnswer if said.status >= 400 else shape
         msgspec.json.decode(msgspec.json.encode(said.json), type=shape)
     return said

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.api.app import ENDPOINTS
+from holdfast.api.app import ROUTES
 from tests.api.asgi import call
 from tests.api.face import Face
 
@@ -52,23 +52,23 @@ async def test_a_suffix_is_not_taken_for_a_name(quiet_face: Face) -> None:
 
 async def test_every_route_that_is_listed_is_found(face: Face) -> None:
     """An empty request to each: whatever is said, it is not that there is no such route."""
-    for endpoint in ENDPOINTS:
-        if endpoint.content_type == "text/event-stream":
+    for route in ROUTES:
+        if route.content_type == "text/event-stream":
             continue
-        path = endpoint.path.replace("{queue:path}", "q").replace("{worker_id:path}", "w1")
+        path = route.path.replace("{queue:path}", "q").replace("{worker_id:path}", "w1")
         path = path.replace("{job_id}", "999999").replace("{task_id}", "999999.0")
         path = path.replace("{name:path}", "n").replace("{bundle}", "0" * 64)
         path = path.replace("{dataset}", "d").replace("{trigger}", "t").replace("{version}", "1")
         path = path.replace("{type:path}", "t")
         assert "{" not in path, path
-        status, _, content = await call(face.app, endpoint.method, path)
+        status, _, content = await call(face.app, route.method, path)
         assert status != 405, path
         assert b"there is nothing at" not in content, path
         assert status < 500, path
 
 
 def test_no_two_routes_are_the_same() -> None:
-    routes = [(endpoint.method, endpoint.path) for endpoint in ENDPOINTS]
+    routes = [(route.method, route.path) for route in ROUTES]
     assert len(routes) == len(set(routes))
 
 

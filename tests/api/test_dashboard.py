@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from holdfast.api.app import ENDPOINTS, App
+from holdfast.api.app import ROUTES, App
 from holdfast.api.dashboard import FOLDER, HERE, NOT_BUILT, PAGES, open_dashboard
 from holdfast.api.openapi import build_document
 from tests.api.asgi import Answered, call
@@ -172,7 +172,7 @@ async def test_without_a_build_every_page_says_how_to_make_one(tmp_path: Path) -
 
 
 def test_pages_are_no_part_of_the_api() -> None:
-    paths = build_document(ENDPOINTS)["paths"]
+    paths = build_document(ROUTES)["paths"]
     assert not [path for path in paths if path.split("/")[1].partition(":")[0] in PAGES]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
-from holdfast.api.app import ENDPOINTS
-from holdfast.api.endpoint import Call, Endpoint
+from holdfast.api.app import ROUTES
 from holdfast.api.openapi import build_document
+from holdfast.api.route import Call, Route
 from holdfast.wire.requests import Nothing
 from tests.api.face import Face
 
@@ -16,7 +16,7 @@ from tests.api.face import Face
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     """The description of all routes."""
-    return build_document(ENDPOINTS)
+    return build_document(ROUTES)
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -39,9 +39,7 @@ def test_it_is_valid(document: dict[str, Any]) -> None:
 
 def test_every_route_is_in_it(document: dict[str, Any]) -> None:
     described = {name for name, _ in operations(document)}
-    assert described == {
-        f"{endpoint.method} {re.sub(r':path}', '}', endpoint.path)}" for endpoint in ENDPOINTS
-    }
+    assert described == {f"{route.method} {re.sub(r':path}', '}', route.path)}" for route in ROUTES}
 
 
 def test_every_operation_has_a_name_of_its_own_and_a_summary(document: dict[str, Any]) -> None:
@@ -131,4 +129,4 @@ def test_a_parameter_that_nobody_described_is_not_served() -> None:
         """Answer nothing."""
 
     with pytest.raises(KeyError):
-        build_document([Endpoint("GET", "/x/{mystery}", nothing, None)])
+        build_document([Route("GET", "/x/{mystery}", nothing, None)])

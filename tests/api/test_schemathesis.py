@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from holdfast.api.app import ENDPOINTS
+from holdfast.api.app import ROUTES
 from holdfast.api.openapi import build_document
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.server import Address, serve
@@ -49,8 +49,8 @@ def hurry(case: schemathesis.Case[Any]) -> None:
         case.query.setdefault("wait_ms", MOMENT_MS)
 
 
-schema = schemathesis.openapi.from_dict(build_document(ENDPOINTS))
-OPERATION_IDS = [e.answer.__name__ for e in ENDPOINTS if e.path != ENDLESS]
+schema = schemathesis.openapi.from_dict(build_document(ROUTES))
+OPERATION_IDS = [e.answer.__name__ for e in ROUTES if e.path != ENDLESS]
 # Too large is a refusal too, and has a status of its own.
 refusals = ["400", "404", "405", "409", "413", "415"]
 schema.config.checks.negative_data_rejection.expected_statuses = refusals
@@ -109,4 +109,4 @@ for operation_id in OPERATION_IDS:
 
 def test_every_route_but_the_endless_one_is_tried() -> None:
     names = {name for name in globals() if name.endswith("_keeps_to_its_description")}
-    assert len(names) == len(ENDPOINTS) - 1
+    assert len(names) == len(ROUTES) - 1

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.api import endpoint
+from holdfast.api import route as endpoint
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.completions import Completions

@@ -1,0 +1,216 @@
+"""The routes of dead letters: their list and their sum, and what an operator decides about them."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import get_args
+
+from holdfast.api import convert
+from holdfast.api.page_tokens import TaskToken, check_page_size, read_token, write_token
+from holdfast.api.route import Call, Route
+from holdfast.errors import Invalid
+from holdfast.ledger.keys import recall, request_key
+from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
+from holdfast.model.outcomes import STAGES, ReasonCode
+from holdfast.operations.dead_letters import Replay, dead_letter_task, discard, replay
+from holdfast.rules.fingerprint import fingerprint, first_line
+from holdfast.rules.submission import check_text
+from holdfast.store.reads import dead_letters
+from holdfast.store.reads.dead_letters import LetterRow, Letters, list_open_ids
+from holdfast.wire.answers import ErrorAnswer
+from holdfast.wire.lists import DeadLetterSummary, LetterCell, LetterGroup, LetterSummaryQuery
+from holdfast.wire.requests import (
+    DeadLetterFilter,
+    DeadLetterListQuery,
+    DeadLetterRequest,
+    DiscardRequest,
+    Nothing,
+    ReplayRequest,
+)
+from holdfast.wire.status import Changed, DeadLetter, DeadLetterPage, ReplayAnswer, Replayed
+
+TEXT_MAX = 256
+REPLAY_MAX = 10_000
+CONFLICTS = {409: ErrorAnswer}
+
+
+async def show_dead_letters(call: Call[None, DeadLetterListQuery]) -> DeadLetterPage:
+    """List dead letters by id: those that wait for a decision, or with `settled` all of them."""
+    asked = call.query
+    wanted = letter_filter(asked, open_only=not asked.settled)
+    page_size, token = check_page_size(asked.page_size), read_token(asked.page_token, TaskToken)
+    after = dead_letters.FIRST_DEAD_LETTER
+    if token is not None:
+        after = TaskId(token.job_id, token.task_index)
+    async with call.runtime.reads.transaction() as tx:
+        page = await dead_letters.list_dead_letters(tx, wanted, after=after, page_size=page_size)
+    following = None if page.next_after is None else TaskToken(*page.next_after)
+    letters = [convert.dead_letter(row) for row in page.rows]
+    return DeadLetterPage(letters, write_token(following))
+
+
+async def show_dead_letter(call: Call[None, Nothing]) -> DeadLetter:
+    """Read one dead letter."""
+    task_id = parse_task_id(call.path["task_id"])
+    async with call.runtime.reads.transaction() as tx:
+        return convert.dead_letter(await dead_letters.get_dead_letter(tx, task_id))
+
+
+async def sum_up_letters(call: Call[None, LetterSummaryQuery]) -> DeadLetterSummary:
+    """Sum up the dead letters that wait for a decision; of very many, the newest."""
+    wanted = letter_filter(call.query)
+    async with call.runtime.reads.transaction() as tx:
+        letters = await dead_letters.read_letters(tx, wanted)
+    # Thousands of errors take a while to tell apart, and this loop has leases to renew.
+    return await asyncio.to_thread(sum_up, letters)
+
+
+def letter_filter(
+    asked: LetterSummaryQuery | DeadLetterFilter, *, open_only: bool = True
+) -> dead_letters.DeadLetterFilter:
+    """Read a filter; unknown reasons and stages are refused, and texts that no name can be."""
+    for field, known in (("reason_code", get_args(ReasonCode)), ("stage", STAGES)):
+        value = getattr(asked, field)
+        if value is not None and value not in known:
+            raise Invalid(field, f"{value!r} is unknown; use one of {', '.join(known)}")
+    for field in ("type", "queue"):
+        check_text(field, getattr(asked, field) or "", TEXT_MAX)
+    job_id = asked.job_id if isinstance(asked, DeadLetterFilter) else None
+    return dead_letters.DeadLetterFilter(
+        asked.reason_code,
+        asked.stage,
+        asked.type,
+        asked.queue,
+        None if job_id is None else parse_job_id(job_id),
+        open_only=open_only,
+    )
+
+
+def sum_up(letters: Letters) -> DeadLetterSummary:
+    """Sum up the counts, and gather those of the newest that are alike."""
+    alike: dict[str, list[LetterRow]] = defaultdict(list)
+    for letter in letters.newest:
+        alike[fingerprint(letter.error_class, letter.error)].append(letter)
+    groups = [_group(kind, found) for kind, found in alike.items()]
+    return DeadLetterSummary(
+        total=sum(count for *_, count in letters.cells),
+        is_truncated=not letters.is_whole,
+        cells=[LetterCell(*cell) for cell in letters.cells],
+        groups=sorted(groups, key=lambda group: (group.count, group.newest_at), reverse=True),
+    )
+
+
+def _group(kind: str, letters: Sequence[LetterRow]) -> LetterGroup:
+    newest = letters[0]
+    return LetterGroup(
+        fingerprint=kind,
+        error_class=newest.error_class,
+        example=None if newest.error is None else first_line(newest.error),
+        count=len(letters),
+        types=sorted({letter.type for letter in letters}),
+        newest_at=newest.dead_lettered_at,
+        task_ids=[str(letter.id) for letter in letters],
+    )
+
+
+async def bury_task(call: Call[DeadLetterRequest, Nothing]) -> Changed:
+    """Move a task that has not finished to the dead letters, as an operator's decision."""
+    task_id = parse_task_id(call.path["task_id"])
+    await dead_letter_task(
+        call.runtime.ledger,
+        task_id,
+        actor=call.actor,
+        reason=call.body.reason,
+        idempotency_key=call.body.idempotency_key,
+    )
+    return Changed(True)
+
+
+async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
+    """Submit dead letters again, by exact ids or by a filter; a dry run only tells which."""
+    asked = call.body
+    if (asked.task_ids is None) == (asked.filter is None):
+        raise Invalid("task_ids", "give either task_ids or filter, one of the two")
+    task_ids = (
+        [parse_task_id(text, "task_ids") for text in asked.task_ids]
+        if asked.task_ids is not None
+        else await _find_letters(call)
+    )
+    ledger = call.runtime.ledger
+    # What a filter matches changes with the replay: a repeat is known by what it asks for.
+    request = [asked.task_ids, asked.filter, *(["rebind"] if asked.rebind_outputs else [])]
+    keyed = request_key("replay", call.actor, asked.idempotency_key, request=request)
+    if task_ids or asked.filter is None:
+        replays = await replay(
+            ledger,
+            task_ids,
+            actor=call.actor,
+            dry_run=asked.dry_run,
+            keyed=keyed,
+            rebind=asked.rebind_outputs,
+        )
+    else:
+        replays = await recall(ledger, None if asked.dry_run else keyed, list[Replay]) or []
+    return ReplayAnswer(
+        [
+            Replayed(
+                str(made.replay_of),
+                [str(task_id) for task_id in made.task_ids],
+                None if made.job_id is None else str(made.job_id),
+            )
+            for made in replays
+        ],
+        asked.dry_run,
+    )
+
+
+async def _find_letters(call: Call[ReplayRequest, Nothing]) -> list[TaskId]:
+    assert call.body.filter is not None
+    wanted = letter_filter(call.body.filter)
+    async with call.runtime.reads.transaction() as tx:
+        return await list_open_ids(tx, wanted, count_max=REPLAY_MAX)
+
+
+async def discard_letters(call: Call[DiscardRequest, Nothing]) -> Changed:
+    """Settle dead letters without running them again; exact ids only."""
+    task_ids = [parse_task_id(text, "task_ids") for text in call.body.task_ids]
+    key = call.body.idempotency_key
+    await discard(call.runtime.ledger, task_ids, actor=call.actor, idempotency_key=key)
+    return Changed(True)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/api/tasks/{task_id}:dead-letter",
+        bury_task,
+        Changed,
+        body=DeadLetterRequest,
+        also=CONFLICTS,
+    ),
+    Route(
+        "POST",
+        "/api/dead-letters:replay",
+        replay_letters,
+        ReplayAnswer,
+        body=ReplayRequest,
+        also=CONFLICTS,
+    ),
+    Route(
+        "POST",
+        "/api/dead-letters:discard",
+        discard_letters,
+        Changed,
+        body=DiscardRequest,
+        also=CONFLICTS,
+    ),
+    Route(
+        "GET",
+        "/api/dead-letters:summary",
+        sum_up_letters,
+        DeadLetterSummary,
+        query=LetterSummaryQuery,
+    ),
+    Route("GET", "/api/dead-letters", show_dead_letters, DeadLetterPage, query=DeadLetterListQuery),
+    Route("GET", "/api/dead-letters/{task_id}", show_dead_letter, DeadLetter),
+)

@@ -1,0 +1,174 @@
+"""The routes that read events: of a job, of a task, and all of them as they come."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.api import convert
+from holdfast.api.event_names import NOTES, parse_event_type
+from holdfast.api.page_tokens import EventToken, check_page_size, read_token, write_token
+from holdfast.api.route import Call, Route, Stream
+from holdfast.errors import Invalid, Unavailable
+from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.services.runtime import Runtime
+from holdfast.store.reads import events, jobs, tasks
+from holdfast.store.reads.events import (
+    ID_MAX,
+    Cursor,
+    Follower,
+    Moment,
+    list_events_of_job,
+    list_events_of_task,
+    list_notes,
+)
+from holdfast.wire.requests import EventListQuery, EventStreamQuery
+from holdfast.wire.status import EventPage
+
+LOOK_SECONDS = 0.25
+KEEP_ALIVE_SECONDS = 15.0
+LARGE_TASKS_MIN = 5000
+_CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
+_FIRST = Moment()
+_encode = msgspec.json.Encoder().encode
+
+
+async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
+    """List what happened to a job and to its tasks, in the order of time."""
+    job_id = parse_job_id(call.path["job_id"])
+    kind, after, page_size = _read_query(call.query)
+    async with call.runtime.reads.transaction() as tx:
+        job = await jobs.get_job(tx, job_id)
+        if kind in NOTES:
+            found = await list_notes(tx, job_id, kind, after=after, page_size=page_size + 1)
+        else:
+            found = await list_events_of_job(
+                tx,
+                job_id,
+                kind,
+                after=after,
+                page_size=page_size + 1,
+                large_since=job.submitted_at if job.num_tasks > LARGE_TASKS_MIN else None,
+            )
+    return _make_page(found, page_size)
+
+
+async def list_task_events(call: Call[None, EventListQuery]) -> EventPage:
+    """List what happened to one task, in the order of time."""
+    task_id = parse_task_id(call.path["task_id"])
+    kind, after, page_size = _read_query(call.query)
+    async with call.runtime.reads.transaction() as tx:
+        await tasks.get_task(tx, task_id)
+        if kind in NOTES:
+            found = await list_notes(
+                tx,
+                task_id.job_id,
+                kind,
+                task_index=task_id.task_index,
+                after=after,
+                page_size=page_size + 1,
+            )
+        else:
+            found = await list_events_of_task(
+                tx, task_id, kind, after=after, page_size=page_size + 1
+            )
+    return _make_page(found, page_size)
+
+
+def _read_query(asked: EventListQuery) -> tuple[str | None, Moment, int]:
+    kind, page_size = parse_event_type(asked.type), check_page_size(asked.page_size)
+    token = read_token(asked.page_token, EventToken)
+    if token is None:
+        return kind, _FIRST, page_size
+    after = Moment(_FIRST.ts + timedelta(microseconds=token.microseconds), token.id)
+    return kind, after, page_size
+
+
+def _make_page(found: list[events.Event], page_size: int) -> EventPage:
+    """Make a page of what was looked for, which is one more."""
+    page = found[:page_size]
+    following = None
+    if len(found) > page_size:
+        microseconds = (page[-1].ts - _FIRST.ts) // timedelta(microseconds=1)
+        following = EventToken(microseconds, page[-1].id)
+    return EventPage([convert.event(row) for row in page], write_token(following))
+
+
+async def follow_events(call: Call[None, EventStreamQuery]) -> Stream:
+    """Follow events as they come: from now, or after the id of an event (0-0: from the first)."""
+    asked = call.query
+    kind = parse_event_type(asked.type)
+    job_id = None if asked.job_id is None else parse_job_id(asked.job_id)
+    last_seen = call.headers.get(b"last-event-id", b"").decode("latin-1")
+    cursor = None
+    # A browser that connects again says where it was; its address still says where it began.
+    if last_seen:
+        cursor = parse_cursor(last_seen, "Last-Event-ID")
+    elif asked.after is not None:
+        cursor = parse_cursor(asked.after, "after")
+    follower = Follower(cursor, job_id)
+    async with call.runtime.reads.transaction() as tx:
+        await follower.start(tx)
+    return Stream(pour(call.runtime, follower, kind))
+
+
+def parse_cursor(text: str, field: str) -> Cursor:
+    """Read a position among all events, such as 8123-4711."""
+    match = _CURSOR.fullmatch(text)
+    if match is None or max(int(match[1]), int(match[2])) > ID_MAX:
+        raise Invalid(field, f"{text[:50]!r} is not the id of an event; give one as it came")
+    return Cursor(int(match[1]), int(match[2]))
+
+
+async def pour(
+    runtime: Runtime,
+    follower: Follower,
+    kind: str | None,
+    *,
+    keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+) -> AsyncGenerator[bytes, None]:
+    """Write events as they come; an id at once, and when nothing happens for long."""
+    clock = asyncio.get_running_loop().time
+    quiet_since = clock()
+    yield _write_id("events follow", follower.cursor)
+    while not runtime.is_stopping:
+        try:
+            async with runtime.follows.transaction() as tx:
+                found, is_all = await follower.read(tx)
+        except Unavailable:
+            # Whoever follows connects again and goes on where it was.
+            return
+        chunks = [_write_event(row) for row in found if kind is None or row.type == kind]
+        if chunks:
+            yield b"".join(chunks)
+            quiet_since = clock()
+        elif clock() - quiet_since >= keep_alive_seconds:
+            yield _write_id("nothing new", follower.cursor)
+            quiet_since = clock()
+        if is_all:
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _write_event(row: events.Event) -> bytes:
+    return b"id: %d-%d\ndata: %b\n\n" % (row.txid, row.id, _encode(convert.event(row)))
+
+
+def _write_id(comment: str, cursor: Cursor) -> bytes:
+    """Write a comment, and an id without an event, so that a return begins where nothing is new."""
+    return b": %b\nid: %d-%d\n\n" % (comment.encode(), *cursor)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/jobs/{job_id}/events", list_job_events, EventPage, query=EventListQuery),
+    Route("GET", "/api/tasks/{task_id}/events", list_task_events, EventPage, query=EventListQuery),
+    Route(
+        "GET",
+        "/api/events/stream",
+        follow_events,
+        None,
+        query=EventStreamQuery,
+        content_type="text/event-stream",
+    ),
+)

@@ -1,0 +1,163 @@
+"""The routes of jobs: their list, one of them, what depends on it, and its cancel."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from holdfast.api import convert
+from holdfast.api.page_tokens import JobToken, check_page_size, read_token, write_token
+from holdfast.api.route import Call, Route, check_wait
+from holdfast.api.task_statuses import list_statuses, read_facts
+from holdfast.errors import Invalid
+from holdfast.model.ids import JOB_ID_MAX, parse_job_id
+from holdfast.model.order import Condition
+from holdfast.model.states import parse_state
+from holdfast.operations.ending.cancel import cancel_job
+from holdfast.rules.submission import check_text
+from holdfast.services.waking.doorbell import Bell
+from holdfast.store.reads import jobs, tasks
+from holdfast.store.reads.graph import EdgeRow, NodeRow, read_graph
+from holdfast.wire.answers import ErrorAnswer
+from holdfast.wire.graphs import GraphEdge, GraphNode, JobGraph
+from holdfast.wire.requests import CancelRequest, JobListQuery, JobQuery, Nothing
+from holdfast.wire.status import Changed, JobPage, JobStatus
+
+TASKS_SHOWN_MAX = 100
+TEXT_MAX = 256
+VALUE_MAX = 64 << 10
+GRAPH_JOBS_MAX = 1000
+GRAPH_EDGES_MAX = 10_000
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+async def list_jobs(call: Call[None, JobListQuery]) -> JobPage:
+    """List jobs, the newest first; a short page with a token is not the last one."""
+    asked = call.query
+    wanted = _job_filter(asked)
+    page_size = check_page_size(asked.page_size)
+    token = read_token(asked.page_token, JobToken)
+    before = JOB_ID_MAX if token is None else token.job_id
+    async with call.runtime.reads.transaction() as tx:
+        page = await jobs.list_jobs(tx, wanted, before=before, page_size=page_size)
+    following = None if page.next_after is None else JobToken(page.next_after)
+    return JobPage([convert.job_status(job) for job in page.rows], write_token(following))
+
+
+def _job_filter(asked: JobListQuery) -> jobs.JobFilter:
+    for field in ("name", "type", "owner", "queue"):
+        check_text(field, getattr(asked, field) or "", TEXT_MAX)
+    label = None
+    if asked.label is not None:
+        check_text("label", asked.label, VALUE_MAX)
+        key, equals, value = asked.label.partition("=")
+        if not key or not equals:
+            raise Invalid(
+                "label", f"{asked.label!r} has no key or value; write it like team=search"
+            )
+        label = (key, value)
+    since, until = asked.submitted_from_ms, asked.submitted_until_ms
+    if since is not None and until is not None and since >= until:
+        raise Invalid("submitted_until_ms", "is not after submitted_from_ms; swap the two")
+    return jobs.JobFilter(
+        state=None if asked.state is None else parse_state(asked.state),
+        # Every name starts with nothing.
+        name=asked.name or None,
+        type=asked.type,
+        owner=asked.owner,
+        queue=asked.queue,
+        parent_job_id=None if asked.parent is None else parse_job_id(asked.parent, "parent"),
+        label=label,
+        submitted_from=None if since is None else _moment(since),
+        submitted_until=None if until is None else _moment(until),
+    )
+
+
+def _moment(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+async def show_job(call: Call[None, JobQuery]) -> JobStatus:
+    """Read one job: at once, or when it has ended or `wait_ms` are over."""
+    job_id = parse_job_id(call.path["job_id"])
+    clock, doorbells = asyncio.get_running_loop().time, call.runtime.doorbells
+    ends_at = clock() + check_wait(call.query.wait_ms) / 1000
+    with doorbells.listen([Bell("job", str(job_id))]) as listener:
+        while True:
+            async with call.runtime.reads.transaction() as tx:
+                job = await jobs.get_job_with_spec(tx, job_id)
+            remaining = ends_at - clock()
+            if job.finished_at is not None or remaining <= 0 or doorbells.is_closed:
+                break
+            await listener.wait(remaining)
+    if not call.query.tasks:
+        return convert.job_status(job)
+    async with call.runtime.reads.transaction() as tx:
+        page = await tasks.list_tasks(tx, job_id, page_size=TASKS_SHOWN_MAX)
+        facts = await read_facts(tx, job, page.rows)
+    shown = await list_statuses(call.runtime.reasons, job, page.rows, facts=facts)
+    return convert.job_status(job, shown)
+
+
+async def stop_job(call: Call[CancelRequest, Nothing]) -> Changed:
+    """Cancel a job: softly, with its grace, or hard."""
+    job_id = parse_job_id(call.path["job_id"])
+    asked = call.body
+    changed = await cancel_job(
+        call.runtime.ledger,
+        job_id,
+        asked.mode,
+        actor=call.actor,
+        reason=asked.reason,
+        idempotency_key=asked.idempotency_key,
+    )
+    return Changed(changed)
+
+
+async def show_graph(call: Call[None, Nothing]) -> JobGraph:
+    """Read the jobs that a job depends on and that depend on it, directly or not."""
+    job_id = parse_job_id(call.path["job_id"])
+    async with call.runtime.reads.transaction() as tx:
+        found = await read_graph(tx, job_id, jobs_max=GRAPH_JOBS_MAX, edges_max=GRAPH_EDGES_MAX)
+    return JobGraph(
+        job_id=str(job_id),
+        nodes=[_node(row) for row in found.nodes],
+        edges=[_edge(row) for row in found.edges],
+        truncated=found.is_truncated,
+    )
+
+
+def _node(row: NodeRow) -> GraphNode:
+    undone = row.compensates_job_id
+    return GraphNode(
+        job_id=str(row.job_id),
+        name=row.name,
+        type=row.type,
+        state=convert.job_state(row.state),
+        graph_id=None if row.graph_id is None else str(row.graph_id),
+        compensates_job_id=None if undone is None else str(undone),
+    )
+
+
+def _edge(row: EdgeRow) -> GraphEdge:
+    return GraphEdge(
+        before=str(row.depends_on),
+        after=str(row.job_id),
+        condition=cast(Condition, row.condition),
+        holds=row.holds,
+    )
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/jobs", list_jobs, JobPage, query=JobListQuery),
+    Route(
+        "POST",
+        "/api/jobs/{job_id}:cancel",
+        stop_job,
+        Changed,
+        body=CancelRequest,
+        also={409: ErrorAnswer},
+    ),
+    Route("GET", "/api/jobs/{job_id}", show_job, JobStatus, query=JobQuery, waits=True),
+    Route("GET", "/api/jobs/{job_id}/graph", show_graph, JobGraph),
+)

@@ -1,0 +1,65 @@
+"""The route of the first page: how the system does."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TypeVar
+
+from holdfast.api.convert import task_state, to_ms
+from holdfast.api.route import Call, Route
+from holdfast.model.states import ENDED_STATES
+from holdfast.rules.quantiles import quantile
+from holdfast.services.measuring.overview import Chart
+from holdfast.store.reads.samples import Step
+from holdfast.wire.overview import Attention, LiveTasks, Overview, OverviewQuery, Series
+
+Value = TypeVar("Value")
+_COUNTED = (
+    "submitted", "succeeded", "failed", "worker_failed", "killed", "dead_lettered", "retried",
+)  # fmt: skip
+
+
+async def show_overview(call: Call[None, OverviewQuery]) -> Overview:
+    """Show how the system does now, how it did within a window, and what needs attention."""
+    window_seconds = call.query.window_seconds
+    chart, attention = await call.runtime.overviews.read(window_seconds)
+    known = [step.counts for _, step in chart.steps if step is not None]
+    return Overview(
+        now_ms=to_ms(chart.now),
+        window_seconds=window_seconds,
+        step_seconds=chart.step_seconds,
+        tasks=LiveTasks(**chart.live._asdict()),
+        ended={
+            task_state(state): sum(getattr(counts, state.name.lower()) for counts in known)
+            for state in sorted(ENDED_STATES)
+        },
+        workers=chart.workers,
+        attention=[Attention(**asdict(one)) for one in attention],
+        series=_series(chart),
+    )
+
+
+def _series(chart: Chart) -> Series:
+    def values(value: Callable[[Step], Value | None]) -> list[Value | None]:
+        return [None if step is None else value(step) for _, step in chart.steps]
+
+    counts = {
+        name: values(lambda step, name=name: getattr(step.counts, name))  # type: ignore[misc]
+        for name in _COUNTED
+    }
+    return Series(
+        at_ms=[to_ms(at) for at, _ in chart.steps],
+        **counts,
+        depth=values(lambda step: step.depth),
+        running=values(lambda step: step.running),
+        wait_p50_ms=values(lambda step: _milliseconds(quantile(step.waits, 0.5))),
+        wait_p95_ms=values(lambda step: _milliseconds(quantile(step.waits, 0.95))),
+    )
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/overview", show_overview, Overview, query=OverviewQuery),
+)

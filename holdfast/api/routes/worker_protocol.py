@@ -1,0 +1,289 @@
+"""The routes of workers: register, claim, renew, complete, and what an attempt leaves behind."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.api.errors import tell
+from holdfast.api.route import Call, Route
+from holdfast.errors import Invalid, LeaseConflict
+from holdfast.model.fence import Fence
+from holdfast.model.ids import check_worker_id, parse_task_id
+from holdfast.model.resources import Capacity
+from holdfast.model.states import parse_state
+from holdfast.operations.claim import Claim, ClaimRequest
+from holdfast.operations.notes import check_progress, note_progress
+from holdfast.operations.register import Placing, Registration, leave, register
+from holdfast.operations.renew import Renewed
+from holdfast.operations.report import Report
+from holdfast.services.job_descriptions import describe_job
+from holdfast.services.server_spans import now_ns, trace_claims
+from holdfast.services.stops import Stop
+from holdfast.services.waking.doorbell import Bell
+from holdfast.store.specs import StoredSpec
+from holdfast.wire.answers import (
+    AttemptName,
+    CancelNotice,
+    ClaimedTask,
+    ErrorAnswer,
+    HeartbeatAnswer,
+    LeaseAnswer,
+    TaskClaimAnswer,
+    WorkerRegisterAnswer,
+)
+from holdfast.wire.raw import raw
+from holdfast.wire.requests import (
+    HeartbeatRequest,
+    LeaseReport,
+    Nothing,
+    TaskClaimRequest,
+    WorkerLeaveRequest,
+    WorkerNewsRequest,
+    WorkerRegisterRequest,
+)
+
+LEASES_MAX = 10_000
+_encode = msgspec.json.Encoder().encode
+
+
+async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
+    """Lease tasks to a worker: one by id, or up to max_tasks from queues; may wait for some."""
+    asked, runtime = call.body, call.runtime
+    request = ClaimRequest(
+        check_worker_id(asked.worker_id),
+        tuple(asked.queues),
+        asked.max_tasks,
+        None if asked.task_id is None else parse_task_id(asked.task_id),
+        asked.idempotency_key,
+    )
+    claiming_from = received_at = _now()
+    began_ns = now_ns()
+    ends_at = received_at + asked.wait_ms / 1000
+    runtime.stops.see(request.worker_id)
+    bells = [Bell("queue", queue) for queue in request.queues]
+    with runtime.doorbells.listen(bells, request.max_tasks) as listener:
+        try:
+            claims = await runtime.writers.claim(request)
+            while not claims and request.task_id is None:
+                heard = await listener.wait(ends_at - _now())
+                if not heard or runtime.doorbells.is_closed:
+                    break
+                claiming_from, began_ns = _now(), now_ns()
+                claims = await runtime.writers.claim(request)
+        except LeaseConflict:
+            runtime.metrics.claim_conflicts.inc()
+            raise
+    if len(claims) == request.max_tasks:
+        # There may be more than these: the next one who waits should look.
+        for bell in bells:
+            runtime.doorbells.ring(bell)
+    waited_ms = int((claiming_from - received_at) * 1000)
+    spans = trace_claims(claims, request.worker_id, began_ns)
+    return TaskClaimAnswer(
+        [_claimed(claim, span) for claim, span in zip(claims, spans, strict=True)], waited_ms
+    )
+
+
+async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
+    """Renew leases and record starts; may wait until there is a cancel to tell the worker of."""
+    asked, runtime = call.body, call.runtime
+    worker_id = check_worker_id(asked.worker_id)
+    reports = _lease_reports(asked)
+    fences = [Fence(parse_task_id(r.task_id), r.attempt, r.lease_token) for r in reports]
+    starts = [
+        Report(fence, parse_state(report.state))
+        for fence, report in zip(fences, reports, strict=True)
+        if report.state is not None
+    ]
+    progress = _progress(call, fences, reports)
+    runtime.stops.see(worker_id)
+    started, renewed, _ = await asyncio.gather(
+        runtime.writers.report(starts),
+        runtime.writers.renew(fences),
+        note_progress(runtime.ledger, progress),
+    )
+    refused = {
+        start.fence: answer
+        for start, answer in zip(starts, started, strict=True)
+        if isinstance(answer, Exception)
+    }
+    answers = [
+        refused.get(fence, answer) if isinstance(answer, Renewed) else answer
+        for fence, answer in zip(fences, renewed, strict=True)
+    ]
+    leases = [_lease_answer(call, f, answer) for f, answer in zip(fences, answers, strict=True)]
+    if asked.leases is None and answers and isinstance(answers[0], Exception):
+        raise answers[0]
+    notices = [
+        _notice(Stop(renewal.task_id, fence.attempt, renewal.cancel, renewal.cancel_remaining))
+        for fence, renewal in zip(fences, answers, strict=True)
+        if isinstance(renewal, Renewed) and renewal.cancel is not None
+    ]
+    if asked.wait_ms and not notices:
+        stops = await runtime.stops.wait(worker_id, asked.wait_ms / 1000)
+        notices = [_notice(stop) for stop in stops]
+    return HeartbeatAnswer(leases, notices, drain=worker_id in runtime.stops.draining)
+
+
+async def register_worker(call: Call[WorkerRegisterRequest, Nothing]) -> WorkerRegisterAnswer:
+    """Make a worker's incarnation known; one that it replaces is ended at once."""
+    asked = call.body
+    registration = Registration(
+        asked.worker_id,
+        asked.name,
+        asked.host,
+        tuple(asked.queues),
+        asked.replaces,
+        _placing(asked),
+        tuple(
+            Fence(parse_task_id(item.task_id), item.attempt, item.lease_token)
+            for item in asked.adopts
+        ),
+    )
+    registered = await register(call.runtime.ledger, registration)
+    call.runtime.stops.see(asked.worker_id)
+    if registration.placing is not None:
+        call.runtime.hint(asked.worker_id)
+    adopted = [AttemptName(str(fence.task_id), fence.attempt) for fence in registered.adopted]
+    return WorkerRegisterAnswer(asked.worker_id, registered.taken_over, adopted)
+
+
+async def take_hint(call: Call[WorkerNewsRequest, Nothing]) -> Nothing:
+    """Call a worker of placed work soon: it has something to tell."""
+    call.runtime.hint(check_worker_id(call.body.worker_id))
+    return Nothing()
+
+
+async def let_leave(call: Call[WorkerLeaveRequest, Nothing]) -> Nothing:
+    """Strike a worker of placed work off, because it is gone with all that ran there."""
+    await leave(call.runtime.ledger, call.body.worker_id, call.body.secret)
+    return Nothing()
+
+
+def _placing(asked: WorkerRegisterRequest) -> Placing | None:
+    """Read what a worker says of itself that is to be called."""
+    if asked.address is None:
+        for field in ("secret", "resources", "attributes"):
+            if getattr(asked, field):
+                raise Invalid(field, "goes with address; say where the worker is called")
+        return None
+    if asked.secret is None:
+        raise Invalid("secret", "is missing; a worker obeys only calls that carry it")
+    return Placing(
+        asked.address, asked.secret, asked.resources or Capacity(), dict(asked.attributes)
+    )
+
+
+def _claimed(claim: Claim, span: str | None) -> ClaimedTask:
+    return ClaimedTask(
+        str(claim.task_id),
+        claim.attempt,
+        claim.lease_token,
+        claim.lease_expires_at,
+        _ms(claim.lease_remaining),
+        _claimed_job(claim.task_id.job_id, claim.job),
+        claim.failure_count,
+        claim.preemption_count,
+        raw(claim.input),
+        msgspec.UNSET if span is None else span,
+    )
+
+
+def _claimed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
+    """Write down what a worker needs of a job, once per job and process."""
+    text = stored.encoded.get("job")
+    if text is None:
+        text = stored.encoded["job"] = _encode(describe_job(job_id, stored))
+    return msgspec.Raw(text)
+
+
+def _lease_reports(asked: HeartbeatRequest) -> list[LeaseReport]:
+    if asked.leases is not None:
+        for field in ("task_id", "attempt", "lease_token", "state", "progress"):
+            if getattr(asked, field) is not None:
+                raise Invalid(field, "goes without leases; give one of the two")
+        if len(asked.leases) > LEASES_MAX:
+            raise Invalid("leases", f"names more than {LEASES_MAX}; send them in parts")
+        return asked.leases
+    if asked.task_id is None:
+        return []
+    if asked.attempt is None or asked.lease_token is None:
+        missing = "attempt" if asked.attempt is None else "lease_token"
+        raise Invalid(missing, "is missing; a lease is named by task_id, attempt and lease_token")
+    return [
+        LeaseReport(asked.task_id, asked.attempt, asked.lease_token, asked.state, asked.progress)
+    ]
+
+
+def _progress(
+    call: Call[HeartbeatRequest, Nothing], fences: Sequence[Fence], reports: Sequence[LeaseReport]
+) -> list[tuple[Fence, float, str | None]]:
+    progress = [
+        (fence, report.progress.fraction, report.progress.message)
+        for fence, report in zip(fences, reports, strict=True)
+        if report.progress is not None
+    ]
+    for _, fraction, message in progress:
+        check_progress(fraction, message, call.runtime.ledger.limits)
+    return progress
+
+
+def _lease_answer(
+    call: Call[HeartbeatRequest, Nothing], fence: Fence, answer: Renewed | Exception
+) -> LeaseAnswer:
+    metrics = call.runtime.metrics
+    if isinstance(answer, Renewed):
+        metrics.renewals.inc()
+        remaining_ms = _ms(answer.lease_remaining)
+        return LeaseAnswer(str(fence.task_id), answer.lease_expires_at, remaining_ms)
+    if isinstance(answer, LeaseConflict):
+        metrics.lease_conflicts.inc()
+    return LeaseAnswer(str(fence.task_id), error=tell(answer))
+
+
+def _notice(stop: Stop) -> CancelNotice:
+    remaining_ms = None if stop.remaining is None else _ms(stop.remaining)
+    return CancelNotice(str(stop.task_id), stop.attempt, stop.mode, remaining_ms)
+
+
+def _ms(duration: timedelta) -> int:
+    return max(int(duration.total_seconds() * 1000), 0)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+CONFLICT = {409: ErrorAnswer}
+ROUTES = (
+    Route(
+        "POST",
+        "/internal/task-claim",
+        claim_tasks,
+        TaskClaimAnswer,
+        body=TaskClaimRequest,
+        also=CONFLICT,
+        waits=True,
+    ),
+    Route(
+        "POST",
+        "/internal/heartbeat",
+        beat,
+        HeartbeatAnswer,
+        body=HeartbeatRequest,
+        also=CONFLICT,
+        waits=True,
+    ),
+    Route(
+        "POST",
+        "/internal/worker-register",
+        register_worker,
+        WorkerRegisterAnswer,
+        body=WorkerRegisterRequest,
+        also=CONFLICT,
+    ),
+    Route("POST", "/internal/worker-news", take_hint, Nothing, body=WorkerNewsRequest),
+    Route("POST", "/internal/worker-leave", let_leave, Nothing, body=WorkerLeaveRequest),
+)

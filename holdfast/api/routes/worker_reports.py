@@ -1,0 +1,184 @@
+"""The routes by which an attempt ends, and for what it leaves behind: output and checkpoints."""
+
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.api.errors import tell
+from holdfast.api.route import Call, Route, decode_text
+from holdfast.errors import Invalid, LeaseConflict
+from holdfast.ledger.keys import request_key
+from holdfast.model.fence import Fence
+from holdfast.model.ids import check_worker_id, parse_task_id
+from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
+from holdfast.operations.ending.complete import Completed, Completion, complete
+from holdfast.operations.logs import Stretch, append_logs
+from holdfast.operations.notes import Note
+from holdfast.operations.placed.worker_heartbeats import keep_usage
+from holdfast.services.leading.worker_calls import account_of
+from holdfast.services.server_spans import now_ns, trace_completions
+from holdfast.wire.answers import (
+    CheckpointAnswer,
+    CompletionAnswer,
+    ErrorAnswer,
+    LogAppendAnswer,
+    TaskCompleteAnswer,
+)
+from holdfast.wire.raw import raw
+from holdfast.wire.requests import (
+    CheckpointLoadRequest,
+    CheckpointSaveRequest,
+    LogAppendRequest,
+    Nothing,
+    TaskCompleteRequest,
+    TaskCompletion,
+)
+
+COMPLETIONS_MAX = 10_000
+Value = TypeVar("Value")
+
+
+async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskCompleteAnswer:
+    """Record how attempts ended; repeating a completion is answered as the first time."""
+    asked, runtime = call.body, call.runtime
+    check_worker_id(asked.worker_id)
+    runtime.stops.see(asked.worker_id)
+    reported = _completions(asked)
+    completions = [_completion(item) for item in reported]
+    began_ns = now_ns()
+    keyed = request_key("complete", asked.worker_id, asked.idempotency_key, request=completions)
+    # The usual way, without a key, shares its transaction with what others complete.
+    answers = (
+        await runtime.writers.complete(completions)
+        if keyed is None
+        else [*await complete(runtime.ledger, completions, keyed)]
+    )
+    trace_completions(runtime.ledger.specs, reported, answers, began_ns=began_ns)
+    await keep_usage(
+        runtime.ledger,
+        [
+            (completion.fence, *account_of(item))
+            for completion, item, answer in zip(completions, reported, answers, strict=True)
+            if isinstance(answer, Completed)
+        ],
+    )
+    results: list[CompletionAnswer] = []
+    for completion, answer in zip(completions, answers, strict=True):
+        task_id = str(completion.fence.task_id)
+        if isinstance(answer, Completed):
+            results.append(CompletionAnswer(task_id, accepted=answer.accepted))
+            continue
+        if isinstance(answer, LeaseConflict):
+            runtime.metrics.lease_conflicts.inc()
+        results.append(CompletionAnswer(task_id, error=tell(answer)))
+    if asked.completions is None and isinstance(answers[0], Exception):
+        raise answers[0]
+    return TaskCompleteAnswer(results)
+
+
+async def append_log(call: Call[LogAppendRequest, Nothing]) -> LogAppendAnswer:
+    """Keep a stretch of an attempt's output."""
+    asked = call.body
+    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    await append_logs(call.runtime.ledger, [Stretch(fence, asked.offset, asked.content)])
+    return LogAppendAnswer(asked.offset + len(asked.content))
+
+
+async def keep_checkpoint(call: Call[CheckpointSaveRequest, Nothing]) -> CheckpointAnswer:
+    """Keep what the next attempt of a task should find."""
+    asked = call.body
+    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    await save_checkpoint(call.runtime.ledger, fence, decode_text(asked.checkpoint, "checkpoint"))
+    return CheckpointAnswer(asked.checkpoint, asked.attempt)
+
+
+async def find_checkpoint(call: Call[CheckpointLoadRequest, Nothing]) -> CheckpointAnswer:
+    """Give back what an earlier attempt of a task has kept."""
+    asked = call.body
+    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    found = await load_checkpoint(call.runtime.ledger, fence)
+    return CheckpointAnswer(raw(found.text), found.attempt)
+
+
+def _completions(asked: TaskCompleteRequest) -> list[TaskCompletion]:
+    if asked.completions is not None:
+        for field in msgspec.structs.fields(asked):
+            is_alone = field.name not in ("worker_id", "completions", "idempotency_key")
+            if is_alone and getattr(asked, field.name) not in (None, msgspec.UNSET, []):
+                raise Invalid(field.name, "goes without completions; give one of the two")
+        if len(asked.completions) > COMPLETIONS_MAX:
+            raise Invalid("completions", f"has more than {COMPLETIONS_MAX}; send them in parts")
+        return asked.completions
+    return [
+        TaskCompletion(
+            _given(asked.task_id, "task_id"),
+            _given(asked.attempt, "attempt"),
+            _given(asked.lease_token, "lease_token"),
+            _given(asked.status, "status"),
+            asked.exit_code,
+            asked.error,
+            asked.error_class,
+            asked.stage,
+            asked.result,
+            asked.events,
+            outputs=asked.outputs,
+        )
+    ]
+
+
+def _completion(item: TaskCompletion) -> Completion:
+    return Completion(
+        Fence(parse_task_id(item.task_id), item.attempt, item.lease_token),
+        item.status,
+        item.exit_code,
+        item.error,
+        item.error_class,
+        item.stage,
+        None if item.result is msgspec.UNSET else decode_text(item.result, "result"),
+        tuple(Note(event.kind, decode_text(event.payload, "payload")) for event in item.events),
+        item.start_reported,
+        tuple(item.outputs),
+    )
+
+
+def _given(value: Value | None, field: str) -> Value:
+    if value is None:
+        raise Invalid(field, "is missing; or give completions, a list")
+    return value
+
+
+CONFLICT = {409: ErrorAnswer}
+ROUTES = (
+    Route(
+        "POST",
+        "/internal/task-complete",
+        complete_tasks,
+        TaskCompleteAnswer,
+        body=TaskCompleteRequest,
+        also=CONFLICT,
+    ),
+    Route(
+        "POST",
+        "/internal/task-log",
+        append_log,
+        LogAppendAnswer,
+        body=LogAppendRequest,
+        also=CONFLICT,
+    ),
+    Route(
+        "POST",
+        "/internal/checkpoint-save",
+        keep_checkpoint,
+        CheckpointAnswer,
+        body=CheckpointSaveRequest,
+        also=CONFLICT,
+    ),
+    Route(
+        "POST",
+        "/internal/checkpoint-load",
+        find_checkpoint,
+        CheckpointAnswer,
+        body=CheckpointLoadRequest,
+        also=CONFLICT,
+    ),
+)

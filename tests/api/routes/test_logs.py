@@ -1,0 +1,131 @@
+"""Output: of one attempt, followed or not, and of a whole job."""
+
+import base64
+from base64 import b64decode
+from typing import Any
+
+import pytest
+
+from holdfast.operations.claim import Claim
+from holdfast.operations.logs import Stretch, append_logs
+from tests.api.asgi import Exchange
+from tests.api.face import Face, heard
+from tests.world import World, fence_of
+
+
+@pytest.fixture
+def face(quiet_face: Face) -> Face:
+    """A server without chores on the world's own ledger."""
+    return quiet_face
+
+
+async def get(face: Face, target: str) -> Any:
+    said = await face.get(target)
+    assert said.status == 200, said
+    return said.json
+
+
+async def write_log(world: World, claim: Any, offset: int, content: bytes) -> None:
+    await append_logs(world.ledger, [Stretch(fence_of(claim), offset, content)])
+
+
+def text_of(chunk: Any) -> bytes:
+    return base64.b64decode(chunk["content"])
+
+
+async def test_a_log_is_read_from_an_offset_on(face: Face, world: World) -> None:
+    job_id = await world.submit()
+    [claim] = await world.claim()
+    await write_log(world, claim, 0, b"hello ")
+    await write_log(world, claim, 6, b"world\n")
+    chunk = await get(face, f"/api/tasks/{job_id}.0/logs")
+    assert (text_of(chunk), chunk["attempt"]) == (b"hello world\n", 0)
+    assert (chunk["offset"], chunk["next_offset"], chunk["is_complete"]) == (0, 12, False)
+    chunk = await get(face, f"/api/tasks/{job_id}.0/logs?attempt=0&offset=8")
+    assert (text_of(chunk), chunk["next_offset"]) == (b"rld\n", 12)
+
+
+async def test_a_log_that_is_followed_waits_for_more_and_for_its_end(
+    face: Face, world: World
+) -> None:
+    job_id = await world.submit()
+    waiting = Exchange(face.app, "GET", f"/api/tasks/{job_id}.0/logs?follow=true&wait_ms=60000")
+    [claim] = await world.claim()
+    await write_log(world, claim, 0, b"one")
+    said = await heard(waiting)
+    assert (text_of(said.json), said.json["is_complete"]) == (b"one", False)
+    target = f"/api/tasks/{job_id}.0/logs?follow=true&wait_ms=60000&attempt=0&offset=3"
+    waiting = Exchange(face.app, "GET", target)
+    await world.start(claim)
+    await world.succeed(claim)
+    said = await heard(waiting)
+    assert (text_of(said.json), said.json["is_complete"]) == (b"", True)
+
+
+async def test_a_log_that_is_followed_in_vain_says_where_it_stands(
+    face: Face, world: World
+) -> None:
+    job_id = await world.submit()
+    chunk = await get(face, f"/api/tasks/{job_id}.0/logs?follow=true&wait_ms=20&offset=0")
+    assert (chunk["attempt"], chunk["next_offset"], chunk["is_complete"]) == (-1, 0, False)
+    await world.cancel_job(job_id)
+    chunk = await get(face, f"/api/tasks/{job_id}.0/logs?follow=true&wait_ms=60000")
+    assert (chunk["attempt"], chunk["is_complete"]) == (-1, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("offset=-1", "offset"),
+        ("offset=x", "offset"),
+        ("attempt=-1", "attempt"),
+        ("attempt=99999999999", "attempt"),
+        ("follow=true&wait_ms=-1", "wait_ms"),
+    ],
+)
+async def test_a_place_that_no_log_has_is_refused(
+    face: Face, world: World, query: str, field: str
+) -> None:
+    job_id = await world.submit()
+    said = await face.get(f"/api/tasks/{job_id}.0/logs?{query}")
+    assert (said.status, said.error["field"]) == (400, field)
+
+
+async def test_an_attempt_that_never_was_has_no_log(face: Face, world: World) -> None:
+    job_id = await world.submit()
+    said = await face.get(f"/api/tasks/{job_id}.0/logs?attempt=3")
+    assert (said.status, said.error["message"]) == (404, f"there is no attempt {job_id}.0.3")
+
+
+async def say(world: World, claim: Claim, offset: int, content: bytes) -> None:
+    await append_logs(world.ledger, [Stretch(fence_of(claim), offset, content)])
+    await world.clock.advance(2)
+
+
+async def test_output_of_a_job_is_followed_to_its_end(face: Face, world: World) -> None:
+    job_id = await world.submit([0, 1])
+    first, second = sorted(await world.claim(2), key=lambda claim: claim.task_id)
+    path = f"/api/jobs/{job_id}/logs"
+    nothing: Any = (await face.get(path)).json
+    assert (nothing["stretches"], nothing["is_complete"]) == ([], False)
+    await say(world, second, 0, b"b\n")
+    await say(world, first, 0, b"a\n")
+    token = nothing["next_page_token"]
+    told: Any = (await face.get(f"{path}?page_token={token}")).json
+    assert [(s["task_id"], s["attempt"], s["offset"]) for s in told["stretches"]] == [
+        (f"{job_id}.1", 0, 0),
+        (f"{job_id}.0", 0, 0),
+    ]
+    assert [b64decode(s["content"]) for s in told["stretches"]] == [b"b\n", b"a\n"]
+    one: Any = (await face.get(f"{path}?task_index=0&page_size=1")).json
+    assert one["stretches"] == told["stretches"][1:]
+    token = told["next_page_token"]
+    waiting: Any = (await face.get(f"{path}?page_token={token}")).json
+    assert waiting == {"stretches": [], "next_page_token": token, "is_complete": False}
+    await say(world, first, 2, b"more")
+    for claim in (first, second):
+        await world.succeed(claim)
+    await world.clock.advance(2)
+    last: Any = (await face.get(f"{path}?page_token={token}")).json
+    assert [b64decode(s["content"]) for s in last["stretches"]] == [b"more"]
+    assert (last["is_complete"], last["next_page_token"]) == (True, None)
