@@ -80,8 +80,8 @@ def encode_error(body: ErrorBody) -> bytes:
     return _encode(ErrorAnswer(body))
 
 
-def tell(problem: Exception) -> ErrorBody:
-    """Describe what went wrong with one of many; what is not ours is not told to strangers."""
+def describe(problem: Exception) -> ErrorBody:
+    """Describe what went wrong with one of many; of what is not ours only the log knows more."""
     if isinstance(problem, errors.HoldfastError):
         return body_of(problem)
     log.error("one of many failed", exc_info=problem)

@@ -1,4 +1,4 @@
-"""What a running function is given: who it is, how to tell and to be told."""
+"""What a running function is given: who it is, how it reports, and whether it should stop."""
 
 import contextvars
 import logging

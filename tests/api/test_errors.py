@@ -11,9 +11,9 @@ from holdfast.api.errors import (
     ForeignOrigin,
     UnsupportedMediaType,
     body_of,
+    describe,
     encode_error,
     status_of,
-    tell,
 )
 from holdfast.store.database import LockTimeout
 from holdfast.wire.answers import ErrorBody
@@ -107,11 +107,11 @@ def test_absent_parts_are_left_out() -> None:
 
 
 def test_what_went_wrong_with_one_of_many_is_told_in_the_same_shape() -> None:
-    assert tell(errors.LeaseConflict("7.0", "lost")).code == "lease_conflict"
+    assert describe(errors.LeaseConflict("7.0", "lost")).code == "lease_conflict"
 
 
 def test_what_is_ours_alone_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    assert tell(AssertionError("a secret")) == INTERNAL
+    assert describe(AssertionError("a secret")) == INTERNAL
     [record] = caplog.records
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None

@@ -11,9 +11,9 @@ from holdfast.api.errors import (
     ForeignOrigin,
     UnsupportedMediaType,
     body_of,
+    describe,
     encode_error,
     status_of,
-    tell,
 )
 from holdfast.client.client import Client
 from holdfast.client.refusals import ServerFailed, not_holdfast, read_error
@@ -102,7 +102,7 @@ def test_a_busy_row_is_something_to_try_again() -> None:
 
 
 def test_a_failing_server_is_told_from_one_that_is_away() -> None:
-    arrived = read_error(500, encode_error(tell(ValueError("secret"))))
+    arrived = read_error(500, encode_error(describe(ValueError("secret"))))
     assert type(arrived) is ServerFailed
     assert "secret" not in str(arrived)
 

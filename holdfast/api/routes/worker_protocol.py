@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.api.errors import tell
+from holdfast.api.errors import describe
 from holdfast.api.route import Call, Route
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.model.fence import Fence
@@ -240,7 +240,7 @@ def _lease_answer(
         return LeaseAnswer(str(fence.task_id), answer.lease_expires_at, remaining_ms)
     if isinstance(answer, LeaseConflict):
         metrics.lease_conflicts.inc()
-    return LeaseAnswer(str(fence.task_id), error=tell(answer))
+    return LeaseAnswer(str(fence.task_id), error=describe(answer))
 
 
 def _notice(stop: Stop) -> CancelNotice:

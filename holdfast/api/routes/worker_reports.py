@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.api.errors import tell
+from holdfast.api.errors import describe
 from holdfast.api.route import Call, Route, decode_text
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.keys import request_key
@@ -70,7 +70,7 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
             continue
         if isinstance(answer, LeaseConflict):
             runtime.metrics.lease_conflicts.inc()
-        results.append(CompletionAnswer(task_id, error=tell(answer)))
+        results.append(CompletionAnswer(task_id, error=describe(answer)))
     if asked.completions is None and isinstance(answers[0], Exception):
         raise answers[0]
     return TaskCompleteAnswer(results)

@@ -7,7 +7,12 @@ from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
 from holdfast.cli.ids import check_id, find_task
-from holdfast.cli.output.task_output import follow_task, read_chunks, tell_waiting, write_chunks
+from holdfast.cli.output.task_output import (
+    follow_task,
+    read_chunks,
+    with_pending_reasons,
+    write_chunks,
+)
 from holdfast.cli.output.write import write_json
 from holdfast.cli.settings import Follow, Json, Server
 from holdfast.errors import Invalid
@@ -45,8 +50,8 @@ def show_logs(
         else:
             chunks = _read_task(client, an_id, attempt, follow=follow)
         if not as_json:
-            told = tell_waiting(client, chunks) if follow else chunks
-            write_chunks(told, has_many_tasks=job_id is not None)
+            shown = with_pending_reasons(client, chunks) if follow else chunks
+            write_chunks(shown, has_many_tasks=job_id is not None)
         elif follow:
             for chunk in chunks:
                 if chunk.content or chunk.is_complete:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
-from holdfast.cli.output.task_output import follow_task, tell_waiting, write_chunks
+from holdfast.cli.output.task_output import follow_task, with_pending_reasons, write_chunks
 from holdfast.cli.output.text import first_line, state_name
 from holdfast.cli.output.write import remark, write_json, write_line
 from holdfast.cli.placing import NO_PLACING, PlacedFlags, with_workspace
@@ -70,7 +70,7 @@ def run(
                 write_line(answer.job_id)
             return 0
         with _cancelling(client, answer.job_id) as asked:
-            chunks = tell_waiting(client, _follow(client, answer))
+            chunks = with_pending_reasons(client, _follow(client, answer))
             write_chunks(chunks, has_many_tasks=answer.num_tasks > 1)
             job = client.jobs.get(answer.job_id, wait=10.0)
         return _judge(job, was_cancelled=bool(asked))
@@ -117,7 +117,7 @@ def _ask_to_stop(client: "Client", job_id: str, mode: CancelMode) -> "Future[Any
 
 
 def _judge(job: "JobStatus", *, was_cancelled: bool) -> int:
-    """Choose the exit code, and say what it alone would not tell."""
+    """Choose the exit code, and write how the job ended."""
     name = state_name(job.state)
     if name == "succeeded":
         return 0

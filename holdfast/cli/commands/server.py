@@ -33,7 +33,7 @@ HEARTBEAT_SECONDS_MIN, HEARTBEAT_SECONDS_MAX = 0.05, 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """What a server is told beside where it listens."""
+    """The settings of a server beside where it listens."""
 
     lease_min: float | None
     retention_days: float

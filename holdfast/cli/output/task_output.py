@@ -90,15 +90,15 @@ def write_chunks(chunks: Iterable["LogChunk"], *, has_many_tasks: bool) -> None:
         output.close()
 
 
-def tell_waiting(client: "Client", chunks: Iterable["LogChunk"]) -> Iterator["LogChunk"]:
-    """Say what a task waits for as long as it has not begun, and again when that has changed."""
-    told: str | None = None
+def with_pending_reasons(client: "Client", chunks: Iterable["LogChunk"]) -> Iterator["LogChunk"]:
+    """Pass chunks on; write what a task waits for as long as it has not begun, when it changes."""
+    last: str | None = None
     for chunk in chunks:
         if chunk.attempt < 0:
             reason = client.tasks.get(chunk.task_id).pending_reason
-            if reason and reason != told:
+            if reason and reason != last:
                 remark(f"holdfast: task {chunk.task_id} waits: {reason}")
-                told = reason
+                last = reason
         yield chunk
 
 

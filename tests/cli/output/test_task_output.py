@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.cli.output import task_output
-from holdfast.cli.output.task_output import Output, TaskLines, tell_waiting, write_chunks
+from holdfast.cli.output.task_output import Output, TaskLines, with_pending_reasons, write_chunks
 from holdfast.client.client import Client
 from holdfast.wire.status import LogChunk
 from tests.cli.conftest import Service
@@ -104,7 +104,7 @@ def test_what_a_task_waits_for_is_told_once(
     job_id = service.submit("tests.cli.tasks:add", "--arg=1", "--queue=nobody")
     waiting = LogChunk(f"{job_id}.0", -1, 0, 0, b"", is_complete=False)
     with Client(service.url) as client:
-        assert list(tell_waiting(client, [waiting, waiting])) == [waiting, waiting]
+        assert list(with_pending_reasons(client, [waiting, waiting])) == [waiting, waiting]
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"holdfast: task {job_id}.0 waits: ")
     assert service.run("cancel", job_id).code == 0
