@@ -43,8 +43,8 @@ class _Call(Generic[Item, Answer]):
         self.missing = len(items)
         self.done = done
 
-    def answer(self, place: int, answer: Answer | Exception) -> None:
-        self.answers[place] = answer
+    def answer(self, position: int, answer: Answer | Exception) -> None:
+        self.answers[position] = answer
         self.missing -= 1
         if not self.missing and not self.done.done():
             self.done.set_result(None)
@@ -53,19 +53,19 @@ class _Call(Generic[Item, Answer]):
 class _Entry(Generic[Item, Answer]):
     """One item on its way to the database."""
 
-    __slots__ = ("call", "lock_timeouts", "place")
+    __slots__ = ("call", "lock_timeouts", "position")
 
-    def __init__(self, call: _Call[Item, Answer], place: int) -> None:
+    def __init__(self, call: _Call[Item, Answer], position: int) -> None:
         self.call = call
-        self.place = place
+        self.position = position
         self.lock_timeouts = 0
 
     @property
     def item(self) -> Item:
-        return self.call.items[self.place]
+        return self.call.items[self.position]
 
     def answer(self, answer: Answer | Exception) -> None:
-        self.call.answer(self.place, answer)
+        self.call.answer(self.position, answer)
 
 
 class Batcher(Generic[Item, Answer]):
@@ -103,8 +103,8 @@ class Batcher(Generic[Item, Answer]):
         if not items:
             return []
         call: _Call[Item, Answer] = _Call(items, asyncio.get_running_loop().create_future())
-        for place in range(len(items)):
-            self._waiting.append(_Entry(call, place))
+        for position in range(len(items)):
+            self._waiting.append(_Entry(call, position))
         self._wake_writer()
         await call.done
         return [answer for answer in call.answers if answer is not None]

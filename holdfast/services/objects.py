@@ -40,7 +40,7 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where objects are: a bucket and a prefix in S3, or a folder."""
 
     path: str
@@ -52,7 +52,7 @@ class ObjectStore:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._place = parse_place(url)
+        self._location = parse_location(url)
         self._uploads = 0
 
     async def put(self, digest: str, pieces: AsyncIterator[bytes]) -> StoredObject:
@@ -107,13 +107,13 @@ class ObjectStore:
     def _backend(self) -> "Backend":
         from obstore.store import LocalStore, S3Store
 
-        place = self._place
-        if place.bucket is None:
-            return LocalStore(place.path, mkdir=True)
+        location = self._location
+        if location.bucket is None:
+            return LocalStore(location.path, mkdir=True)
         is_plain = any(os.environ.get(name, "").startswith("http:") for name in _ENDPOINT_VARIABLES)
         return S3Store(
-            place.bucket,
-            prefix=place.path or None,
+            location.bucket,
+            prefix=location.path or None,
             client_options={
                 "allow_http": is_plain,
                 "connect_timeout": timedelta(seconds=CONNECT_SECONDS_MAX),
@@ -131,22 +131,23 @@ class ObjectStore:
             yield
 
 
-def parse_place(url: str) -> Place:
+def parse_location(url: str) -> Location:
     """Read where objects are: s3://bucket/prefix, file:///folder, or a path."""
     scheme, mark, _ = url.partition("://")
     if not mark and url:
-        return Place(str(Path(url).expanduser().absolute()))
+        return Location(str(Path(url).expanduser().absolute()))
     try:
         parts = urlsplit(url)
         host, path = parts.netloc, unquote(parts.path)
     except ValueError:
         host = path = scheme = ""
     if scheme == "s3" and host:
-        return Place(path.strip("/"), host)
+        return Location(path.strip("/"), host)
     if scheme == "file" and host in ("", "localhost") and path.startswith("/"):
-        return Place(path)
+        return Location(path)
     raise Invalid(
-        "object_store", f"{url!r} is no place; write a folder, file:///folder or s3://bucket/prefix"
+        "object_store",
+        f"{url!r} is no location; write a folder, file:///folder or s3://bucket/prefix",
     )
 
 

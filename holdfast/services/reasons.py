@@ -1,4 +1,4 @@
-"""Why placed tasks wait: told by the code that places them, on any server, without a write.
+"""Why placed tasks wait: as found by the code that places them, on any server, without a write.
 
 One look at workers and demands serves everybody who asks within a second, and each demand is
 explained once per look. Where too many jobs wait for all to be looked at, a job is explained by

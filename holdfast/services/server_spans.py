@@ -201,7 +201,7 @@ def _hand_out(
 
 
 def _context_of(tracer: "Tracer", job: StoredSpec) -> TraceContext:
-    """Find a job's place in its trace; one that no span has submitted has a trace all the same."""
+    """Find where a job stands in its trace; without a span of its submission it has a trace too."""
     context = TraceContext.read(job.trace_parent)
     if context is not None:
         return context

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import Invalid, NotFound, Overloaded, Unavailable
-from holdfast.services.objects import UPLOADS_MAX, ObjectStore, Place, parse_place
+from holdfast.services.objects import UPLOADS_MAX, Location, ObjectStore, parse_location
 from tests.sqs import aws_fixture, sqs_endpoint_fixture
 
 __all__ = ["aws_fixture", "sqs_endpoint_fixture"]
@@ -158,19 +158,19 @@ async def test_an_s3_out_of_reach_is_unavailable(
 
 
 @pytest.mark.parametrize(
-    ("url", "place"),
+    ("url", "location"),
     [
-        ("s3://bucket", Place("", "bucket")),
-        ("s3://bucket/a/b/", Place("a/b", "bucket")),
-        ("file:///a/b%20c", Place("/a/b c")),
-        ("file://localhost/a", Place("/a")),
-        ("/a/b", Place("/a/b")),
-        ("~/x", Place(str(Path.home() / "x"))),
-        ("x", Place(str(Path.cwd() / "x"))),
+        ("s3://bucket", Location("", "bucket")),
+        ("s3://bucket/a/b/", Location("a/b", "bucket")),
+        ("file:///a/b%20c", Location("/a/b c")),
+        ("file://localhost/a", Location("/a")),
+        ("/a/b", Location("/a/b")),
+        ("~/x", Location(str(Path.home() / "x"))),
+        ("x", Location(str(Path.cwd() / "x"))),
     ],
 )
-def test_a_place_is_a_folder_or_a_bucket(url: str, place: Place) -> None:
-    assert parse_place(url) == place
+def test_a_location_is_a_folder_or_a_bucket(url: str, location: Location) -> None:
+    assert parse_location(url) == location
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_a_place_is_a_folder_or_a_bucket(url: str, place: Place) -> None:
 )
 def test_another_place_is_refused(url: str) -> None:
     with pytest.raises(Invalid, match="write a folder, file:///folder or s3://bucket/prefix"):
-        parse_place(url)
+        parse_location(url)

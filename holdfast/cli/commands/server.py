@@ -110,7 +110,7 @@ def run_server(
 def check_settings(settings: ServerSettings) -> None:
     """Refuse numbers that no server can live with, before anything is started."""
     from holdfast.model.spec import Limits
-    from holdfast.services.objects import parse_place
+    from holdfast.services.objects import parse_location
 
     longest = Limits().lease_seconds_max
     if settings.lease_min is not None and not 0 < settings.lease_min <= longest:
@@ -124,7 +124,7 @@ def check_settings(settings: ServerSettings) -> None:
         allowed = f"{HEARTBEAT_SECONDS_MIN:g} to {HEARTBEAT_SECONDS_MAX:g}"
         raise Invalid("heartbeat_seconds", f"is {tick:g}; use {allowed}")
     if settings.object_store is not None:
-        parse_place(settings.object_store)
+        parse_location(settings.object_store)
     check_hosts(settings.allowed_hosts)
 
 

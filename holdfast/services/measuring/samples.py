@@ -25,7 +25,7 @@ EVERY_SECONDS = 5.0
 LAST_SECONDS_MAX = 2.0
 _SUBMITTED = Counts._fields.index("submitted")
 _RETRIED = Counts._fields.index("retried")
-_PLACE = {state: Counts._fields.index(state.name.lower()) for state in ENDED_STATES}
+_POSITIONS = {state: Counts._fields.index(state.name.lower()) for state in ENDED_STATES}
 
 
 class Samples:
@@ -42,9 +42,9 @@ class Samples:
         tally = self._tally
         tally.counts[_SUBMITTED] += sum(job.spec.num_tasks for job in news.stored_jobs)
         for (start, end), count in news.moves.items():
-            place = _PLACE.get(TaskState(end))
-            if place is not None:
-                tally.counts[place] += count
+            position = _POSITIONS.get(TaskState(end))
+            if position is not None:
+                tally.counts[position] += count
             elif end == TaskState.PENDING and start in ENDED_STATES:
                 tally.counts[_RETRIED] += count
         for _, seconds in news.waits:

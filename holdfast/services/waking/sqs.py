@@ -93,13 +93,13 @@ class SqsPublisher:
             return client.send_message_batch(
                 QueueUrl=url,
                 Entries=[
-                    {"Id": str(place), "MessageBody": encode_hint(task_id)}
-                    for place, task_id in enumerate(task_ids)
+                    {"Id": str(number), "MessageBody": encode_hint(task_id)}
+                    for number, task_id in enumerate(task_ids)
                 ],
             )
 
         answer = self._connection.call(queue, send)
         sent = {entry["Id"] for entry in answer.get("Successful", [])}
-        refused = [task for place, task in enumerate(task_ids) if str(place) not in sent]
+        refused = [task for number, task in enumerate(task_ids) if str(number) not in sent]
         reasons = (entry.get("Message") for entry in answer.get("Failed", []))
         return refused, next(filter(None, reasons), "SQS gave no reason")

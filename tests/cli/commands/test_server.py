@@ -114,7 +114,7 @@ def test_a_proxy_may_call_it_by_the_names_that_are_allowed(
 def test_a_place_for_bundles_that_is_none_is_refused(database_url: str) -> None:
     ended = run("server", "--database-url", database_url, "--object-store", "ftp://x/y")
     assert (ended.code, ended.out) == (2, "")
-    assert "object_store: 'ftp://x/y' is no place" in ended.err
+    assert "object_store: 'ftp://x/y' is no location" in ended.err
 
 
 @pytest.mark.parametrize(
