@@ -121,10 +121,14 @@ class Submission(msgspec.Struct, frozen=True):
     declared: dict[str, Declared] | None = None
     # Whether a cut-over of a dataset has started it, and not a user.
     by_cut_over: bool = False
+    # How many inputs there are if they are read while the job is stored; `inputs` is empty then.
+    num_inputs: int | None = None
 
     @property
     def num_tasks(self) -> int:
         """Count the tasks this submission makes."""
+        if self.num_inputs is not None:
+            return self.num_inputs
         return len(self.inputs) if self.inputs is not None else self.spec.replicas or 1
 
 

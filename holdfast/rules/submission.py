@@ -301,10 +301,10 @@ def _check_inputs(submission: Submission, limits: Limits) -> None:
         return
     if submission.spec.replicas is not None:
         raise Invalid("replicas", "goes without inputs; give one of the two")
-    if not inputs:
+    if not submission.num_tasks:
         raise Invalid("inputs", "is empty; give at least one input")
-    if len(inputs) > limits.tasks_max:
-        raise TooLarge("inputs", len(inputs), limits.tasks_max, unit="inputs")
+    if submission.num_tasks > limits.tasks_max:
+        raise TooLarge("inputs", submission.num_tasks, limits.tasks_max, unit="inputs")
     if submission.compensates_job_id is not None:
         return  # records of our own, made of what has been checked before, and bounded
     for index, text in enumerate(inputs):

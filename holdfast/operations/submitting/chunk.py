@@ -40,11 +40,14 @@ CHUNK_BYTES_MAX = 16 << 20
 DELETED_MAX = 10_000
 
 
-async def store_in_chunks(
-    ledger: Ledger, job: Admitted, inputs: AsyncIterator[str] | None = None
-) -> Answer:
-    """Store a large job, and show it; its inputs are read one by one if they are not at hand."""
-    hidden = await store_hidden(ledger, job, inputs)
+def is_large(num_tasks: int, inputs_bytes: int) -> bool:
+    """Tell whether a job takes more than one transaction to store."""
+    return num_tasks > CHUNK_TASKS_MAX or inputs_bytes > CHUNK_BYTES_MAX
+
+
+async def store_in_chunks(ledger: Ledger, job: Admitted) -> Answer:
+    """Store a large job, and show it."""
+    hidden = await store_hidden(ledger, job)
     return await ledger.write(_show, hidden) if isinstance(hidden, Admitted) else hidden
 
 
@@ -55,7 +58,10 @@ async def _show(_: Ledger, tx: Transaction, job: Admitted) -> Answer:
 async def store_hidden(
     ledger: Ledger, job: Admitted, inputs: AsyncIterator[str] | None = None
 ) -> Admitted | Answer:
-    """Store a job that nobody sees yet; returns it as it is stored, or why it is not."""
+    """Store a job that nobody sees yet; returns it as it is stored, or why it is not.
+
+    Its inputs are read one by one if they are not at hand.
+    """
     stored = await _begin(ledger, job)
     if not isinstance(stored, Admitted):
         return stored

@@ -16,8 +16,14 @@ from holdfast.ledger.moves import add_follow_ups
 from holdfast.rules.undo import Compensation, is_compensated
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
+from holdfast.store.tables import undos
+from holdfast.store.tables.jobs import record_job_event
+from holdfast.store.tables.undos import (
+    has_unsubmitted_undos,
+    list_compensations,
+    read_compensates,
+)
 
-_JOBS = load_statements("jobs")
 _OUTBOX = load_statements("outbox")
 _UNDO = load_statements("undo")
 CAUSES_MAX = 100
@@ -86,26 +92,20 @@ async def wake(tx: Transaction, graph_ids: Sequence[int]) -> None:
 
 async def end_undo(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
     """Note the end of a compensation, or of the replay of one, on the job that it undoes."""
-    row = await tx.fetch_one(_UNDO["read_compensates"], job_id=job_id)
-    if row is None:  # retention was faster
+    undone_job_id = await read_compensates(tx, job_id)
+    if undone_job_id is None:  # retention was faster
         return None
-    undone_job_id = row[0]
-    family = await tx.fetch(_UNDO["list_compensations"], job_id=undone_job_id)
-    first = next((row[0] for row in family if row[1] is None), job_id)
-    succeeded = is_compensated([Compensation(row[2], row[3]) for row in family])
-    ended = await tx.fetch_one(
-        _UNDO["end_undo"], job_id=undone_job_id, compensation_job_id=first, succeeded=succeeded
+    family = await list_compensations(tx, undone_job_id)
+    first = next((item.job_id for item in family if item.replay_of is None), job_id)
+    succeeded = is_compensated([Compensation(i.state, i.has_open_letters) for i in family])
+    graph_id = await undos.end_undo(
+        tx, undone_job_id, compensation_job_id=first, succeeded=succeeded
     )
-    if ended is None:
+    if graph_id is None:
         return None
     if succeeded:
-        await tx.fetch(
-            _JOBS["record_job_event"],
-            job_id=undone_job_id,
-            event_type="compensated",
-            actor="server",
-            payload=msgspec.json.encode({"job_id": str(job_id)}).decode(),
-        )
-    if await tx.fetch(_UNDO["has_unsubmitted_undos"], graph_id=ended[0]):
-        await wake(tx, [ended[0]])
+        payload = msgspec.json.encode({"job_id": str(job_id)}).decode()
+        await record_job_event(tx, undone_job_id, "compensated", actor="server", payload=payload)
+    if await has_unsubmitted_undos(tx, graph_id):
+        await wake(tx, [graph_id])
     return None

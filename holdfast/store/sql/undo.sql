@@ -78,6 +78,14 @@ select id from holdfast.outbox
 select from holdfast.undos
  where graph_id = $graph_id and ended_at is null and compensation_job_id is null limit 1;
 
+-- name: measure_undone_tasks
+select count(*) as num_tasks, coalesce(sum(octet_length(tasks.input::text)), 0)::bigint as bytes
+  from holdfast.tasks
+ where tasks.job_id = $job_id
+   and exists (select from holdfast.attempts
+                where attempts.job_id = tasks.job_id and attempts.task_index = tasks.task_index
+                  and (attempts.started_at is not null or not attempts.reported));
+
 -- name: read_undone_tasks
 select tasks.task_index, tasks.state, tasks.input::text, tasks.result::text, last.error
   from holdfast.tasks
@@ -113,10 +121,6 @@ select task_index, told, available from summed where size <= $bytes_max order by
 
 -- name: read_undone_job
 select state, error from holdfast.jobs where job_id = $job_id;
-
--- name: find_compensation
-select job_id from holdfast.jobs
- where compensates_job_id = $job_id and replay_of is null and submitted_at is not null;
 
 -- name: note_compensation
 update holdfast.undos set compensation_job_id = $compensation_job_id

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from holdfast.rules.undo import OpenUndo
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
+from holdfast.store.tables.tasks import InputsSize
 
 _UNDO = load_statements("undo")
 
@@ -69,6 +70,12 @@ async def has_unsubmitted_undos(tx: Transaction, graph_id: int) -> bool:
     return bool(await tx.fetch(_UNDO["has_unsubmitted_undos"], graph_id=graph_id))
 
 
+async def measure_undone_tasks(tx: Transaction, job_id: int) -> InputsSize:
+    """Count the tasks of a job that had started, and the bytes of their inputs."""
+    row = await tx.fetch_one(_UNDO["measure_undone_tasks"], job_id=job_id)
+    return InputsSize._make(row or (0, 0))
+
+
 class UndoneTaskRow(NamedTuple):
     """A task that had started; input and result are JSON texts."""
 
@@ -119,12 +126,6 @@ async def read_undone_job(tx: Transaction, job_id: int) -> UndoneJob:
     row = await tx.fetch_one(_UNDO["read_undone_job"], job_id=job_id)
     assert row is not None, "a job that is to be undone is there"
     return UndoneJob._make(row)
-
-
-async def find_compensation(tx: Transaction, job_id: int) -> int | None:
-    """Find the job that undoes this one."""
-    row = await tx.fetch_one(_UNDO["find_compensation"], job_id=job_id)
-    return None if row is None else row[0]
 
 
 async def note_compensation(tx: Transaction, job_id: int, *, compensation_job_id: int) -> None:

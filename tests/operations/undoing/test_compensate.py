@@ -10,6 +10,8 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.operations.ending.follow_up import follow_up, follow_up_all
+from holdfast.operations.prune import Retention, prune
+from holdfast.operations.submitting import chunk
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.undoing import compensate
 from holdfast.rules.submission import parse_spec
@@ -146,7 +148,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-async def test_a_large_one_is_found_again_after_a_crash(world: World, database_url: str) -> None:
+async def test_a_large_one_is_started_over_after_a_crash(world: World, database_url: str) -> None:
     await alone(world, inputs=[1, 2, 3, 4, 5], on_exhausted="fail")
     for claim in await _claim_all(world, 5):
         await world.fail(claim, "PermanentError")
@@ -154,16 +156,18 @@ async def test_a_large_one_is_found_again_after_a_crash(world: World, database_u
     await follow_up(world.ledger)
     async with Database(database_url) as other:
         server = Ledger(other)
-        # It dies between storing the compensation and noting it.
-        prepared = await compensate._prepare(server, 1, 1)
-    assert prepared.arrival is None
+        # It dies between storing the compensation and showing it.
+        following = await compensate._prepare(server, 1, 1)
+    assert following.is_hidden
     await world.clock.advance(20)
     await follow_up_all(world.ledger)
     assert not await world.clock.fetch("select from holdfast.undos where compensation_job_id > 0")
     await world.pass_time(60)
     [undo] = await world.clock.fetch("select * from holdfast.undos")
-    assert undo["compensation_job_id"] == prepared.job_id
+    assert undo["compensation_job_id"] > following.job.job_id
     assert len(await _claim_all(world, 5)) == 5
+    while await prune(world.ledger, Retention()):
+        pass
     assert await world.count("jobs") == 2
     await assert_audit_is_silent(world.ledger.database)
 
@@ -211,3 +215,26 @@ async def test_a_gang_is_undone_by_one_placed_task(cluster: PlacedWorld) -> None
         await cluster.pass_time(1.0)
     assert await cluster.place() == {TaskId(2, 0): "w1"}
     await assert_audit_is_silent(cluster.ledger.database)
+
+
+async def test_what_a_compensation_is_told_is_stored_in_chunks_of_bounded_size(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk, "CHUNK_BYTES_MAX", 2000)
+    monkeypatch.setattr(compensate, "PAGE_TASKS_MAX", 2)
+    saga = await alone(world, inputs=["i" * 500] * 6, on_exhausted="fail")
+    for claim in await world.claim(6):
+        await world.fail(claim, "PermanentError")
+    await world.clock.fetch(
+        "create function public.refuse_much() returns trigger language plpgsql as 'begin "
+        "if (select sum(octet_length(input::text)) from stored) > 2000 "
+        "then raise ''too much at once''; end if; return null; end'"
+    )
+    await world.clock.fetch(
+        "create trigger little after insert on holdfast.tasks referencing new table as stored "
+        "for each statement execute function public.refuse_much()"
+    )
+    told = await records(world)
+    assert [record["task_id"] for record in told] == [f"1.{index}" for index in range(6)]
+    assert all(record["input"] == "i" * 500 for record in told)
+    await assert_audit_is_silent(saga.world.ledger.database)

@@ -8,11 +8,11 @@ from holdfast.store.tables.undos import (
     Cause,
     NewUndo,
     end_undo,
-    find_compensation,
     find_used_jobs,
     has_unsubmitted_undos,
     insert_undos,
     list_compensations,
+    measure_undone_tasks,
     note_compensation,
     read_causes,
     read_compensates,
@@ -58,6 +58,6 @@ async def test_what_a_compensation_is_made_of_is_read(ledger: Ledger, world: Wor
         tasks = await read_undone_tasks(tx, job_id, after=-1, batch_max=9)
         assert tasks == [(0, JobState.FAILED, '"a"', None, "boom")]
         assert await read_undone_outputs(tx, job_id, batch_max=9, bytes_max=99) == []
-        assert await find_compensation(tx, job_id) is None
+        assert await measure_undone_tasks(tx, job_id) == (1, 3)
         assert await list_compensations(tx, job_id) == []
         assert await read_compensates(tx, job_id) is None
