@@ -1,0 +1,82 @@
+"""The paths that the architecture page draws are those that requests take, file by file."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import holdfast
+from tests.api.face import Face
+
+PACKAGE = Path(holdfast.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
+_FILE = re.compile(r"^\d+\. `([\w/]+\.py)`", re.MULTILINE)
+
+
+def drawn(title: str) -> list[str]:
+    """List the files that the page names on one path, in order."""
+    found = re.search(
+        rf"^### {re.escape(title)}$(.*?)(?=^##)", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert found, f"the page has no path called {title!r}"
+    files = _FILE.findall(found[1])
+    assert files, title
+    assert len(set(files)) == len(files), "a file is named twice"
+    return files
+
+
+@contextmanager
+def visiting() -> Iterator[list[str]]:
+    """Collect the files of the package in the order in which the block first comes to them."""
+    seen: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(str(PACKAGE)):
+            seen[str(Path(path).relative_to(PACKAGE))] = None
+
+    visited: list[str] = []
+    sys.setprofile(note)
+    try:
+        yield visited
+    finally:
+        sys.setprofile(None)
+        visited += seen
+
+
+def check(title: str, visited: list[str]) -> None:
+    """Compare a drawn path with one that was taken."""
+    files = drawn(title)
+    assert [file for file in visited if file in files] == files
+
+
+async def test_a_submission_takes_the_path_that_is_drawn(quiet_face: Face) -> None:
+    with visiting() as visited:
+        await quiet_face.submit()
+    check("A submission", visited)
+
+
+async def test_a_claim_takes_the_path_that_is_drawn(quiet_face: Face) -> None:
+    await quiet_face.submit()
+    with visiting() as visited:
+        [_] = await quiet_face.claim()
+    check("A claim", visited)
+
+
+async def test_a_heartbeat_takes_the_path_that_is_drawn(quiet_face: Face) -> None:
+    await quiet_face.submit()
+    [claim] = await quiet_face.claim()
+    with visiting() as visited:
+        await quiet_face.beat(claim)
+    check("A heartbeat", visited)
+
+
+async def test_a_completion_takes_the_path_that_is_drawn(quiet_face: Face) -> None:
+    await quiet_face.submit()
+    [claim] = await quiet_face.claim()
+    with visiting() as visited:
+        await quiet_face.complete(claim, "failed")
+    check("A completion", visited)
