@@ -27,7 +27,7 @@ PAUSE_SECONDS_MAX = 2.0
 
 
 class Replaced(Exception):
-    """The server says that another incarnation has taken this one's place."""
+    """The server says that another incarnation has replaced this one."""
 
 
 class Claims:

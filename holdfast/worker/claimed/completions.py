@@ -15,7 +15,7 @@ from holdfast.tracing.current import describe
 from holdfast.wire.answers import CompletionAnswer, TaskCompleteAnswer
 from holdfast.wire.requests import TaskCompleteRequest, TaskCompletion
 from holdfast.worker.claimed.attempt import Attempt
-from holdfast.worker.running.function import (
+from holdfast.worker.running.attempt_outcome import (
     CLASS_LENGTH_MAX,
     ERROR_LENGTH_MAX,
     Outcome,

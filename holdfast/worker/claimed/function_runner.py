@@ -21,18 +21,14 @@ from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.interruptible import InterruptibleCall
 from holdfast.worker.claimed.user_loop import UserLoop
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome, failure, success
 from holdfast.worker.running.function import (
-    HANDED_BACK,
-    KILLED,
     BadCall,
     Callee,
     Functions,
-    Outcome,
     TaskStopped,
     arguments_of,
     describe_progress,
-    failure,
-    success,
 )
 from holdfast.worker.running.outputs import with_outputs
 from holdfast.worker.running.runnable import connect, identify

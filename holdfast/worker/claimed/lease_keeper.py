@@ -117,7 +117,7 @@ class Keeper:
                 held = list(self._held.values())
                 self._watch_self(held)
             self._enforce_deadlines(held, now)
-            self._see_watchdog()
+            self._check_watchdog()
             due = self._due(held, now)
             if due and (self._beating is None or self._beating.done()):
                 self._beating = self._begin(self._beat(due))
@@ -134,7 +134,7 @@ class Keeper:
         self._self_deadline = fatal_at
         self._watchdog.hold_self(fatal_at)
 
-    def _see_watchdog(self) -> None:
+    def _check_watchdog(self) -> None:
         if self._is_guarded and not self._watchdog.is_alive():
             self._is_guarded = False
             self._on_failure(WatchdogLost("has died"))
@@ -164,8 +164,8 @@ class Keeper:
 
     def _due(self, held: list[Attempt], now: float) -> list[Attempt]:
         """Choose whom to report: leases at half of their time, news of a start or of progress."""
-        tells_progress = now >= self._progress_at
-        due = [attempt for attempt in held if attempt.is_due(now, with_progress=tells_progress)]
+        with_progress = now >= self._progress_at
+        due = [attempt for attempt in held if attempt.is_due(now, with_progress=with_progress)]
         if any(attempt.has_news() for attempt in due):
             self._progress_at = now + PROGRESS_EVERY_SECONDS
         return due[:LEASES_PER_BEAT_MAX]

@@ -10,8 +10,8 @@ from pathlib import Path
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, Outcome, name_signal
 from holdfast.worker.running.command import CannotStart, ProcessEnded, RunningProcess
-from holdfast.worker.running.function import HANDED_BACK, Outcome, name_signal
 from holdfast.worker.running.log_shipping import Shipper
 from holdfast.worker.running.outcome_file import read_outcome
 from holdfast.worker.running.outputs import read_success

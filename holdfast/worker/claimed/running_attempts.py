@@ -17,8 +17,9 @@ from holdfast.worker.claimed.lease_keeper import Keeper
 from holdfast.worker.claimed.options import WorkerOptions
 from holdfast.worker.claimed.process_runner import ProcessRunner
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome, failure
 from holdfast.worker.running.compensated_call import CompensatedCalls
-from holdfast.worker.running.function import HANDED_BACK, KILLED, BadCall, Outcome, failure
+from holdfast.worker.running.function import BadCall
 from holdfast.worker.running.spans import begin_run, end_run
 from holdfast.worker.watchdog_handle import WatchdogLost
 

@@ -267,11 +267,11 @@ class SqsInbox:
                 QueueUrl=url,
                 Entries=[
                     {
-                        "Id": str(place),
+                        "Id": str(number),
                         "ReceiptHandle": message.receipt_handle,
                         "VisibilityTimeout": seconds,
                     }
-                    for place, message in enumerate(messages)
+                    for number, message in enumerate(messages)
                 ],
             )
 

@@ -15,7 +15,7 @@ from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimExit
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running import outcome_file
-from holdfast.worker.running.function import (
+from holdfast.worker.running.attempt_outcome import (
     ERROR_LENGTH_MAX,
     HANDED_BACK,
     Outcome,

@@ -18,8 +18,9 @@ from holdfast.worker.placed.attempt import PlacedAttempt, decide_outcome
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimOrder
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome
 from holdfast.worker.running.compensated_call import CompensatedCalls
-from holdfast.worker.running.function import HANDED_BACK, KILLED, BadCall, Outcome
+from holdfast.worker.running.function import BadCall
 from holdfast.worker.running.log_shipping import Shipper
 from holdfast.worker.running.process_setup import list_variables, write_call
 from holdfast.worker.running.runnable import identify

@@ -35,7 +35,7 @@ from holdfast.worker.placed.runner import PlacedRunner
 from holdfast.worker.placed.server_calls import ServerCalls
 from holdfast.worker.placed.takeover import find_leftover
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.function import HANDED_BACK, KILLED
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED
 from holdfast.worker.slots import Slot
 
 log = logging.getLogger("holdfast.placed")

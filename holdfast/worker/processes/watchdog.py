@@ -113,7 +113,7 @@ def _link(path: str) -> str | None:
 
 
 class Watchdog:
-    """What the worker has told so far, and the duty that follows from it."""
+    """The deadlines that the worker has set so far, and what follows from them."""
 
     def __init__(self, marks: Collection[bytes]) -> None:
         self._marks = set(marks)

@@ -26,17 +26,14 @@ from holdfast.tracing.switch import start_tracing, stop_tracing
 from holdfast.wire.answers import HeartbeatAnswer
 from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import HeartbeatRequest, LeaseReport, Progress
+from holdfast.worker.running.attempt_outcome import STOPPED, Outcome, failure, success
 from holdfast.worker.running.function import (
-    STOPPED,
     BadCall,
     Callee,
-    Outcome,
     TaskStopped,
     arguments_of,
     describe_progress,
-    failure,
     find_function,
-    success,
 )
 from holdfast.worker.running.outcome_file import write_outcome
 from holdfast.worker.running.outputs import with_outputs
@@ -72,7 +69,7 @@ def run(call: ChildCall) -> Outcome:
     context = Context(
         call.identity,
         is_cancelled=lambda: is_stopping,
-        note_progress=_Teller(call.identity, connection).note,
+        note_progress=_ProgressReporter(call.identity, connection).note,
         connection=connection,
     )
 
@@ -162,31 +159,31 @@ def _run_coroutine(
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-class _Teller:
-    """Tells the server how far the function has got, as often as it makes sense."""
+class _ProgressReporter:
+    """Reports to the server how far the function has got, as often as it makes sense."""
 
     def __init__(self, identity: Identity, connection: Callable[[], Connection]) -> None:
         self._identity = identity
         self._connection = connection
         self._latest: Progress | None = None
-        self._told: Progress | None = None
-        self._is_telling = False
+        self._reported: Progress | None = None
+        self._is_reporting = False
 
     def note(self, fraction: float, message: str | None) -> None:
         """Take the latest word; a failure to pass it on is no failure of the function."""
         self._latest = describe_progress(fraction, message)
-        if not self._is_telling:
-            self._is_telling = True
+        if not self._is_reporting:
+            self._is_reporting = True
             loop = self._connection().loop_thread.loop
-            asyncio.run_coroutine_threadsafe(self._tell(), loop)
+            asyncio.run_coroutine_threadsafe(self._report(), loop)
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         while True:
             latest = self._latest
-            if latest is not self._told:
-                with suppress(Unavailable):  # then the word then latest is told
+            if latest is not self._reported:
+                with suppress(Unavailable):  # then the latest by then is reported
                     await self._send(latest)
-                    self._told = latest
+                    self._reported = latest
             await asyncio.sleep(PROGRESS_EVERY_SECONDS)
 
     async def _send(self, progress: Progress | None) -> None:

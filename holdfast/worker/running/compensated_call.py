@@ -1,4 +1,4 @@
-"""The call that a compensation undoes: fetched from the server, added to what the task is told."""
+"""The call that a compensation undoes: fetched from the server, added to the input of the task."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,8 +11,9 @@ from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
 from holdfast.model.spec import Entrypoint
 from holdfast.model.undo import UndoRecord
+from holdfast.worker.running.attempt_outcome import failure
 from holdfast.worker.running.dependency_results import PATIENCE_SECONDS, JobResults, fetch_results
-from holdfast.worker.running.function import BadCall, failure
+from holdfast.worker.running.function import BadCall
 from holdfast.worker.running.runnable import Runnable
 
 # Of results of other jobs among the arguments; what is beyond is left out.

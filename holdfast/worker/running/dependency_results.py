@@ -11,7 +11,8 @@ from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.status import TaskResult
-from holdfast.worker.running.function import BadCall, Callee, failure, unreadable
+from holdfast.worker.running.attempt_outcome import failure
+from holdfast.worker.running.function import BadCall, Callee, unreadable
 
 FETCHES_MAX = 8
 BYTES_MAX = 256 << 20

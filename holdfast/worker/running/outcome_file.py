@@ -10,7 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.worker.running.function import CLASS_LENGTH_MAX, ERROR_LENGTH_MAX, Outcome, storable
+from holdfast.worker.running.attempt_outcome import (
+    CLASS_LENGTH_MAX,
+    ERROR_LENGTH_MAX,
+    Outcome,
+    storable,
+)
 
 FILE = "outcome.json"
 # Twice the largest result, and what it may have written to datasets, fit in.

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.model.datasets import ENTRIES_BYTES_MAX, OutputEntry
 from holdfast.model.order import Output
-from holdfast.worker.running.function import Outcome
+from holdfast.worker.running.attempt_outcome import Outcome
 
 FILE = "outputs.jsonl"
 VARIABLE = "HOLDFAST_OUTPUTS"

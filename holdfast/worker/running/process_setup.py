@@ -62,12 +62,12 @@ def list_variables(
     }
     if job.fan_out and len(bytes(attempt.input)) <= INPUT_VARIABLE_BYTES_MAX:
         variables["HOLDFAST_INPUT"] = bytes(attempt.input).decode()
-    places = [job.environment.get("PYTHONPATH"), *paths]
+    folders = [job.environment.get("PYTHONPATH"), *paths]
     if job.entrypoint.is_function:
         # A function's module is found where the worker finds it.
-        places += map(os.path.abspath, sys.path)
-    if any(places):
-        variables["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+        folders += map(os.path.abspath, sys.path)
+    if any(folders):
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     return variables
 
 

@@ -9,7 +9,7 @@ from holdfast.model.traces import TraceContext, as_trace_id, make_trace_id, span
 from holdfast.tracing.current import follow_trace, subject
 from holdfast.tracing.switch import find_tracer
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.function import Outcome
+from holdfast.worker.running.attempt_outcome import Outcome
 from holdfast.worker.running.runnable import Runnable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def begin_run(
     tracer = find_tracer()
     if tracer is None:
         attempt.trace_parent = parent
-        go_on(attempt)
+        _enter_attempt(attempt)
         return None
     subject.set(attempt)
     before = TraceContext.read(parent)
@@ -59,7 +59,7 @@ def begin_run(
     return span
 
 
-def go_on(attempt: Runnable) -> None:
+def _enter_attempt(attempt: Runnable) -> None:
     """Have what is done from here on be about an attempt, and belong to its trace."""
     subject.set(attempt)
     if attempt.trace_parent is not None:

@@ -10,7 +10,7 @@ from holdfast.model.spec import Entrypoint
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.function_runner import FunctionCall, FunctionRunner
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.function import Outcome
+from holdfast.worker.running.attempt_outcome import Outcome
 from tests.worker.claims import an_attempt
 
 NOWHERE = "http://127.0.0.1:1"

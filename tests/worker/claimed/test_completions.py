@@ -12,7 +12,7 @@ from holdfast.api import route as endpoint
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.completions import Completions
-from holdfast.worker.running.function import KILLED, Outcome
+from holdfast.worker.running.attempt_outcome import KILLED, Outcome
 from tests.waiting import eventually
 from tests.worker.claims import an_attempt
 from tests.worker.line import Line

@@ -10,7 +10,7 @@ import pytest
 import holdfast as hf
 from holdfast.model.order import ResultPosition
 from holdfast.model.spec import Entrypoint
-from holdfast.worker.running.function import HANDED_BACK, KILLED, Outcome
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome
 from tests.waiting import eventually
 from tests.worker import sample_tasks
 from tests.worker.claimed.inside import PROCESS, Inside

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.worker.claimed import function_runner as runner_module
 from holdfast.worker.claimed import interruptible as interruptible_module
-from holdfast.worker.running.function import HANDED_BACK, KILLED, Outcome
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome
 from tests.waiting import eventually
 from tests.worker import sample_tasks
 from tests.worker.claimed.inside import Inside

@@ -18,7 +18,7 @@ from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.claimed.lease_keeper import Keeper
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.function import KILLED, Outcome
+from holdfast.worker.running.attempt_outcome import KILLED, Outcome
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.waiting import eventually
 from tests.worker.line import Line

@@ -16,7 +16,7 @@ from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.process_runner import ProcessRunner
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running import log_shipping as shipping_module
-from holdfast.worker.running.function import HANDED_BACK, KILLED, Outcome
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome
 from holdfast.worker.slots import Slot
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ from holdfast.wire.cluster import WorkerHeartbeatRequest
 from holdfast.worker.placed.answers import write_answer
 from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.function import Outcome
+from holdfast.worker.running.attempt_outcome import Outcome
 from tests.worker.placed_orders import a_job
 
 CALL = WorkerHeartbeatRequest(worker_id="w", epoch=2, number=5)

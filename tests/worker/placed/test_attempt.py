@@ -12,7 +12,7 @@ from holdfast.model.spec import Entrypoint
 from holdfast.worker.placed.attempt import PlacedAttempt, StopMode, TakeoverRecord, decide_outcome
 from holdfast.worker.placed.shim_messages import ShimExit, ShimUsage
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.function import Outcome
+from holdfast.worker.running.attempt_outcome import Outcome
 from holdfast.worker.running.outcome_file import write_outcome
 from tests.worker.placed_orders import a_job
 

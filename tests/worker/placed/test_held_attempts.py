@@ -15,7 +15,7 @@ from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
 from holdfast.worker.placed.held_attempts import HeldAttempts
 from holdfast.worker.placed.runner import PlacedRunner
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.function import KILLED
+from holdfast.worker.running.attempt_outcome import KILLED
 from tests.waiting import eventually
 from tests.worker.placed_orders import a_job
 

@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.client.context import Identity
 from holdfast.model.spec import Entrypoint
+from holdfast.worker.running.attempt_outcome import STOPPED, Outcome
 from holdfast.worker.running.child import CALL_FILE, ChildCall, run
-from holdfast.worker.running.function import STOPPED, Outcome
 from holdfast.worker.running.outcome_file import read_outcome
 from tests.embedded.users import ROOT
 from tests.waiting import eventually

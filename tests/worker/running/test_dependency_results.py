@@ -14,8 +14,9 @@ from holdfast.client.transport import Transport
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.status import TaskResult
 from holdfast.worker.running import dependency_results as results_module
+from holdfast.worker.running.attempt_outcome import Outcome
 from holdfast.worker.running.dependency_results import JobResults, fetch_results, fill_in
-from holdfast.worker.running.function import BadCall, Outcome, find_function
+from holdfast.worker.running.function import BadCall, find_function
 from tests.client import peer
 from tests.client.peer import Peer, Say
 from tests.worker import sample_tasks

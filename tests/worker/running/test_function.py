@@ -1,8 +1,6 @@
 """Finding functions, calling them, and putting what came of it into words."""
 
 import base64
-import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,12 @@ import holdfast as hf
 from holdfast.client.context import Connection, Context, Identity
 from holdfast.model.spec import Entrypoint
 from holdfast.worker.running.function import (
-    ERROR_LENGTH_MAX,
     MESSAGE_LENGTH_MAX,
-    RESULT_BYTES_MAX,
     BadCall,
     Functions,
     arguments_of,
     describe_progress,
-    failure,
     find_function,
-    storable,
-    success,
 )
 from tests.worker.workplace import SAMPLES
 
@@ -163,110 +156,6 @@ def test_an_input_that_cannot_be_read_is_a_parse_error() -> None:
     text = msgspec.json.encode(base64.b64encode(b"no pickle").decode())
     outcome = bad_call(pickled(len), text)
     assert (outcome.error_class, outcome.stage) == ("ParseError", "input")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (5, "5"),
-        ({"a": [1, None]}, '{"a":[1,null]}'),
-        ("ä", '"ä"'),
-        ("x" * (RESULT_BYTES_MAX - 2), f'"{"x" * (RESULT_BYTES_MAX - 2)}"'),
-    ],
-)
-def test_a_result_is_kept_as_json(value: Any, text: str) -> None:
-    outcome = success(value, pickled=False)
-    assert (outcome.status, outcome.exit_code, outcome.result) == ("succeeded", 0, text)
-
-
-def test_no_result_is_no_text() -> None:
-    assert success(None, pickled=False).result is None
-
-
-def test_a_pickled_result_can_be_opened() -> None:
-    text = success({1, 2}, pickled=True).result
-    assert text is not None
-    assert cloudpickle.loads(base64.b64decode(msgspec.json.decode(text))) == {1, 2}
-
-
-class Unpicklable:
-    """What raises when somebody looks at it."""
-
-    def __reduce__(self) -> str:
-        raise RuntimeError("not me")
-
-
-@pytest.mark.parametrize(
-    ("value", "as_pickle"),
-    [
-        (math.nan, False),
-        (object(), False),
-        ("\ud800", False),
-        ("ä" * (RESULT_BYTES_MAX // 2), False),  # few enough characters, too many bytes
-        (Unpicklable(), True),
-    ],
-)
-def test_a_result_that_cannot_be_kept_is_a_failure_of_the_output(
-    value: Any, as_pickle: bool
-) -> None:
-    outcome = success(value, pickled=as_pickle)
-    assert (outcome.status, outcome.error_class, outcome.stage) == (
-        "failed", "PermanentError", "output",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (ValueError("x"), "ValueError"),
-        (hf.TransientError("x"), "TransientError"),
-        (hf.DependencyUnavailable("x"), "DependencyUnavailable"),
-        (hf.PermanentError("x"), "PermanentError"),
-        (hf.ValidationError("x"), "ValidationError"),
-        (type("Mine", (hf.PermanentError,), {})("x"), "PermanentError"),
-        (KeyboardInterrupt("x"), "KeyboardInterrupt"),
-    ],
-)
-def test_an_error_is_told_by_the_class_that_decides_what_follows(
-    error: BaseException, kind: str
-) -> None:
-    outcome = failure(error)
-    assert (outcome.status, outcome.error_class, outcome.stage) == ("failed", kind, "exec")
-
-
-def test_an_error_says_first_what_it_says_and_then_where_it_came_from() -> None:
-    try:
-        sys.intern(3)  # type: ignore[call-overload]
-    except TypeError as error:
-        text = failure(error).error
-    assert text is not None
-    assert text.startswith("TypeError: intern() argument must be str, not int\n\nTraceback")
-    assert "sys.intern(3)" in text
-
-
-class Wordless(Exception):
-    """An error that cannot be put into words."""
-
-    def __str__(self) -> str:
-        raise RuntimeError
-
-
-@pytest.mark.parametrize(
-    "error", [Wordless(), ValueError("x" * 100_000), ValueError("a\0b\ud800c"), ValueError()]
-)
-def test_any_error_can_be_stored(error: Exception) -> None:
-    text = failure(error).error
-    assert text is not None
-    assert len(text) <= ERROR_LENGTH_MAX
-    assert "\0" not in text
-    assert text.encode()
-
-
-def test_a_text_is_made_storable_and_cut() -> None:
-    assert storable("plain ä", 100) == "plain ä"
-    assert storable("a\0b", 100) == "a\\x00b"
-    assert storable("\ud800", 100) == "\\ud800"
-    assert len(storable("\0" * 100, 100)) == 100
 
 
 @pytest.mark.parametrize("message", ["x" * 1000, "a\0b", "\ud800", 7])

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from holdfast.model.datasets import OutputEntry
-from holdfast.worker.running.function import ERROR_LENGTH_MAX, Outcome
+from holdfast.worker.running.attempt_outcome import ERROR_LENGTH_MAX, Outcome
 from holdfast.worker.running.outcome_file import BYTES_MAX, FILE, read_outcome, write_outcome
 
 FAILED = Outcome("failed", None, "boom", "TransientError", "exec")

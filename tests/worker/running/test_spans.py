@@ -13,7 +13,7 @@ from holdfast.model.traces import TraceContext, as_trace_id, span_id_of
 from holdfast.tracing.current import describe_current, find_trace
 from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.function import Outcome
+from holdfast.worker.running.attempt_outcome import Outcome
 from holdfast.worker.running.process_setup import list_variables
 from holdfast.worker.running.spans import begin_run, build_span, end_run, span_of
 from tests.tracing.sink import tracing_here
