@@ -17,7 +17,7 @@ from holdfast.client.both import LoopThread
 from tests.e2e.cluster import Begun, Cluster, is_gone, running
 from tests.e2e.system import eventually, kill
 from tests.test_guides import free_port
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.shimmed import find_shim
 
 MEMBERS = range(4)
@@ -256,17 +256,17 @@ def resume(processes: list[psutil.Process]) -> None:
 def test_a_worker_whose_answers_are_lost_ends_its_tasks_before_they_start_elsewhere(
     database_url: str, tmp_path: Path
 ) -> None:
-    with running(database_url, tmp_path, tick=0.3) as cluster, called_through_a_line() as line:
+    with running(database_url, tmp_path, tick=0.3) as cluster, called_through_a_proxy() as through:
         cluster.start_server()
-        cluster.hire_at("unheard", line.port, line.line.url)
+        cluster.hire_at("unheard", through.port, through.proxy.url)
         job_id = cluster.submit_gang(1, lease=4.0)
         [first] = cluster.await_begun((job_id, 0, 0))
         cluster.hire("other")
         query = "select 1 from holdfast.workers where answered_at is not null"
         eventually(lambda: len(cluster.fetch(query)) == 2)
-        line.line.lose_answers()
+        through.proxy.lose_answers()
         begun = cluster.await_begun((job_id, 0, 1))
-        assert line.line.answers_lost > 0
+        assert through.proxy.answers_lost > 0
         assert is_gone(first.pid)
         [ended] = cluster.attempts(job_id)
         [placed] = cluster.placements(job_id, 1)
@@ -279,21 +279,21 @@ def test_a_worker_whose_answers_are_lost_ends_its_tasks_before_they_start_elsewh
 
 
 class CalledThrough:
-    """A line to a port where a worker will listen."""
+    """A proxy to a port where a worker will listen."""
 
     def __init__(self) -> None:
         self.port = free_port()
-        self.line = Line(f"http://127.0.0.1:{self.port}")
+        self.proxy = FaultyProxy(f"http://127.0.0.1:{self.port}")
 
 
 @contextmanager
-def called_through_a_line() -> Iterator[CalledThrough]:
-    """Run a line on a loop of its own for the time of a block."""
+def called_through_a_proxy() -> Iterator[CalledThrough]:
+    """Run a proxy on a loop of its own for the time of a block."""
     through = CalledThrough()
-    thread = LoopThread("line")
-    thread.run(through.line.__aenter__())
+    thread = LoopThread("proxy")
+    thread.run(through.proxy.__aenter__())
     try:
         yield through
     finally:
-        thread.run(through.line.__aexit__(None, None, None))
+        thread.run(through.proxy.__aexit__(None, None, None))
         thread.stop()

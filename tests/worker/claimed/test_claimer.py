@@ -8,7 +8,7 @@ import pytest
 from holdfast.worker.claimed import running_attempts as running_module
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import Workplace, call
 
 
@@ -38,13 +38,13 @@ async def test_a_claim_whose_answer_is_lost_is_repeated_under_the_same_key(
     workplace: Workplace,
 ) -> None:
     task_id = await workplace.submit(call("add", 2))
-    async with Line(workplace.url) as line:
-        worker, running = workplace.hire(server=line.url)
+    async with FaultyProxy(workplace.url) as proxy:
+        worker, running = workplace.hire(server=proxy.url)
         query = "select 1 from holdfast.workers where worker_id = $1"
-        line.lose_answers()
-        await eventually(lambda: line.answers_lost >= 2)
+        proxy.lose_answers()
+        await eventually(lambda: proxy.answers_lost >= 2)
         await eventually(lambda: workplace.fetch(query, worker.worker_id))
-        line.mend()
+        proxy.mend()
         await workplace.reach(task_id, "SUCCEEDED")
         [attempt] = await workplace.attempts(task_id)
         assert attempt["attempt"] == 0

@@ -12,7 +12,7 @@ from holdfast.operations.register import Registration, register
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.claims import Claims, Replaced
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import QUEUE, Workplace, call
 
 
@@ -71,13 +71,13 @@ async def test_what_was_claimed_for_a_call_that_is_given_up_is_handed_back(
     workplace: Workplace,
 ) -> None:
     returned: list[Attempt] = []
-    async with Line(workplace.url) as line, Transport(line.url) as transport:
+    async with FaultyProxy(workplace.url) as proxy, Transport(proxy.url) as transport:
         claims = Claims(transport, "w-1", [QUEUE], hand_back=returned.extend)
-        line.lose_answers()
+        proxy.lose_answers()
         task_id = await workplace.submit(call("add", 1))
         claiming = asyncio.create_task(claims.claim(1, 0))
         await eventually(lambda: workplace.fetch("select 1 from holdfast.leases"))
-        line.mend()
+        proxy.mend()
         claiming.cancel()
         with pytest.raises(asyncio.CancelledError):
             await claiming

@@ -15,7 +15,7 @@ from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.running.attempt_outcome import KILLED, Outcome
 from tests.waiting import eventually
 from tests.worker.claims import an_attempt
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import Workplace, call
 
 REFUSE_SUCCESS = """
@@ -119,24 +119,24 @@ async def test_one_that_the_server_fails_on_is_told_again_and_the_others_do_not_
 
 async def test_completions_outlive_a_server_that_is_away(workplace: Workplace) -> None:
     attempts = await some_attempts(workplace, 3)
-    async with Line(workplace.url) as line, sending(line.url) as sender:
-        await line.cut()
+    async with FaultyProxy(workplace.url) as proxy, sending(proxy.url) as sender:
+        await proxy.cut()
         for attempt in attempts:
             sender.completions.add(attempt, Outcome("succeeded", 0))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(sender.completions.wait_until_acknowledged(), 0.2)
-        line.mend()
+        proxy.mend()
         await sender.completions.wait_until_acknowledged()
     assert set(await states_of(workplace, attempts)) == {"SUCCEEDED"}
 
 
 async def test_a_completion_whose_answer_is_lost_counts_once(workplace: Workplace) -> None:
     [attempt] = await some_attempts(workplace, 1)
-    async with Line(workplace.url) as line, sending(line.url) as sender:
-        line.lose_answers()
+    async with FaultyProxy(workplace.url) as proxy, sending(proxy.url) as sender:
+        proxy.lose_answers()
         sender.completions.add(attempt, Outcome("succeeded", 0, result="1"))
-        await eventually(lambda: line.answers_lost >= 2)
-        line.mend()
+        await eventually(lambda: proxy.answers_lost >= 2)
+        proxy.mend()
         await sender.completions.wait_until_acknowledged()
         assert sender.acknowledged == [attempt]
     events = await workplace.about("events", attempt.task_id)
@@ -182,8 +182,8 @@ async def test_after_it_was_closed_nothing_is_sent(
 
 
 async def test_closing_gives_up_what_could_not_be_told(workplace: Workplace) -> None:
-    async with Line(workplace.url) as line, sending(line.url) as sender:
-        await line.cut()
+    async with FaultyProxy(workplace.url) as proxy, sending(proxy.url) as sender:
+        await proxy.cut()
         sender.completions.add(an_attempt(), Outcome("succeeded", 0))
         await asyncio.wait_for(sender.completions.close(), 5)
         assert not sender.acknowledged

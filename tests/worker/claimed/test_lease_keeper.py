@@ -21,7 +21,7 @@ from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import KILLED, Outcome
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import Workplace, call, serving_elsewhere
 
 
@@ -183,9 +183,9 @@ async def test_code_is_stopped_before_a_lease_runs_out_that_cannot_be_renewed(
     workplace: Workplace, watchdog: WatchdogHandle, worker_id: str
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id, lease=1.2)
-    async with Line(workplace.url) as line, keeping(line.url, watchdog, worker_id) as kept:
+    async with FaultyProxy(workplace.url) as proxy, keeping(proxy.url, watchdog, worker_id) as kept:
         kept.keeper.hold([attempt])
-        await line.cut()
+        await proxy.cut()
         await eventually(lambda: kept.stops)
         assert boot_clock() < attempt.expires_at
         assert kept.stops == [(attempt.task_id, "lost")]
@@ -197,12 +197,12 @@ async def test_a_renewal_that_fails_is_tried_again(
 ) -> None:
     attempt = await an_attempt_of(workplace, worker_id)
     first = attempt.expires_at
-    async with Line(workplace.url) as line, keeping(line.url, watchdog, worker_id) as kept:
-        await line.cut()
+    async with FaultyProxy(workplace.url) as proxy, keeping(proxy.url, watchdog, worker_id) as kept:
+        await proxy.cut()
         kept.keeper.hold([attempt])
         attempt.renew_at = boot_clock()
         await eventually(lambda: attempt.report_not_before > 0)
-        line.mend()
+        proxy.mend()
         await eventually(lambda: attempt.expires_at > first)
         assert not kept.stops
 

@@ -20,7 +20,7 @@ from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome
 from holdfast.worker.slots import Slot
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import Workplace, call
 
 
@@ -153,15 +153,15 @@ async def test_output_outlives_a_server_that_is_away(
     workplace: Workplace, watchdog: WatchdogHandle, slot: Slot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipping_module, "LOG_CALL_SECONDS_MAX", 0.1)
-    async with Line(workplace.url) as line, Transport(line.url) as transport:
+    async with FaultyProxy(workplace.url) as proxy, Transport(proxy.url) as transport:
         outside = Outside(workplace, transport, watchdog, slot.fd)
         script = "touch began; echo one; while [ ! -e go ]; do sleep 0.01; done; echo two"
         attempt, running = await outside.begin(script)
-        await line.cut()
+        await proxy.cut()
         (outside.folder / f"{attempt.task_id}.0" / "work" / "go").touch()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(running), 1.0)
-        line.mend()
+        proxy.mend()
         assert await running == Outcome("succeeded", 0)
         assert await workplace.log(attempt.task_id) == b"one\ntwo\n"
 
@@ -169,10 +169,10 @@ async def test_output_outlives_a_server_that_is_away(
 async def test_output_that_nobody_wants_holds_up_nothing(
     workplace: Workplace, watchdog: WatchdogHandle, slot: Slot
 ) -> None:
-    async with Line(workplace.url) as line, Transport(line.url) as transport:
+    async with FaultyProxy(workplace.url) as proxy, Transport(proxy.url) as transport:
         outside = Outside(workplace, transport, watchdog, slot.fd)
         attempt = await outside.claim("echo one")
-        await line.cut()
+        await proxy.cut()
         attempt.ask_to_stop("lost", boot_clock())
         await asyncio.wait_for(outside.runner.run(attempt), 30)
 

@@ -15,7 +15,7 @@ from holdfast.operations.register import Registration, register
 from holdfast.worker.claimed import attempt as attempt_module
 from holdfast.worker.claimed.running_attempts import Changes
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import QUEUE, Workplace, call
 
 QUICK: dict[str, Any] = {"backoff": {"base": 0.0}, "on_exhausted": "fail"}
@@ -125,16 +125,16 @@ async def test_suspects_of_two_claims_at_once_do_not_wait_for_each_other(
     busy = await workplace.submit(
         call("await_file", f"{tmp_path}/began", f"{tmp_path}/go"), queue="other"
     )
-    async with Line(workplace.url) as line:
-        workplace.hire(server=line.url, queues=("other", QUEUE), concurrency=2)
+    async with FaultyProxy(workplace.url) as proxy:
+        workplace.hire(server=proxy.url, queues=("other", QUEUE), concurrency=2)
         await eventually((tmp_path / "began").exists)
         # Both claims are under way, for one task each, before the answer to one of them is read.
-        line.hold_answers()
+        proxy.hold_answers()
         await resume_queue(ledger, QUEUE)
         await workplace.reach(first, "ASSIGNED")
         (tmp_path / "go").touch()
         await workplace.reach(second, "ASSIGNED")
-        line.mend()
+        proxy.mend()
         await workplace.reach(busy, "SUCCEEDED")
         await workplace.reach(first, "SUCCEEDED")
         await workplace.reach(second, "SUCCEEDED")

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.model.outcomes import CancelMode
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import SAMPLES, Workplace, call
 
 
@@ -161,13 +161,13 @@ async def test_a_task_is_retried_by_the_same_worker(workplace: Workplace) -> Non
 async def test_work_goes_on_after_the_server_was_away(workplace: Workplace, tmp_path: Path) -> None:
     entrypoint = call("await_file", f"{tmp_path}/began", f"{tmp_path}/go")
     task_id = await workplace.submit(entrypoint)
-    async with Line(workplace.url) as line:
-        worker, running = workplace.hire(server=line.url)
+    async with FaultyProxy(workplace.url) as proxy:
+        worker, running = workplace.hire(server=proxy.url)
         await eventually((tmp_path / "began").exists)
-        await line.cut()
+        await proxy.cut()
         (tmp_path / "go").touch()
         later = await workplace.submit(call("add", 1))
-        line.mend()
+        proxy.mend()
         await workplace.reach(task_id, "SUCCEEDED")
         await workplace.reach(later, "SUCCEEDED")
         assert len(await workplace.attempts(task_id)) == 1
@@ -197,9 +197,9 @@ async def test_a_claim_of_a_kind_it_does_not_know_costs_its_neighbours_nothing(
 ) -> None:
     strange = await workplace.submit(call("add", 1), lease=31.0)
     task_id = await workplace.submit(call("add", 1))
-    async with Line(workplace.url) as line:
-        line.rewrite(b'"lease":31.0', b'"lease":"31"')
-        worker, running = workplace.hire(server=line.url)
+    async with FaultyProxy(workplace.url) as proxy:
+        proxy.rewrite(b'"lease":31.0', b'"lease":"31"')
+        worker, running = workplace.hire(server=proxy.url)
         await workplace.reach(task_id, "SUCCEEDED")
         assert await workplace.state(strange) == "ASSIGNED"
         assert f"task {strange} cannot be read" in caplog.text

@@ -21,7 +21,7 @@ from holdfast.worker.watchdog_handle import WatchdogLost
 from tests.audits import assert_audit_is_silent
 from tests.supervision import MARK_NAME
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.living import await_process
 from tests.worker.workplace import Workplace, call
 
@@ -89,14 +89,14 @@ async def test_what_takes_too_long_is_stopped_and_handed_back(
 async def test_claims_that_a_drain_meets_on_their_way_are_handed_back(
     workplace: Workplace, database: Any
 ) -> None:
-    async with Line(workplace.url) as line:
-        worker, running = workplace.hire(server=line.url)
+    async with FaultyProxy(workplace.url) as proxy:
+        worker, running = workplace.hire(server=proxy.url)
         await workplace.reach(await workplace.submit(call("add", 1)), "SUCCEEDED")
-        line.lose_answers()
+        proxy.lose_answers()
         task_id = await workplace.submit(call("add", 1), [1, 2, 3])
         await eventually(lambda: leases(workplace))
         worker.drain()
-        line.mend()
+        proxy.mend()
         await asyncio.wait_for(running, 60)
     assert not await leases(workplace)
     await assert_handed_back(workplace, task_id)
@@ -122,15 +122,15 @@ async def test_the_end_of_a_task_is_told_even_if_the_server_is_away_during_the_d
 ) -> None:
     monkeypatch.setattr(worker_module, "STOP_SECONDS_MAX", 0.05)
     task_id = await workplace.submit(call("await_file", f"{tmp_path}/began", f"{tmp_path}/go"))
-    async with Line(workplace.url) as line:
-        worker, running = workplace.hire(server=line.url, drain_seconds=60.0)
+    async with FaultyProxy(workplace.url) as proxy:
+        worker, running = workplace.hire(server=proxy.url, drain_seconds=60.0)
         await eventually((tmp_path / "began").exists)
-        await line.cut()
+        await proxy.cut()
         worker.drain()
         (tmp_path / "go").touch()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(running), 0.5)
-        line.mend()
+        proxy.mend()
         await asyncio.wait_for(running, 60)
     assert await workplace.state(task_id) == "SUCCEEDED"
 
@@ -240,12 +240,12 @@ async def test_a_worker_that_asks_for_the_impossible_says_so(workplace: Workplac
 
 
 async def test_a_worker_waits_for_its_server_before_it_registers(workplace: Workplace) -> None:
-    async with Line(workplace.url) as line:
-        await line.cut()
-        worker, running = workplace.hire(server=line.url)
+    async with FaultyProxy(workplace.url) as proxy:
+        await proxy.cut()
+        worker, running = workplace.hire(server=proxy.url)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(running), 0.3)
-        line.mend()
+        proxy.mend()
         await workplace.reach(await workplace.submit(call("add", 1)), "SUCCEEDED")
         worker.drain()
         await asyncio.wait_for(running, 60)

@@ -12,7 +12,7 @@ import psutil
 from holdfast.worker.exit_codes import EXIT_OVERRUN, EXIT_UNSTOPPABLE
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.living import lives
 from tests.worker.workplace import Workplace, call
 
@@ -104,10 +104,10 @@ async def test_code_that_cannot_be_stopped_ends_its_worker_before_the_lease_ends
 ) -> None:
     entrypoint = call("sleep", f"{tmp_path}/began", 600)
     task_id = await workplace.submit(entrypoint, lease=2.0)
-    async with Line(workplace.url) as line:
-        worker = workplace.launch(server=line.url)
+    async with FaultyProxy(workplace.url) as proxy:
+        worker = workplace.launch(server=proxy.url)
         await eventually((tmp_path / "began").exists)
-        await line.cut()
+        await proxy.cut()
         assert await exit_of(worker) == EXIT_OVERRUN
         assert await workplace.about("leases", task_id)  # nobody has taken it away yet
         [task] = await workplace.about("tasks", task_id)

@@ -12,7 +12,7 @@ from holdfast.operations.register import drain
 from tests.audits import assert_audit_is_silent
 from tests.test_guides import free_port
 from tests.waiting import eventually
-from tests.worker.line import Line
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.living import await_process, lives
 from tests.worker.placed_workplace import ROOM, Employed, PlacedWorkplace, open_placed
 
@@ -126,9 +126,9 @@ async def test_the_server_can_ask_a_worker_to_drain(
 async def test_a_worker_that_could_not_register_ends_when_it_shall(
     placed: PlacedWorkplace,
 ) -> None:
-    async with Line(placed.url) as line:
-        await line.cut()
-        employed = placed.employ(server=line.url)
+    async with FaultyProxy(placed.url) as proxy:
+        await proxy.cut()
+        employed = placed.employ(server=proxy.url)
         employed.worker.drain()
         assert "no answer" in await employed.fail()
 
@@ -137,10 +137,10 @@ async def test_a_worker_that_cannot_reach_the_server_tells_its_ends_when_it_is_c
     placed: PlacedWorkplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.worker.placed.worker.REPORT_SECONDS_MAX", 60.0)
-    async with Line(placed.url) as line:
-        employed = placed.employ(server=line.url)
+    async with FaultyProxy(placed.url) as proxy:
+        employed = placed.employ(server=proxy.url)
         task_id = await begin(placed, tmp_path, lease=120.0)
-        await line.cut()
+        await proxy.cut()
         employed.worker.drain()
         await employed.end()
     await assert_handed_back(placed, task_id)
@@ -151,23 +151,23 @@ async def test_a_worker_that_is_not_called_tells_its_ends_by_itself(
 ) -> None:
     monkeypatch.setattr("holdfast.worker.placed.worker.REPORT_SECONDS_MAX", 0.05)
     async with (
-        called_through_a_line() as (line, options),
+        called_through_a_proxy() as (proxy, options),
         open_placed(database_url, tmp_path, tick=60.0) as placed,
     ):
         employed = placed.employ(**options)
         task_id = await begin(placed, tmp_path, lease=120.0)
-        await line.cut()
+        await proxy.cut()
         employed.worker.drain()
         await employed.end()
         await assert_handed_back(placed, task_id)
 
 
 @asynccontextmanager
-async def called_through_a_line() -> AsyncIterator[tuple[Line, dict[str, Any]]]:
-    """Open a line to a port where a worker will listen; yields it and the worker's options."""
+async def called_through_a_proxy() -> AsyncIterator[tuple[FaultyProxy, dict[str, Any]]]:
+    """Open a proxy to a port where a worker will listen; yields it and the worker's options."""
     port = free_port()
-    async with Line(f"http://127.0.0.1:{port}") as line:
-        yield line, {"port": port, "address": line.url}
+    async with FaultyProxy(f"http://127.0.0.1:{port}") as proxy:
+        yield proxy, {"port": port, "address": proxy.url}
 
 
 async def test_a_worker_that_nobody_calls_stops_its_tasks_and_starts_anew(
@@ -192,14 +192,14 @@ async def test_a_worker_without_calls_does_not_wait_longer_than_its_leases_last(
     database_url: str, tmp_path: Path
 ) -> None:
     async with (
-        called_through_a_line() as (line, options),
+        called_through_a_proxy() as (proxy, options),
         open_placed(database_url, tmp_path, tick=60.0) as placed,
     ):
         employed = placed.employ(silence_seconds=600.0, **options)
         await begin(placed, tmp_path, lease=2.0)
         silent = employed.worker.worker_id
         process = await_process(tmp_path / "task")
-        await line.cut()
+        await proxy.cut()
         await placed.await_lost(silent)
         assert employed.worker.worker_id != silent
         assert not lives(process)
@@ -210,16 +210,16 @@ async def test_what_ended_while_nobody_called_is_told_by_the_next_incarnation(
     database_url: str, tmp_path: Path, database: Any
 ) -> None:
     async with (
-        called_through_a_line() as (line, options),
+        called_through_a_proxy() as (proxy, options),
         open_placed(database_url, tmp_path, tick=60.0) as placed,
     ):
         employed = placed.employ(silence_seconds=3.0, **options)
         task_id = await begin(placed, tmp_path, lease=120.0)
         silent = employed.worker.worker_id
-        await line.cut()
+        await proxy.cut()
         (tmp_path / "go").touch()
         await eventually(lambda: employed.worker.worker_id != silent)
-        line.mend()
+        proxy.mend()
         task = await placed.reach(task_id, "SUCCEEDED")
         assert task["attempt"] == 0
         [attempt] = await placed.attempts(task_id)
@@ -228,11 +228,11 @@ async def test_what_ended_while_nobody_called_is_told_by_the_next_incarnation(
 
 
 async def test_a_registration_whose_answer_is_lost_is_repeated(placed: PlacedWorkplace) -> None:
-    async with Line(placed.url) as line:
-        line.lose_answers()
-        employed = placed.employ(server=line.url)
-        await eventually(lambda: line.answers_lost > 1)
-        line.mend()
+    async with FaultyProxy(placed.url) as proxy:
+        proxy.lose_answers()
+        employed = placed.employ(server=proxy.url)
+        await eventually(lambda: proxy.answers_lost > 1)
+        proxy.mend()
         await answered(placed, employed)
         [row] = await placed.fetch("select worker_id from holdfast.workers")
         assert row["worker_id"] == employed.worker.worker_id
@@ -243,15 +243,15 @@ async def test_a_registration_whose_answer_is_lost_is_repeated(placed: PlacedWor
 async def test_who_counts_as_lost_before_it_heard_that_it_was_registered_starts_anew(
     placed: PlacedWorkplace,
 ) -> None:
-    async with Line(placed.url) as line:
-        line.lose_answers()
-        employed = placed.employ(server=line.url)
-        await eventually(lambda: line.answers_lost > 0)
+    async with FaultyProxy(placed.url) as proxy:
+        proxy.lose_answers()
+        employed = placed.employ(server=proxy.url)
+        await eventually(lambda: proxy.answers_lost > 0)
         first = employed.worker.worker_id
         await placed.execute(
             "update holdfast.workers set lost_at = holdfast.now(), lost_cause = 'dead'"
         )
-        line.mend()
+        proxy.mend()
         await answered_as_another(placed, employed, first)
         employed.worker.drain()
         await employed.end()

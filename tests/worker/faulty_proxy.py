@@ -1,4 +1,4 @@
-"""A line between worker and server that can be cut, and that can lose answers."""
+"""A proxy between worker and server that can be cut, and that can hold back or lose answers."""
 
 import asyncio
 from contextlib import suppress
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 CHUNK_BYTES = 1 << 16
 
 
-class Line:
+class FaultyProxy:
     """Passes bytes on to a server; `url` is its near end."""
 
     def __init__(self, server: str) -> None:
@@ -48,7 +48,7 @@ class Line:
         self._loses_answers = True
 
     def hold_answers(self) -> None:
-        """Let requests through; answers wait until the line is mended."""
+        """Let requests through; answers wait until it is mended."""
         self._is_open.clear()
 
     def rewrite(self, text: bytes, other: bytes) -> None:
