@@ -52,7 +52,7 @@ create table holdfast.jobs (
     correlation_id text not null,
     trace_id text,
     idempotency_key text,
-    spec_digest bytea not null,
+    asked_hash bigint,
     submitted_at timestamp with time zone,
     abandoned_at timestamp with time zone,
     created_at timestamp with time zone not null,
@@ -867,27 +867,36 @@ exception
     when unique_violation then null;
 end $function$;
 
-CREATE OR REPLACE FUNCTION holdfast.answer_repeat(complete jsonb, inputs jsonb, digest bytea)
+CREATE OR REPLACE FUNCTION holdfast.as_interval(seconds numeric)
+ RETURNS interval
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    select trunc(float) * interval '1 second' + round((float - trunc(float)) * 1e6) * interval '1 microsecond'
+      from (select round(seconds, 9)::float8) as rounded(float)
+$function$;
+
+CREATE OR REPLACE FUNCTION holdfast.answer_repeat(plain jsonb, inputs jsonb)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
 declare
     first record;
 begin
-    select job_id, spec_digest = digest or spec = complete and case
+    select job_id, coalesce(asked_hash = jsonb_hash_extended(plain, 0), spec = plain) and case
                when num_tasks = jsonb_array_length(inputs)
                then inputs = (select jsonb_agg(input::jsonb order by task_index)
                                 from holdfast.tasks where tasks.job_id = jobs.job_id)
-               else inputs is null end as is_same
+               else inputs is null and not fan_out end as is_same
       into first from holdfast.jobs
-     where owner = complete ->> 'owner' and idempotency_key = complete ->> 'idempotency_key';
+     where owner = plain ->> 'owner' and idempotency_key = plain ->> 'idempotency_key';
     if not found then
         raise exception using errcode = 'serialization_failure',
             message = 'the job under this idempotency_key was deleted at the same moment; try again';
     end if;
     perform holdfast.refuse_field('idempotency_key', format(
                 '%L was used for job %s with a different spec; use a new key, or submit the same spec',
-                complete ->> 'idempotency_key', first.job_id))
+                plain ->> 'idempotency_key', first.job_id))
       where not first.is_same;
     return first.job_id;
 end $function$;
@@ -902,12 +911,10 @@ CREATE OR REPLACE FUNCTION holdfast.submit(spec jsonb, inputs jsonb DEFAULT NULL
 AS $function$
 declare
     limits holdfast.limits;
-    texts text[];
-    plain text;
-    whole text;
-    rules jsonb;
+    num_tasks int;
+    plain jsonb;
     complete jsonb;
-    digest bytea;
+    rules jsonb;
     clock timestamptz;
     eligible timestamptz;
     id bigint;
@@ -917,20 +924,16 @@ begin
     perform holdfast.check_entrypoint(spec -> 'entrypoint');
     perform holdfast.check_texts(spec, limits);
     perform holdfast.check_numbers(spec, limits);
-    texts := holdfast.check_inputs(spec, inputs, limits);
+    num_tasks := holdfast.check_inputs(spec, inputs, limits);
     -- A repeat is known by what the job would be without a policy, whatever that was the first time.
     plain := holdfast.complete_spec(spec, inputs is not null, limits);
-    whole := plain;
-    select policy into rules from holdfast.policies where type = plain::jsonb ->> 'type';
+    complete := plain;
+    select policy into rules from holdfast.policies where type = plain ->> 'type';
     if found then
-        spec := holdfast.follow_policy(spec, plain::jsonb, cardinality(texts), rules);
-        whole := holdfast.complete_spec(spec, inputs is not null, limits);
+        complete := holdfast.complete_spec(
+            holdfast.follow_policy(spec, plain, num_tasks, rules), inputs is not null, limits);
     end if;
-    perform holdfast.check_size('spec', octet_length(whole), limits.spec_bytes_max, 'bytes');
-    complete := whole::jsonb;
-    select sha256(convert_to(plain, 'UTF8')
-                  || coalesce(string_agg('\x00' || convert_to(input, 'UTF8'), '' order by position), ''))
-      into digest from unnest(texts) with ordinality as each(input, position);
+    perform holdfast.check_size('spec', octet_length(complete::text), limits.spec_bytes_max, 'bytes');
 
     id := nextval('holdfast.job_ids');
     if id >= (select max(end_job_id) from holdfast.partitions) then
@@ -939,31 +942,32 @@ begin
     clock := holdfast.now();
     insert into holdfast.jobs (
         job_id, name, type, owner, queue, priority, spec, labels, correlation_id, trace_id, idempotency_key,
-        spec_digest, created_at, submitted_at, fan_out, max_task_failures, num_tasks, pending, seq, event_type,
+        asked_hash, created_at, submitted_at, fan_out, max_task_failures, num_tasks, pending, seq, event_type,
         event_at, event_actor)
     values (
         id, complete ->> 'name', complete ->> 'type', complete ->> 'owner', complete ->> 'queue',
         coalesce((complete ->> 'priority')::int, 0), complete, coalesce(complete -> 'labels', '{}'),
         coalesce(complete ->> 'correlation_id', gen_random_uuid()::text), complete ->> 'trace_id',
-        complete ->> 'idempotency_key', digest, clock, clock, inputs is not null,
-        (complete ->> 'max_task_failures')::int, cardinality(texts), cardinality(texts), 1, 'submitted', clock,
-        complete ->> 'owner')
+        complete ->> 'idempotency_key',
+        case when complete ? 'idempotency_key' then jsonb_hash_extended(nullif(plain, complete), 0) end,
+        clock, clock, inputs is not null, (complete ->> 'max_task_failures')::int, num_tasks, num_tasks, 1,
+        'submitted', clock, complete ->> 'owner')
     on conflict (owner, idempotency_key) where idempotency_key is not null do nothing;
     if not found then
-        return holdfast.answer_repeat(complete, inputs, digest);
+        return holdfast.answer_repeat(plain, inputs);
     end if;
-    eligible := greatest(clock, to_timestamp(0) + holdfast.as_interval((complete ->> 'not_before')::float8));
+    eligible := greatest(clock, to_timestamp(0) + holdfast.as_interval((complete ->> 'not_before')::numeric));
     insert into holdfast.tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, input)
-    select id, position - 1, complete ->> 'queue' is null, eligible, clock, clock, input::json
-      from unnest(texts) with ordinality as each(input, position);
+    select id, task_index, complete ->> 'queue' is null, eligible, clock, clock, (inputs -> task_index)::json
+      from generate_series(0, num_tasks - 1) as task_index;
     if eligible > clock then
         insert into holdfast.waiting (job_id, task_index, eligible_at)
-        select id, task_index, eligible from generate_series(0, cardinality(texts) - 1) as task_index;
+        select id, task_index, eligible from generate_series(0, num_tasks - 1) as task_index;
     else
         insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)
         select coalesce(complete ->> 'queue', ''), -coalesce((complete ->> 'priority')::int, 0), eligible, id,
-               task_index, eligible + holdfast.as_interval((complete ->> 'scheduling_timeout')::float8)
-          from generate_series(0, cardinality(texts) - 1) as task_index;
+               task_index, eligible + holdfast.as_interval((complete ->> 'scheduling_timeout')::numeric)
+          from generate_series(0, num_tasks - 1) as task_index;
         perform pg_notify('holdfast_ready', complete ->> 'queue') where complete ? 'queue';
     end if;
     return id;
@@ -1124,39 +1128,36 @@ CREATE OR REPLACE FUNCTION holdfast.check_numbers(spec jsonb, limits holdfast.li
  LANGUAGE plpgsql
 AS $function$
 declare
-    year constant float8 := 366 * 86400;
+    year constant numeric := 366 * 86400;
 begin
     perform holdfast.refuse_field(field, format('is out of range; use %s to %s', lowest, highest))
-       from (values ('max_retries_failure', float8 '0', limits.retries_max::float8),
+       from (values ('max_retries_failure', numeric '0', limits.retries_max::numeric),
                     ('max_retries_preemption', 0, limits.retries_max),
                     ('max_attempts', 1, limits.retries_max + 1),
                     ('max_task_failures', 0, limits.tasks_max),
                     ('replicas', 1, limits.tasks_max),
                     ('priority', -1000000, 1000000),
-                    ('lease', limits.lease_seconds_min, limits.lease_seconds_max),
+                    ('lease', limits.lease_seconds_min::numeric, limits.lease_seconds_max::numeric),
                     ('timeout', 0.001, year),
                     ('scheduling_timeout', 0.001, year),
                     ('grace', 0, 86400),
                     ('not_before', 0, 253370764800),
                     ('backoff.base', 0, 86400),
                     ('backoff.factor', 1, 100),
-                    ('backoff.ceiling', coalesce(holdfast.as_float((spec #>> '{backoff,base}')::numeric), 0.5), 86400)
+                    ('backoff.ceiling', coalesce((spec #>> '{backoff,base}')::numeric, 0.5), 86400)
             ) as ranges(field, lowest, highest)
-      where holdfast.as_float(coalesce((spec #>> string_to_array(field, '.'))::numeric,
-                                       case field when 'backoff.ceiling' then 60 end))
+      where coalesce((spec #>> string_to_array(field, '.'))::numeric, case field when 'backoff.ceiling' then 60 end)
             not between lowest and highest;
     perform holdfast.refuse_field('max_attempts', 'means max_retries_failure + 1; give one of the two')
       where num_nonnulls(spec ->> 'max_attempts', spec ->> 'max_retries_failure') = 2;
 end $function$;
 
 CREATE OR REPLACE FUNCTION holdfast.check_inputs(spec jsonb, inputs jsonb, limits holdfast.limits)
- RETURNS text[]
+ RETURNS integer
  LANGUAGE plpgsql
 AS $function$
 declare
     num_tasks int;
-    given record;
-    texts text[] := '{}';
 begin
     perform holdfast.refuse_field('replicas', 'goes without inputs; give one of the two')
       where inputs is not null and spec ->> 'replicas' is not null;
@@ -1167,20 +1168,23 @@ begin
                 '%s tasks is over the limit of %s tasks in one transaction; submit them through the server',
                 num_tasks, limits.batch_tasks_max))
       where num_tasks > limits.batch_tasks_max;
-    if inputs is null then
-        return array_fill(null::text, array[num_tasks]);
-    end if;
-    for given in select format('inputs[%s]', position - 1) as field, value, holdfast.compact(value) as text
-                   from jsonb_array_elements(inputs) with ordinality as each(value, position) loop
-        perform holdfast.check_size(given.field, octet_length(given.text), limits.input_bytes_max, 'bytes');
-        perform holdfast.check_value(given.field, given.value);
-        texts := texts || given.text;
-    end loop;
-    return texts;
+    perform holdfast.check_size(field, octet_length(value::text), limits.input_bytes_max, 'bytes'),
+            holdfast.check_value(field, value)
+       from (select format('inputs[%s]', position - 1) as field, value
+               from jsonb_array_elements(inputs) with ordinality as each(value, position)) as given;
+    return num_tasks;
 end $function$;
 
-CREATE OR REPLACE FUNCTION holdfast.complete_spec(spec jsonb, fan_out boolean, limits holdfast.limits)
+CREATE OR REPLACE FUNCTION holdfast.first_word(line text)
  RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    select substring(line from '[^\x09-\x0d\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+')
+$function$;
+
+CREATE OR REPLACE FUNCTION holdfast.complete_spec(spec jsonb, fan_out boolean, limits holdfast.limits)
+ RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
 declare
@@ -1192,46 +1196,29 @@ declare
         when entrypoint ->> 'pickle' is not null then 'pickle'
         else coalesce(nullif(regexp_replace(rtrim(entrypoint #>> '{command,0}', '/'), '^.*/', ''), ''), 'command')
         end, limits.text_length_max));
-    lease constant text := least(limits.lease_seconds_max, greatest(
-        limits.lease_seconds_min, case when placed then 60 else 30 end));
+    defaults constant jsonb := jsonb_build_object(
+        'name', name,
+        'type', name,
+        'owner', 'anonymous',
+        'max_retries_failure', coalesce((spec ->> 'max_attempts')::int - 1, 0),
+        'max_retries_preemption', case when placed then 100 else 5 end,
+        'on_exhausted', case when placed then 'fail' else 'dead_letter' end,
+        'on_timeout', case when placed then 'kill' else 'fail' end,
+        'lease', least(limits.lease_seconds_max, greatest(
+            limits.lease_seconds_min, case when placed then 60 else 30 end)),
+        'grace', 30)
+        || case when fan_out then '{}' else '{"replicas": 1, "max_task_failures": 0}'::jsonb end;
+    own constant jsonb := (
+        select jsonb_object_agg(key, case key
+                   when 'entrypoint' then (select jsonb_object_agg(part.key, part.value) from jsonb_each(value) as part
+                                            where part.value not in ('null', '[]', '{}'))
+                   when 'backoff' then '{"base": 0.5, "factor": 2, "ceiling": 60}' || value
+                   else value end)
+          from jsonb_each(spec)
+         where value <> 'null' and key <> 'max_attempts'
+           and (key, value) not in (('environment', '{}'), ('labels', '{}'), ('priority', '0')));
 begin
-    return '{' || concat_ws(',',
-        '"entrypoint":{' || concat_ws(',',
-            '"command":' || holdfast.compact(nullif(entrypoint -> 'command', 'null')),
-            '"shell":' || to_json(entrypoint ->> 'shell'),
-            '"function":' || to_json(entrypoint ->> 'function'),
-            '"args":' || nullif(holdfast.compact(entrypoint -> 'args'), '[]'),
-            '"kwargs":' || nullif(holdfast.compact(entrypoint -> 'kwargs'), '{}'),
-            '"pickle":' || to_json(entrypoint ->> 'pickle')) || '}',
-        '"name":' || to_json(name),
-        '"type":' || to_json(coalesce(spec ->> 'type', name)),
-        '"owner":' || to_json(coalesce(spec ->> 'owner', 'anonymous')),
-        '"replicas":' || case when not fan_out then coalesce(spec ->> 'replicas', '1') end,
-        '"queue":' || to_json(spec ->> 'queue'),
-        '"environment":' || nullif(holdfast.compact(spec -> 'environment'), '{}'),
-        '"labels":' || nullif(holdfast.compact(spec -> 'labels'), '{}'),
-        '"max_retries_failure":'
-            || coalesce((spec ->> 'max_retries_failure')::int, (spec ->> 'max_attempts')::int - 1, 0),
-        '"max_retries_preemption":'
-            || coalesce(spec ->> 'max_retries_preemption', case when placed then '100' else '5' end),
-        '"backoff":{' || case when spec ->> 'backoff' is not null then concat_ws(',',
-            '"base":' || holdfast.float_text(coalesce((spec #>> '{backoff,base}')::numeric, 0.5)),
-            '"factor":' || holdfast.float_text(coalesce((spec #>> '{backoff,factor}')::numeric, 2)),
-            '"ceiling":' || holdfast.float_text(coalesce((spec #>> '{backoff,ceiling}')::numeric, 60))) end || '}',
-        '"max_task_failures":' || coalesce(spec ->> 'max_task_failures', case when not fan_out then '0' end),
-        '"on_exhausted":'
-            || to_json(coalesce(spec ->> 'on_exhausted', case when placed then 'fail' else 'dead_letter' end)),
-        '"scheduling_timeout":' || holdfast.float_text((spec ->> 'scheduling_timeout')::numeric),
-        '"timeout":' || holdfast.float_text((spec ->> 'timeout')::numeric),
-        '"on_timeout":' || to_json(coalesce(spec ->> 'on_timeout', case when placed then 'kill' else 'fail' end)),
-        '"lease":' || holdfast.float_text(coalesce(spec ->> 'lease', lease)::numeric),
-        '"grace":' || holdfast.float_text(coalesce((spec ->> 'grace')::numeric, 30)),
-        '"not_before":' || holdfast.float_text((spec ->> 'not_before')::numeric),
-        '"priority":' || nullif((spec ->> 'priority')::int, 0),
-        '"idempotency_key":' || to_json(spec ->> 'idempotency_key'),
-        '"correlation_id":' || to_json(spec ->> 'correlation_id'),
-        '"trace_id":' || to_json(spec ->> 'trace_id'),
-        '"verbose_events":' || (spec ->> 'verbose_events')) || '}';
+    return defaults || own;
 end $function$;
 
 CREATE OR REPLACE FUNCTION holdfast.refuse_beyond(field text, given jsonb, type text, lowest jsonb, highest jsonb)
@@ -1311,53 +1298,6 @@ begin
                                    plain ->> 'type', null, limits -> 'tasks');
     return filled;
 end $function$;
-
-CREATE OR REPLACE FUNCTION holdfast.compact(value jsonb)
- RETURNS text
- LANGUAGE sql
- IMMUTABLE
-AS $function$
-    select regexp_replace(value::text, '("(?:[^"\\]|\\.)*")|\s', '\1', 'g')
-$function$;
-
-CREATE OR REPLACE FUNCTION holdfast.as_float(value numeric)
- RETURNS double precision
- LANGUAGE sql
- IMMUTABLE
-AS $function$
-    select case when abs(value) > 1e300 then sign(value)::float8 * float8 'infinity'
-                when abs(value) < 2.5e-324 then 0
-                else value::float8 end
-$function$;
-
-CREATE OR REPLACE FUNCTION holdfast.float_text(value numeric)
- RETURNS text
- LANGUAGE sql
- IMMUTABLE
-AS $function$
-    select case when short ~ 'e' then replace(short, 'e-0', 'e-')
-                when short ~ '\.' then short
-                else short || '.0' end
-      from (select case when float > 0 and float < 1e-5 then float::text else float::text::numeric::text end
-              from holdfast.as_float(value) as float) as written(short)
-$function$;
-
-CREATE OR REPLACE FUNCTION holdfast.as_interval(seconds double precision)
- RETURNS interval
- LANGUAGE sql
- IMMUTABLE
-AS $function$
-    select trunc(seconds) * interval '1 second'
-           + round((seconds - trunc(seconds)) * 1e6) * interval '1 microsecond'
-$function$;
-
-CREATE OR REPLACE FUNCTION holdfast.first_word(line text)
- RETURNS text
- LANGUAGE sql
- IMMUTABLE
-AS $function$
-    select substring(line from '[^\x09-\x0d\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+')
-$function$;
 
 CREATE OR REPLACE FUNCTION holdfast.refuse_commit_without_success()
  RETURNS trigger

@@ -321,8 +321,8 @@ async def test_a_job_that_still_arrives_is_sound(world: World) -> None:
     await world.submit([1])
     await world.clock.fetch(
         """insert into holdfast.jobs (job_id, name, type, owner, queue, priority, spec,
-               correlation_id, spec_digest, created_at, fan_out, num_tasks, pending)
-           select 2, name, type, owner, queue, priority, spec, correlation_id, spec_digest,
+               correlation_id, created_at, fan_out, num_tasks, pending)
+           select 2, name, type, owner, queue, priority, spec, correlation_id,
                   created_at, fan_out, 3, 3 from holdfast.jobs"""
     )
     await world.clock.fetch(

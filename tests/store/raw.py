@@ -61,7 +61,6 @@ class Raw:
             "priority": "0",
             "spec": "'{}'",
             "correlation_id": "'c'",
-            "spec_digest": "''",
             "created_at": "holdfast.now()",
             "fan_out": "false",
             "num_tasks": str(num_tasks),

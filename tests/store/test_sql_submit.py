@@ -63,8 +63,8 @@ async def test_a_commit_makes_the_tasks_claimable(world: World, user: Any) -> No
         job_id = await sql_submit(user, SPEC, [{"n": 1}, {"n": 2}])
         assert await world.claim(2) == []
     first, second = await world.claim(2)
-    assert (first.task_id, first.input) == (TaskId(job_id, 0), '{"n":1}')
-    assert (second.task_id, second.input) == (TaskId(job_id, 1), '{"n":2}')
+    assert (first.task_id, first.input) == (TaskId(job_id, 0), '{"n": 1}')
+    assert (second.task_id, second.input) == (TaskId(job_id, 1), '{"n": 2}')
     assert first.job.spec.entrypoint.function == "app.jobs:work"
     for claim in (first, second):
         await world.start(claim)
@@ -378,7 +378,7 @@ async def test_the_settings_of_a_session_change_nothing(connect: Connect) -> Non
         "correlation_id": "c",
     }
     stored = (
-        "select spec::text, spec_digest, eligible_at, input::text "
+        "select spec::text, eligible_at, input::text "
         "from holdfast.jobs join holdfast.tasks using (job_id) where job_id = $1"
     )
     job_ids = [await sql_submit(connection, spec, ["s \\s"]) for connection in (plain, odd)]

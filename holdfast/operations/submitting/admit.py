@@ -1,12 +1,9 @@
-"""Admit accepted submissions: each gets its id for good, its digest, and its names."""
+"""Admit accepted submissions: each gets its id for good, and its names."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import uuid4
-
-import msgspec
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
@@ -25,7 +22,8 @@ class Admitted:
 
     job_id: int
     submission: Submission
-    digest: bytes
+    # What the spec said, before a policy, a graph or a dataset changed it: a repeat says the same.
+    asked: JobSpec
     correlation_id: str
     trace_id: str
     admitted_at: datetime
@@ -92,19 +90,10 @@ async def admit(
         Admitted(
             job_id,
             submission,
-            _digest(submission),
+            submission.plain or submission.spec,
             submission.spec.correlation_id or str(uuid4()),
             name_trace(submission.trace_parent, submission.spec.trace_id),
             admitted_at,
         )
         for (job_id, admitted_at, _), submission in zip(allocated, submissions, strict=True)
     ]
-
-
-def _digest(submission: Submission) -> bytes:
-    """Tell the same submission from a different one under the same key."""
-    digest = hashlib.sha256(msgspec.json.encode(submission.plain or submission.spec))
-    for text in submission.inputs or ():
-        digest.update(b"\x00")
-        digest.update(text.encode())
-    return digest.digest()

@@ -19,6 +19,7 @@ from holdfast.operations.datasets.bind_outputs import (
 )
 from holdfast.operations.submitting.admit import Admitted
 from holdfast.operations.submitting.links import hold_links, insert_dependencies
+from holdfast.operations.submitting.repeats import find_first
 from holdfast.operations.submitting.store import (
     CHUNK_TASKS_MAX,
     Answer,
@@ -124,8 +125,8 @@ async def _begin(ledger: Ledger, job: Admitted) -> Admitted | Answer:
             return (await answer_refused(tx, [job], refused))[job.job_id]
         if await insert_jobs(tx, [job], links, now=job.admitted_at, shown=False):
             return job
-        first = (await jobs.find_by_key(tx, [job.key]))[job.key]
-        if first.shown or first.spec_digest != job.digest:
+        first = (await find_first(tx, [job]))[job.job_id]
+        if first.shown or not first.is_same:
             await forget_versions(tx, [job.job_id])
             return answer_repeat(job, first)
         # The earlier try died on the way, or is about to find out: start over.

@@ -82,8 +82,7 @@ async def _resolve_names(tx: Transaction, jobs: list[Admitted]) -> tuple[list[Ad
     those that wait for it.
     """
     keys = [job.key for job in jobs if job.spec.idempotency_key]
-    seen = await find_by_key(tx, keys) if keys else {}
-    known: dict[Key, int] = {key: first.job_id for key, first in seen.items()}
+    known: dict[Key, int] = await find_by_key(tx, keys) if keys else {}
     job_ids: dict[int, int] = {}
     for job in jobs:
         is_keyed = job.spec.idempotency_key is not None

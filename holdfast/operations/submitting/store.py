@@ -16,10 +16,11 @@ from holdfast.ledger.news import StoredJob
 from holdfast.operations.datasets.bind_outputs import bind_outputs, keep_bindings
 from holdfast.operations.submitting.admit import Admitted
 from holdfast.operations.submitting.links import Links, hold_links, insert_dependencies
+from holdfast.operations.submitting.repeats import find_first
 from holdfast.store.database import Transaction
 from holdfast.store.tables import jobs as job_rows
 from holdfast.store.tables import ready, tasks
-from holdfast.store.tables.jobs import KeyedJob, find_by_key
+from holdfast.store.tables.jobs import KeyedJob
 from holdfast.store.tables.ready import ReadyStretch, WaitingStretch
 from holdfast.store.tables.tasks import NewTasks
 
@@ -85,7 +86,7 @@ def _row(job: Admitted, *, shown: bool, unmet: int) -> job_rows.NewJob:
         trace_id=job.trace_id,
         trace_parent=submission.trace_parent,
         idempotency_key=spec.idempotency_key,
-        spec_digest=job.digest,
+        asked=_asked(job),
         shown=shown,
         fan_out=submission.inputs is not None,
         max_task_failures=spec.max_task_failures,
@@ -94,6 +95,13 @@ def _row(job: Admitted, *, shown: bool, unmet: int) -> job_rows.NewJob:
         compensates_job_id=submission.compensates_job_id,
         unmet=unmet,
     )
+
+
+def _asked(job: Admitted) -> str | None:
+    """Give what came under the job's key, unless that is what is stored."""
+    if job.spec.idempotency_key is None or job.asked == job.spec:
+        return None
+    return msgspec.json.encode(job.asked).decode()
 
 
 async def _insert_tasks_of(
@@ -194,13 +202,13 @@ async def _answer_repeats(tx: Transaction, jobs: Sequence[Admitted]) -> dict[int
     """Answer those whose key was seen before, in this transaction or earlier."""
     if not jobs:
         return {}
-    seen = await find_by_key(tx, [job.key for job in jobs])
-    return {job.job_id: answer_repeat(job, seen[job.key]) for job in jobs}
+    first = await find_first(tx, jobs)
+    return {job.job_id: answer_repeat(job, first[job.job_id]) for job in jobs}
 
 
 def answer_repeat(job: Admitted, first: KeyedJob) -> Answer:
     """Answer a key that was seen before: with its job, or that it meant something else."""
-    if first.spec_digest != job.digest:
+    if not first.is_same:
         return KeyReused(job.spec.idempotency_key or "", first.job_id)
     return Submitted(first.job_id, is_new=False)
 
@@ -214,9 +222,8 @@ async def answer_refused(
     """
     answers: dict[int, Answer] = dict(refused)
     keyed = [job for job in jobs if job.job_id in refused and job.spec.idempotency_key]
-    seen = await find_by_key(tx, [job.key for job in keyed]) if keyed else {}
+    first = await find_first(tx, keyed) if keyed else {}
     for job in keyed:
-        first = seen.get(job.key)
-        if first is not None and first.shown:
-            answers[job.job_id] = answer_repeat(job, first)
+        if job.job_id in first and first[job.job_id].shown:
+            answers[job.job_id] = answer_repeat(job, first[job.job_id])
     return answers

@@ -1,7 +1,7 @@
 """Take in jobs: checked whole, stored whole or not at all, once per idempotency key.
 
 accept   checked, and completed under the policies of their types     or graph, which resolves
-admit    ids, digests                                                 names within one call
+admit    ids                                                          names within one call
 store    rows, tasks, lines, in one transaction; or chunk, in several, hidden until the last
 """
 

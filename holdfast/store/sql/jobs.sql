@@ -7,10 +7,10 @@ select nextval('holdfast.job_ids'), holdfast.now(), (select version from holdfas
 -- name: insert_jobs
 insert into holdfast.jobs (
     job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of, correlation_id,
-    trace_id, trace_parent, idempotency_key, spec_digest, created_at, submitted_at, fan_out, max_task_failures,
+    trace_id, trace_parent, idempotency_key, asked_hash, created_at, submitted_at, fan_out, max_task_failures,
     num_tasks, pending, graph_id, compensates_job_id, unmet, seq, event_type, event_at, event_actor)
 select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, parent_job_id, replay_of,
-       correlation_id, trace_id, trace_parent, idempotency_key, spec_digest, clock.now,
+       correlation_id, trace_id, trace_parent, idempotency_key, jsonb_hash_extended(asked::jsonb, 0), clock.now,
        case when shown then clock.now end,
        fan_out, max_task_failures, num_tasks, num_tasks, graph_id, compensates_job_id, unmet, shown::int,
        case when shown then 'submitted'::holdfast.event_type end, case when shown then clock.now end,
@@ -18,21 +18,32 @@ select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, p
   from unnest($job_ids::bigint[], $names::text[], $types::text[], $owners::text[], $queues::text[],
               $priorities::int[], $specs::text[], $labels::text[], $parent_job_ids::bigint[],
               $replay_of::bigint[], $correlation_ids::text[], $trace_ids::text[], $trace_parents::text[],
-              $idempotency_keys::text[], $spec_digests::bytea[], $shown::boolean[],
+              $idempotency_keys::text[], $asked::text[], $shown::boolean[],
               $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[], $graph_ids::bigint[],
               $compensates_job_ids::bigint[], $unmet::int[])
          as new(job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of,
-                correlation_id, trace_id, trace_parent, idempotency_key, spec_digest, shown, fan_out,
+                correlation_id, trace_id, trace_parent, idempotency_key, asked, shown, fan_out,
                 max_task_failures, num_tasks, graph_id, compensates_job_id, unmet),
        (select $now::timestamptz as now) as clock
 on conflict (owner, idempotency_key) where idempotency_key is not null do nothing
 returning job_id;
 
 -- name: find_by_key
-select owner, idempotency_key, job_id, spec_digest, submitted_at is not null as shown
+select owner, idempotency_key, job_id
   from holdfast.jobs
   join unnest($owners::text[], $idempotency_keys::text[]) as wanted(owner, idempotency_key)
        using (owner, idempotency_key);
+
+-- name: find_repeated
+-- Compared as jsonb: it makes no difference how a submission is written.
+select position, job_id, submitted_at is not null as shown,
+       coalesce(asked_hash = jsonb_hash_extended(asked::jsonb, 0), spec = asked::jsonb)
+       and jobs.fan_out = wanted.fan_out and jobs.num_tasks = wanted.num_tasks as is_same
+  from holdfast.jobs
+  join unnest($owners::text[], $idempotency_keys::text[], $asked::text[], $fan_out::boolean[], $num_tasks::int[])
+       with ordinality as wanted(owner, idempotency_key, asked, fan_out, num_tasks, position)
+       using (owner, idempotency_key)
+ order by position;
 
 -- name: show_job
 update holdfast.jobs

@@ -48,6 +48,16 @@ select queue, urgency, now, job_id, task_index, now + scheduling_timeout
          as line(queue, urgency, job_id, end_index, scheduling_timeout),
        (select $now::timestamptz as now) as clock, generate_series(0, line.end_index - 1) as task_index;
 
+-- name: find_other_inputs
+-- Which of some repeats have other inputs than the jobs that they are compared with, however these are written.
+select distinct given.repeat
+  from unnest($repeats::bigint[], $job_ids::bigint[], $task_indexes::int[], $inputs::text[])
+         as given(repeat, job_id, task_index, input)
+ cross join lateral (
+       select tasks.input from holdfast.tasks
+        where tasks.job_id = given.job_id and tasks.task_index = given.task_index limit 1) as stored
+ where stored.input::text <> given.input and stored.input::jsonb <> given.input::jsonb;
+
 -- name: delete_hidden_tasks
 delete from holdfast.tasks
  where job_id = $job_id and task_index = any (array(

@@ -44,7 +44,8 @@ class NewJob(NamedTuple):
     trace_id: str | None
     trace_parent: str | None
     idempotency_key: str | None
-    spec_digest: bytes
+    # What came under the key, where it is not the spec.
+    asked: str | None
     shown: bool
     fan_out: bool
     max_task_failures: int | None
@@ -69,7 +70,7 @@ _NEW_JOB_COLUMNS = (
     "trace_ids",
     "trace_parents",
     "idempotency_keys",
-    "spec_digests",
+    "asked",
     "shown",
     "fan_out",
     "max_task_failures",
@@ -87,25 +88,48 @@ async def insert_jobs(tx: Transaction, jobs: Sequence[NewJob], *, now: datetime)
     return {row[0] for row in rows}
 
 
-class KeyedJob(NamedTuple):
-    """The job that came under an idempotency key."""
-
-    job_id: int
-    spec_digest: bytes
-    shown: bool
-
-
 Key = tuple[str | None, str | None]
 
 
-async def find_by_key(tx: Transaction, keys: Sequence[Key]) -> dict[Key, KeyedJob]:
+async def find_by_key(tx: Transaction, keys: Sequence[Key]) -> dict[Key, int]:
     """Find jobs by their owners and idempotency keys."""
     rows = await tx.fetch(
         _JOBS["find_by_key"],
         owners=[owner for owner, _ in keys],
         idempotency_keys=[key for _, key in keys],
     )
-    return {(row[0], row[1]): KeyedJob(row[2], row[3], row[4]) for row in rows}
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+class Repeat(NamedTuple):
+    """A submission under a key that may have been seen before; what was asked is a JSON text."""
+
+    key: Key
+    asked: str
+    fan_out: bool
+    num_tasks: int
+
+
+class KeyedJob(NamedTuple):
+    """The job that came under a key first, and whether the repeat asks for the same."""
+
+    job_id: int
+    shown: bool
+    is_same: bool
+
+
+async def find_repeated(tx: Transaction, repeats: Sequence[Repeat]) -> list[KeyedJob | None]:
+    """Find what came first under the keys of submissions; inputs are not compared."""
+    rows = await tx.fetch(
+        _JOBS["find_repeated"],
+        owners=[repeat.key[0] for repeat in repeats],
+        idempotency_keys=[repeat.key[1] for repeat in repeats],
+        asked=[repeat.asked for repeat in repeats],
+        fan_out=[repeat.fan_out for repeat in repeats],
+        num_tasks=[repeat.num_tasks for repeat in repeats],
+    )
+    found = {row[0]: KeyedJob(*row[1:]) for row in rows}
+    return [found.get(position) for position in range(1, len(repeats) + 1)]
 
 
 async def show_job(tx: Transaction, job_id: int, *, unmet: int, now: datetime) -> None:

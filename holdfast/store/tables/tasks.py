@@ -79,6 +79,27 @@ async def insert_tasks_in_line(
     )
 
 
+class RepeatedInput(NamedTuple):
+    """An input of a repeat, and the task of an earlier job that it is compared with."""
+
+    repeat: int
+    job_id: int
+    task_index: int
+    text: str
+
+
+async def find_other_inputs(tx: Transaction, inputs: Sequence[RepeatedInput]) -> set[int]:
+    """Tell which repeats have other inputs than the earlier jobs, however these are written."""
+    rows = await tx.fetch(
+        _TASKS["find_other_inputs"],
+        repeats=[given.repeat for given in inputs],
+        job_ids=[given.job_id for given in inputs],
+        task_indexes=[given.task_index for given in inputs],
+        inputs=[given.text for given in inputs],
+    )
+    return {row[0] for row in rows}
+
+
 async def delete_hidden_tasks(tx: Transaction, job_id: int, *, batch_max: int) -> int:
     """Delete tasks of a job that has never been shown; returns how many."""
     rows = await tx.fetch(_TASKS["delete_hidden_tasks"], job_id=job_id, batch_max=batch_max)

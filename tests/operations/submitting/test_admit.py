@@ -1,5 +1,6 @@
-"""Admission: an id each, in the order given, and a digest that tells repeats from the rest."""
+"""Admission: an id each, in the order given, and what was asked for."""
 
+import msgspec
 import pytest
 
 from holdfast.errors import Invalid
@@ -32,18 +33,13 @@ async def test_each_gets_an_id_and_names_of_its_own_and_nothing_is_stored(
         await admit(ledger, [])
 
 
-async def test_a_digest_tells_the_same_submission_from_another(ledger: Ledger) -> None:
-    same, again, other_input, other_spec = await admit(
-        ledger,
-        [
-            a_job(ledger, ("1", "2")),
-            a_job(ledger, ("1", "2")),
-            a_job(ledger, ("12",)),
-            a_job(ledger, ("1", "2"), priority=1),
-        ],
-    )
-    assert same.digest == again.digest
-    assert len({same.digest, other_input.digest, other_spec.digest}) == 3
+async def test_what_was_asked_is_kept_beside_what_a_policy_made_of_it(ledger: Ledger) -> None:
+    plain = a_job(ledger)
+    other = msgspec.structs.replace(plain.spec, priority=7)
+    filled = msgspec.structs.replace(plain, spec=other, plain=plain.spec)
+    first, second = await admit(ledger, [plain, filled])
+    assert first.asked == second.asked == plain.spec
+    assert (first.spec.priority, second.spec.priority) == (plain.spec.priority, 7)
 
 
 async def test_policies_that_no_longer_hold_are_noticed_and_read_anew(ledger: Ledger) -> None:

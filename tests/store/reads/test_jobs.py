@@ -249,9 +249,9 @@ async def test_jobs_of_a_state_are_found_behind_any_number_of_others(
 SUCCEEDED_MANY = """
     with past as (select set_config('session_replication_role', 'replica', true))
     insert into holdfast.jobs (job_id, name, type, owner, queue, priority, spec, correlation_id,
-        spec_digest, created_at, submitted_at, finished_at, state, fan_out, num_tasks, pending,
+        created_at, submitted_at, finished_at, state, fan_out, num_tasks, pending,
         succeeded)
-    select nextval('holdfast.job_ids'), 'n', 't', 'o', 'q', 0, '{}', 'c', '', holdfast.now(),
+    select nextval('holdfast.job_ids'), 'n', 't', 'o', 'q', 0, '{}', 'c', holdfast.now(),
            holdfast.now(), holdfast.now(), 4, false, 1, 0, 1
       from past, generate_series(1, $1)
 """

@@ -14,10 +14,12 @@ from holdfast.store.tables.jobs import (
     KeyedJob,
     LockedJob,
     NewJob,
+    Repeat,
     allocate_job_ids,
     count_moves,
     delete_job,
     find_by_key,
+    find_repeated,
     finish_jobs,
     flag_cancel,
     hold_jobs,
@@ -55,7 +57,7 @@ def a_job(job_id: int, **changes: Any) -> NewJob:
         trace_id=None,
         trace_parent=None,
         idempotency_key=None,
-        spec_digest=b"d",
+        asked=None,
         shown=True,
         fan_out=False,
         max_task_failures=None,
@@ -78,8 +80,28 @@ async def test_a_key_lets_one_job_in(world: World, tx: Transaction) -> None:
     jobs = [a_job(901, idempotency_key="k"), a_job(902)]
     assert await insert_jobs(tx, jobs, now=now) == {901, 902}
     assert await insert_jobs(tx, [a_job(903, idempotency_key="k")], now=now) == set()
-    found = await find_by_key(tx, [("o", "k"), ("o", "other")])
-    assert found == {("o", "k"): KeyedJob(901, b"d", shown=True)}
+    assert await find_by_key(tx, [("o", "k"), ("o", "other")]) == {("o", "k"): 901}
+
+
+async def test_a_repeat_is_compared_with_what_was_asked(world: World, tx: Transaction) -> None:
+    spec, asked = '{"lease": 45.0, "b": 1}', '{"b": 1}'
+    plain = a_job(901, idempotency_key="k", spec=spec)
+    filled = a_job(902, idempotency_key="l", spec=spec, asked=asked, shown=False)
+    await insert_jobs(tx, [plain, filled], now=await tx.now())
+    repeats = [
+        Repeat(("o", "l"), asked, fan_out=False, num_tasks=1),
+        Repeat(("o", "none"), spec, fan_out=False, num_tasks=1),
+        Repeat(("o", "k"), '{"b":1,"lease":45}', fan_out=False, num_tasks=1),
+        Repeat(("o", "k"), asked, fan_out=False, num_tasks=1),
+        Repeat(("o", "k"), spec, fan_out=True, num_tasks=1),
+        Repeat(("o", "k"), spec, fan_out=False, num_tasks=2),
+    ]
+    assert await find_repeated(tx, repeats) == [
+        KeyedJob(902, shown=False, is_same=True),
+        None,
+        KeyedJob(901, shown=True, is_same=True),
+        *[KeyedJob(901, shown=True, is_same=False)] * 3,
+    ]
 
 
 async def test_a_job_is_hidden_until_it_is_shown(world: World, tx: Transaction) -> None:

@@ -3,41 +3,46 @@
 -- What is checked and filled in is what rules/submission.py checks and fills in, in its order; what is stored is
 -- what a submission through the server stores. tests/store compares the two, one submission after the other.
 
--- A repeat is known by its digest, or by what it says: the server and this function may write the same in two ways.
-create or replace function holdfast.answer_repeat(complete jsonb, inputs jsonb, digest bytea) returns bigint
+create or replace function holdfast.as_interval(seconds numeric) returns interval language sql immutable as $$
+    select trunc(float) * interval '1 second' + round((float - trunc(float)) * 1e6) * interval '1 microsecond'
+      from (select round(seconds, 9)::float8) as rounded(float)
+$$;
+
+-- A repeat is known by what it says, as operations/submitting/repeats.py knows it.
+create or replace function holdfast.answer_repeat(plain jsonb, inputs jsonb) returns bigint
     language plpgsql as $$
 declare
     first record;
 begin
-    select job_id, spec_digest = digest or spec = complete and case
+    select job_id, coalesce(asked_hash = jsonb_hash_extended(plain, 0), spec = plain) and case
                when num_tasks = jsonb_array_length(inputs)
                then inputs = (select jsonb_agg(input::jsonb order by task_index)
                                 from holdfast.tasks where tasks.job_id = jobs.job_id)
-               else inputs is null end as is_same
+               else inputs is null and not fan_out end as is_same
       into first from holdfast.jobs
-     where owner = complete ->> 'owner' and idempotency_key = complete ->> 'idempotency_key';
+     where owner = plain ->> 'owner' and idempotency_key = plain ->> 'idempotency_key';
     if not found then
         raise exception using errcode = 'serialization_failure',
             message = 'the job under this idempotency_key was deleted at the same moment; try again';
     end if;
     perform holdfast.refuse_field('idempotency_key', format(
                 '%L was used for job %s with a different spec; use a new key, or submit the same spec',
-                complete ->> 'idempotency_key', first.job_id))
+                plain ->> 'idempotency_key', first.job_id))
       where not first.is_same;
     return first.job_id;
 end $$;
 
+-- Whoever may execute this needs no other right but usage of the schema. The settings are those that would
+-- change what a text in these functions means, should the caller's session have others.
 create or replace function holdfast.submit(spec jsonb, inputs jsonb default null) returns bigint
     language plpgsql security definer set search_path = pg_catalog, pg_temp
     set standard_conforming_strings = on set extra_float_digits = 1 as $$
 declare
     limits holdfast.limits;
-    texts text[];
-    plain text;
-    whole text;
-    rules jsonb;
+    num_tasks int;
+    plain jsonb;
     complete jsonb;
-    digest bytea;
+    rules jsonb;
     clock timestamptz;
     eligible timestamptz;
     id bigint;
@@ -47,20 +52,16 @@ begin
     perform holdfast.check_entrypoint(spec -> 'entrypoint');
     perform holdfast.check_texts(spec, limits);
     perform holdfast.check_numbers(spec, limits);
-    texts := holdfast.check_inputs(spec, inputs, limits);
+    num_tasks := holdfast.check_inputs(spec, inputs, limits);
     -- A repeat is known by what the job would be without a policy, whatever that was the first time.
     plain := holdfast.complete_spec(spec, inputs is not null, limits);
-    whole := plain;
-    select policy into rules from holdfast.policies where type = plain::jsonb ->> 'type';
+    complete := plain;
+    select policy into rules from holdfast.policies where type = plain ->> 'type';
     if found then
-        spec := holdfast.follow_policy(spec, plain::jsonb, cardinality(texts), rules);
-        whole := holdfast.complete_spec(spec, inputs is not null, limits);
+        complete := holdfast.complete_spec(
+            holdfast.follow_policy(spec, plain, num_tasks, rules), inputs is not null, limits);
     end if;
-    perform holdfast.check_size('spec', octet_length(whole), limits.spec_bytes_max, 'bytes');
-    complete := whole::jsonb;
-    select sha256(convert_to(plain, 'UTF8')
-                  || coalesce(string_agg('\x00' || convert_to(input, 'UTF8'), '' order by position), ''))
-      into digest from unnest(texts) with ordinality as each(input, position);
+    perform holdfast.check_size('spec', octet_length(complete::text), limits.spec_bytes_max, 'bytes');
 
     id := nextval('holdfast.job_ids');
     if id >= (select max(end_job_id) from holdfast.partitions) then
@@ -69,31 +70,32 @@ begin
     clock := holdfast.now();
     insert into holdfast.jobs (
         job_id, name, type, owner, queue, priority, spec, labels, correlation_id, trace_id, idempotency_key,
-        spec_digest, created_at, submitted_at, fan_out, max_task_failures, num_tasks, pending, seq, event_type,
+        asked_hash, created_at, submitted_at, fan_out, max_task_failures, num_tasks, pending, seq, event_type,
         event_at, event_actor)
     values (
         id, complete ->> 'name', complete ->> 'type', complete ->> 'owner', complete ->> 'queue',
         coalesce((complete ->> 'priority')::int, 0), complete, coalesce(complete -> 'labels', '{}'),
         coalesce(complete ->> 'correlation_id', gen_random_uuid()::text), complete ->> 'trace_id',
-        complete ->> 'idempotency_key', digest, clock, clock, inputs is not null,
-        (complete ->> 'max_task_failures')::int, cardinality(texts), cardinality(texts), 1, 'submitted', clock,
-        complete ->> 'owner')
+        complete ->> 'idempotency_key',
+        case when complete ? 'idempotency_key' then jsonb_hash_extended(nullif(plain, complete), 0) end,
+        clock, clock, inputs is not null, (complete ->> 'max_task_failures')::int, num_tasks, num_tasks, 1,
+        'submitted', clock, complete ->> 'owner')
     on conflict (owner, idempotency_key) where idempotency_key is not null do nothing;
     if not found then
-        return holdfast.answer_repeat(complete, inputs, digest);
+        return holdfast.answer_repeat(plain, inputs);
     end if;
-    eligible := greatest(clock, to_timestamp(0) + holdfast.as_interval((complete ->> 'not_before')::float8));
+    eligible := greatest(clock, to_timestamp(0) + holdfast.as_interval((complete ->> 'not_before')::numeric));
     insert into holdfast.tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, input)
-    select id, position - 1, complete ->> 'queue' is null, eligible, clock, clock, input::json
-      from unnest(texts) with ordinality as each(input, position);
+    select id, task_index, complete ->> 'queue' is null, eligible, clock, clock, (inputs -> task_index)::json
+      from generate_series(0, num_tasks - 1) as task_index;
     if eligible > clock then
         insert into holdfast.waiting (job_id, task_index, eligible_at)
-        select id, task_index, eligible from generate_series(0, cardinality(texts) - 1) as task_index;
+        select id, task_index, eligible from generate_series(0, num_tasks - 1) as task_index;
     else
         insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index, unschedulable_at)
         select coalesce(complete ->> 'queue', ''), -coalesce((complete ->> 'priority')::int, 0), eligible, id,
-               task_index, eligible + holdfast.as_interval((complete ->> 'scheduling_timeout')::float8)
-          from generate_series(0, cardinality(texts) - 1) as task_index;
+               task_index, eligible + holdfast.as_interval((complete ->> 'scheduling_timeout')::numeric)
+          from generate_series(0, num_tasks - 1) as task_index;
         perform pg_notify('holdfast_ready', complete ->> 'queue') where complete ? 'queue';
     end if;
     return id;

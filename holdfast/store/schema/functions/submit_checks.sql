@@ -135,38 +135,35 @@ end $$;
 create or replace function holdfast.check_numbers(spec jsonb, limits holdfast.limits) returns void
     language plpgsql as $$
 declare
-    year constant float8 := 366 * 86400;
+    year constant numeric := 366 * 86400;
 begin
     perform holdfast.refuse_field(field, format('is out of range; use %s to %s', lowest, highest))
-       from (values ('max_retries_failure', float8 '0', limits.retries_max::float8),
+       from (values ('max_retries_failure', numeric '0', limits.retries_max::numeric),
                     ('max_retries_preemption', 0, limits.retries_max),
                     ('max_attempts', 1, limits.retries_max + 1),
                     ('max_task_failures', 0, limits.tasks_max),
                     ('replicas', 1, limits.tasks_max),
                     ('priority', -1000000, 1000000),
-                    ('lease', limits.lease_seconds_min, limits.lease_seconds_max),
+                    ('lease', limits.lease_seconds_min::numeric, limits.lease_seconds_max::numeric),
                     ('timeout', 0.001, year),
                     ('scheduling_timeout', 0.001, year),
                     ('grace', 0, 86400),
                     ('not_before', 0, 253370764800),
                     ('backoff.base', 0, 86400),
                     ('backoff.factor', 1, 100),
-                    ('backoff.ceiling', coalesce(holdfast.as_float((spec #>> '{backoff,base}')::numeric), 0.5), 86400)
+                    ('backoff.ceiling', coalesce((spec #>> '{backoff,base}')::numeric, 0.5), 86400)
             ) as ranges(field, lowest, highest)
-      where holdfast.as_float(coalesce((spec #>> string_to_array(field, '.'))::numeric,
-                                       case field when 'backoff.ceiling' then 60 end))
+      where coalesce((spec #>> string_to_array(field, '.'))::numeric, case field when 'backoff.ceiling' then 60 end)
             not between lowest and highest;
     perform holdfast.refuse_field('max_attempts', 'means max_retries_failure + 1; give one of the two')
       where num_nonnulls(spec ->> 'max_attempts', spec ->> 'max_retries_failure') = 2;
 end $$;
 
--- Returns the JSON text of each task's input: null for every task of a job without inputs.
-create or replace function holdfast.check_inputs(spec jsonb, inputs jsonb, limits holdfast.limits) returns text[]
+-- Returns the number of tasks.
+create or replace function holdfast.check_inputs(spec jsonb, inputs jsonb, limits holdfast.limits) returns int
     language plpgsql as $$
 declare
     num_tasks int;
-    given record;
-    texts text[] := '{}';
 begin
     perform holdfast.refuse_field('replicas', 'goes without inputs; give one of the two')
       where inputs is not null and spec ->> 'replicas' is not null;
@@ -177,14 +174,9 @@ begin
                 '%s tasks is over the limit of %s tasks in one transaction; submit them through the server',
                 num_tasks, limits.batch_tasks_max))
       where num_tasks > limits.batch_tasks_max;
-    if inputs is null then
-        return array_fill(null::text, array[num_tasks]);
-    end if;
-    for given in select format('inputs[%s]', position - 1) as field, value, holdfast.compact(value) as text
-                   from jsonb_array_elements(inputs) with ordinality as each(value, position) loop
-        perform holdfast.check_size(given.field, octet_length(given.text), limits.input_bytes_max, 'bytes');
-        perform holdfast.check_value(given.field, given.value);
-        texts := texts || given.text;
-    end loop;
-    return texts;
+    perform holdfast.check_size(field, octet_length(value::text), limits.input_bytes_max, 'bytes'),
+            holdfast.check_value(field, value)
+       from (select format('inputs[%s]', position - 1) as field, value
+               from jsonb_array_elements(inputs) with ordinality as each(value, position)) as given;
+    return num_tasks;
 end $$;

@@ -1,7 +1,11 @@
 -- Submitting by SQL: what is stored of a spec, as rules/submission.py and rules/policy_fill.py make it.
 
--- Every hole filled, in the order of the fields of JobSpec; concat_ws leaves out what is null.
-create or replace function holdfast.complete_spec(spec jsonb, fan_out boolean, limits holdfast.limits) returns text
+create or replace function holdfast.first_word(line text) returns text language sql immutable as $$
+    select substring(line from '[^\x09-\x0d\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+')
+$$;
+
+-- Every hole filled; what is null, and what is empty by default, is left out.
+create or replace function holdfast.complete_spec(spec jsonb, fan_out boolean, limits holdfast.limits) returns jsonb
     language plpgsql as $$
 declare
     entrypoint constant jsonb := spec -> 'entrypoint';
@@ -12,46 +16,29 @@ declare
         when entrypoint ->> 'pickle' is not null then 'pickle'
         else coalesce(nullif(regexp_replace(rtrim(entrypoint #>> '{command,0}', '/'), '^.*/', ''), ''), 'command')
         end, limits.text_length_max));
-    lease constant text := least(limits.lease_seconds_max, greatest(
-        limits.lease_seconds_min, case when placed then 60 else 30 end));
+    defaults constant jsonb := jsonb_build_object(
+        'name', name,
+        'type', name,
+        'owner', 'anonymous',
+        'max_retries_failure', coalesce((spec ->> 'max_attempts')::int - 1, 0),
+        'max_retries_preemption', case when placed then 100 else 5 end,
+        'on_exhausted', case when placed then 'fail' else 'dead_letter' end,
+        'on_timeout', case when placed then 'kill' else 'fail' end,
+        'lease', least(limits.lease_seconds_max, greatest(
+            limits.lease_seconds_min, case when placed then 60 else 30 end)),
+        'grace', 30)
+        || case when fan_out then '{}' else '{"replicas": 1, "max_task_failures": 0}'::jsonb end;
+    own constant jsonb := (
+        select jsonb_object_agg(key, case key
+                   when 'entrypoint' then (select jsonb_object_agg(part.key, part.value) from jsonb_each(value) as part
+                                            where part.value not in ('null', '[]', '{}'))
+                   when 'backoff' then '{"base": 0.5, "factor": 2, "ceiling": 60}' || value
+                   else value end)
+          from jsonb_each(spec)
+         where value <> 'null' and key <> 'max_attempts'
+           and (key, value) not in (('environment', '{}'), ('labels', '{}'), ('priority', '0')));
 begin
-    return '{' || concat_ws(',',
-        '"entrypoint":{' || concat_ws(',',
-            '"command":' || holdfast.compact(nullif(entrypoint -> 'command', 'null')),
-            '"shell":' || to_json(entrypoint ->> 'shell'),
-            '"function":' || to_json(entrypoint ->> 'function'),
-            '"args":' || nullif(holdfast.compact(entrypoint -> 'args'), '[]'),
-            '"kwargs":' || nullif(holdfast.compact(entrypoint -> 'kwargs'), '{}'),
-            '"pickle":' || to_json(entrypoint ->> 'pickle')) || '}',
-        '"name":' || to_json(name),
-        '"type":' || to_json(coalesce(spec ->> 'type', name)),
-        '"owner":' || to_json(coalesce(spec ->> 'owner', 'anonymous')),
-        '"replicas":' || case when not fan_out then coalesce(spec ->> 'replicas', '1') end,
-        '"queue":' || to_json(spec ->> 'queue'),
-        '"environment":' || nullif(holdfast.compact(spec -> 'environment'), '{}'),
-        '"labels":' || nullif(holdfast.compact(spec -> 'labels'), '{}'),
-        '"max_retries_failure":'
-            || coalesce((spec ->> 'max_retries_failure')::int, (spec ->> 'max_attempts')::int - 1, 0),
-        '"max_retries_preemption":'
-            || coalesce(spec ->> 'max_retries_preemption', case when placed then '100' else '5' end),
-        '"backoff":{' || case when spec ->> 'backoff' is not null then concat_ws(',',
-            '"base":' || holdfast.float_text(coalesce((spec #>> '{backoff,base}')::numeric, 0.5)),
-            '"factor":' || holdfast.float_text(coalesce((spec #>> '{backoff,factor}')::numeric, 2)),
-            '"ceiling":' || holdfast.float_text(coalesce((spec #>> '{backoff,ceiling}')::numeric, 60))) end || '}',
-        '"max_task_failures":' || coalesce(spec ->> 'max_task_failures', case when not fan_out then '0' end),
-        '"on_exhausted":'
-            || to_json(coalesce(spec ->> 'on_exhausted', case when placed then 'fail' else 'dead_letter' end)),
-        '"scheduling_timeout":' || holdfast.float_text((spec ->> 'scheduling_timeout')::numeric),
-        '"timeout":' || holdfast.float_text((spec ->> 'timeout')::numeric),
-        '"on_timeout":' || to_json(coalesce(spec ->> 'on_timeout', case when placed then 'kill' else 'fail' end)),
-        '"lease":' || holdfast.float_text(coalesce(spec ->> 'lease', lease)::numeric),
-        '"grace":' || holdfast.float_text(coalesce((spec ->> 'grace')::numeric, 30)),
-        '"not_before":' || holdfast.float_text((spec ->> 'not_before')::numeric),
-        '"priority":' || nullif((spec ->> 'priority')::int, 0),
-        '"idempotency_key":' || to_json(spec ->> 'idempotency_key'),
-        '"correlation_id":' || to_json(spec ->> 'correlation_id'),
-        '"trace_id":' || to_json(spec ->> 'trace_id'),
-        '"verbose_events":' || (spec ->> 'verbose_events')) || '}';
+    return defaults || own;
 end $$;
 
 create or replace function holdfast.refuse_beyond(field text, given jsonb, type text, lowest jsonb, highest jsonb)

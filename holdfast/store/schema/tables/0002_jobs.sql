@@ -22,7 +22,8 @@ create table holdfast.jobs (
     correlation_id text not null,
     trace_id text,
     idempotency_key text,
-    spec_digest bytea not null,
+    -- Of what came under the key, where it is not what is stored: a policy, a graph or a dataset has changed the spec.
+    asked_hash bigint,
     -- Null while a large submission is still arriving in chunks: the job does not exist for anybody yet.
     submitted_at timestamptz,
     -- Given up while it was arriving: retention takes it away.
