@@ -23,8 +23,8 @@ from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
-from holdfast.operations.dependencies import release_dependents
 from holdfast.operations.ending.complete import Completion, complete
+from holdfast.operations.ending.dependents import release_dependents
 from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
@@ -88,7 +88,7 @@ async def end_all(ledger: Ledger, fences: Sequence[Fence]) -> None:
 
 async def release_all(ledger: Ledger) -> None:
     """Release whatever can be released."""
-    while await ledger.write(release_dependents):
+    while await release_dependents(ledger):
         pass
 
 

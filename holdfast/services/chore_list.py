@@ -6,8 +6,8 @@ from functools import partial
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations import partitions, prune, requeue
 from holdfast.operations.datasets.versions import sweep_dropped
-from holdfast.operations.dependencies import find_forgotten
 from holdfast.operations.ending import reap
+from holdfast.operations.ending.dependents import find_forgotten
 from holdfast.operations.prune import Retention
 from holdfast.services.chores import Chore
 from holdfast.services.stops import Stops

@@ -1,6 +1,6 @@
 """Background work as data: a name, an interval, a function; one loop runs each of them.
 
-Every server runs every chore. They choose rows without locks, then lock and check again, so that
+Every server runs every chore. They choose rows that nobody holds, lock and check again, so that
 any number of servers may do the same chore at once.
 """
 

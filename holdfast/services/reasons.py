@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations.placed.place import Scheduler, Snapshot
+from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
 from holdfast.rules.placement.scheduler import Demand, Reason, explain
 from holdfast.store.database import Database
 from holdfast.store.reads.queues import count_jobs_in_line
@@ -50,7 +50,7 @@ class Reasons:
         fresh_seconds: float = FRESH_SECONDS,
         jobs_max: int = JOBS_MAX,
     ) -> None:
-        self._onlooker = Scheduler(ledger)
+        self._reader = SnapshotReader(ledger)
         self._reads = reads
         self._fresh_seconds = fresh_seconds
         self._jobs_max = jobs_max
@@ -81,7 +81,7 @@ class Reasons:
         begun_at = time.monotonic()
         async with self._reads.transaction() as tx:
             is_whole = await count_jobs_in_line(tx, self._jobs_max + 1) <= self._jobs_max
-            snapshot = await self._onlooker.read(tx, None if is_whole else job_id)
+            snapshot = await self._reader.read(tx, None if is_whole else job_id)
         look = _Look(snapshot, begun_at, is_whole)
         # First those that keep away from nobody: they speak for what is not explained on its own.
         for demand in sorted(snapshot.demands, key=lambda demand: demand.avoid is not None):

@@ -47,9 +47,10 @@ HOT = {
         "read_job_flags", "hold_jobs", "flag_cancel",
     ),
     "order": (
-        "take_releases", "settle_dependencies", "lock_dependents", "count_met",
+        "list_waiting_dependents", "settle_dependencies", "lock_dependents", "count_met",
         "walk_open_dependencies",
     ),
+    "outbox": ("take_outbox",),
 }  # fmt: skip
 STATEMENTS = [load_statements(file)[name] for file, names in HOT.items() for name in names]
 

@@ -6,17 +6,18 @@ until its work is done, so that a crash in between loses nothing.
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.ledger.parts import BROKEN_PUT_OFF
 from holdfast.model.attempts import LockedTask
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import JobState
-from holdfast.operations.dependencies import feed_tasks, release_dependents
 from holdfast.operations.ending.cancel import flag_job, stop_tasks
+from holdfast.operations.ending.dependents import release_dependents
+from holdfast.operations.requeue import feed_tasks
 from holdfast.operations.undoing.compensate import compensate
 from holdfast.operations.undoing.undo import end_undo, note_undos
 from holdfast.store.database import LockTimeout, Transaction
@@ -39,7 +40,6 @@ CHILDREN_MAX = 100
 SMALL_JOBS_MAX = 500
 SMALL_TASKS_MAX = 2
 BLOCKED_MAX = 20
-BROKEN_PUT_OFF = timedelta(minutes=1)
 
 
 async def follow_up(ledger: Ledger, rows_max: int = 100) -> int:
@@ -74,8 +74,10 @@ def _list_steps(
     ledger: Ledger, rows: Sequence[OutboxRow], graphs: Sequence[OutboxRow]
 ) -> Iterator[tuple[int | None, Callable[[], Awaitable[int]]]]:
     """Say what is to be done, and for which row of the outbox: first what is done for many."""
-    for step in (release_dependents, _sweep_small, _drop_childless, note_undos):
-        yield None, partial(ledger.write, step)
+    yield None, partial(release_dependents, ledger)
+    yield None, partial(ledger.write, _sweep_small)
+    yield None, partial(ledger.write, _drop_childless)
+    yield None, partial(note_undos, ledger)
     for row in rows:
         yield row.id, partial(ledger.write, _step, row_id=row.id)
     for row in graphs:

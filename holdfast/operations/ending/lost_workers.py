@@ -1,8 +1,12 @@
 """What becomes of the leases of a worker that is gone, or counts as gone."""
 
+from functools import partial
+
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.ledger.parts import write_chosen
 from holdfast.model.attempts import LockedLease
+from holdfast.model.ids import TaskId
 from holdfast.model.spec import Policy
 from holdfast.operations.ending.attempts import end_attempts
 from holdfast.operations.ending.reap import read_outage
@@ -28,21 +32,28 @@ async def end_gone_worker(ledger: Ledger, worker_id: str) -> int:
 
 
 async def _end_all(ledger: Ledger, worker_id: str, cause: str, *, is_gone: bool) -> int:
+    choose = partial(
+        list_leases_of_worker, worker_id=worker_id, also_ending=is_gone, batch_max=BATCH_MAX
+    )
+    named = {"worker_id": worker_id, "cause": cause, "is_gone": is_gone}
     ended = 0
     for _ in range(ROUNDS_MAX):
-        count = await ledger.write(_end_some, worker_id, cause=cause, is_gone=is_gone)
+        count = await write_chosen(ledger, choose, _end_some, **named)
         ended += count
-        if count < BATCH_MAX:
+        if count < BATCH_MAX:  # a task that somebody holds is left to the reaper
             break
     return ended
 
 
 async def _end_some(
-    ledger: Ledger, tx: Transaction, worker_id: str, *, cause: str, is_gone: bool
+    ledger: Ledger,
+    tx: Transaction,
+    task_ids: list[TaskId],
+    *,
+    worker_id: str,
+    cause: str,
+    is_gone: bool,
 ) -> int:
-    task_ids = await list_leases_of_worker(tx, worker_id, also_ending=is_gone, batch_max=BATCH_MAX)
-    if not task_ids:
-        return 0
     outage = await read_outage(tx)
 
     def judge(lease: LockedLease, _: Policy) -> Judged:

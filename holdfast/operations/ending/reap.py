@@ -10,6 +10,7 @@ from functools import partial
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.ledger.parts import write_chosen
 from holdfast.model.ids import TaskId
 from holdfast.operations.ending.attempts import end_attempts
 from holdfast.rules.ending import end_overdue
@@ -26,10 +27,9 @@ async def reap(ledger: Ledger, batch_max: int = BATCH_MAX) -> int:
     watch = await ledger.write(_take_note)
     if watch is None:  # another server is at it this moment
         return 0
-    async with ledger.database.transaction() as tx:
-        now = await tx.now()
-        candidates = await list_reapable(tx, waiting=is_waiting(watch, now), batch_max=batch_max)
-    return await ledger.write(_end_overdue, candidates, watch=watch) if candidates else 0
+    is_spared = is_waiting(watch, watch.last_pass_at)
+    choose = partial(list_reapable, waiting=is_spared, batch_max=batch_max)
+    return await write_chosen(ledger, choose, _end_overdue, watch=watch)
 
 
 async def _take_note(_: Ledger, tx: Transaction) -> Watch | None:

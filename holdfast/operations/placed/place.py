@@ -6,69 +6,37 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import NamedTuple
-
-import msgspec
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.ledger.parts import write_in_parts
 from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.shapes import read_tolerantly
-from holdfast.model.spec import JobSpec, Policy
+from holdfast.model.spec import Policy
 from holdfast.model.states import TaskState
 from holdfast.operations.placed.leadership import Term, hold_term
-from holdfast.rules.health import judge
-from holdfast.rules.placement.ports import PORT_MIN, PORTS_PER_HOST, choose_ports
-from holdfast.rules.placement.scheduler import Demand, Placement, Shape, WorkerView, plan, shape_of
+from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
+from holdfast.rules.placement.ports import PORT_MIN, choose_ports
+from holdfast.rules.placement.scheduler import Placement, plan
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.specs import StoredSpec
 from holdfast.store.tables.attempts import AttemptUsage, keep_usage
-from holdfast.store.tables.jobs import load_specs
-from holdfast.store.tables.placed.leases import (
-    Booked,
-    PlacedTask,
-    list_booked,
-    list_ports,
-    place_tasks,
-)
+from holdfast.store.tables.placed.leases import PlacedTask, place_tasks
 from holdfast.store.tables.placed.ready import (
-    ReadyOfJob,
     TakenOfJob,
     WantedOfJob,
     drop_ready_of_ended_jobs,
     drop_stale_ready,
     has_placed_ready,
-    list_demands,
-    list_demands_of_job,
     take_ready_of_jobs,
 )
-from holdfast.store.tables.workers import FleetWorker, hold_open_workers, read_fleet
+from holdfast.store.tables.workers import hold_open_workers
 
 log = logging.getLogger("holdfast.place")
-LINE_TASKS_MAX = 256
 PLACEMENTS_MAX = 1000
 STALE_MAX = 10_000
 LOOKS_MAX = 10
-_decode_capacity = msgspec.json.Decoder(Capacity).decode
-
-
-class Wants(NamedTuple):
-    """What the scheduler needs of a job's spec."""
-
-    shape: Shape
-    is_gang: bool
-    ports: tuple[str, ...]
-
-
-class Snapshot(NamedTuple):
-    """Everything a plan follows from."""
-
-    workers: list[WorkerView]
-    demands: list[Demand]
-    now: float
-    ended_jobs: list[int]
-    ports_used: dict[str, set[int]]
 
 
 class Placed(NamedTuple):
@@ -89,35 +57,52 @@ class _Chosen(NamedTuple):
     eligible_at: datetime
 
 
-class _Committed(NamedTuple):
-    """What a transaction has placed, and the ports it has given out on each host."""
-
-    placed: list[Placed]
-    ports: dict[str, set[int]]
+# A job's ready tasks, by the worker that they should avoid.
+_Line = tuple[int, str | None]
 
 
 class Scheduler:
-    """Keeps what never changes of the jobs it has met, so that a pass reads counts alone."""
+    """Makes passes, and remembers the ports that it gave out last."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._wants: dict[int, Wants] = {}
+        self._reader = SnapshotReader(ledger)
         self._last_ports: dict[str, int] = {}
+        # Of one look: jobs with cancelled tasks in line, and how many tasks could not be had. Of
+        # the whole pass: how many could not, and so are not planned for again.
         self._stale: set[int] = set()
+        self._missing: dict[_Line, int] = {}
+        self._held: Counter[_Line] = Counter()
 
     async def run(self, term: Term) -> list[Placed]:
         """Make one pass; returns what was placed. Raises Deposed.
 
-        Where tasks that were cancelled stood in the way, they are cleared away, and it looks again.
+        Where tasks that were cancelled stood in the way, they are cleared away, and it looks again;
+        and so it does without those that somebody holds, whose room others may have.
         """
         placed: list[Placed] = []
+        self._held = Counter()
         for _ in range(LOOKS_MAX):
-            self._stale = set()
+            self._stale, self._missing = set(), {}
             placed += await self._look(term)
-            if not self._stale:
+            self._held.update(self._missing)
+            if self._stale:
+                await self._ledger.write(_drop_stale, sorted(self._stale))
+            elif not any(self._missing.values()):
                 break
-            await self._ledger.write(_drop_stale, sorted(self._stale))
         return placed
+
+    async def read(self, tx: Transaction) -> Snapshot:
+        """Read what there is to place, but for what could not be had in this pass."""
+        snapshot = await self._reader.read(tx)
+        if not self._held:
+            return snapshot
+        free = [
+            demand._replace(count=demand.count - self._held[demand.job_id, demand.avoid])
+            for demand in snapshot.demands
+            if demand.gang is None or not self._held[demand.job_id, demand.avoid]
+        ]
+        return snapshot._replace(demands=[demand for demand in free if demand.count > 0])
 
     async def _look(self, term: Term) -> list[Placed]:
         """Look at everything once, plan, and commit."""
@@ -151,95 +136,27 @@ class Scheduler:
         snapshot: Snapshot,
         gang: int | None,
     ) -> list[Placed]:
-        """Commit a part of a plan; what cannot be had now is left for the next pass."""
-        try:
-            committed = await self._ledger.write(
-                self._commit, term, placements=placements, snapshot=snapshot, gang=gang
+        """Commit a part of a plan, job by job if need be; what cannot be had is left for later."""
+
+        async def commit(part: list[Placement]) -> list[Placed]:
+            placed, given = await self._ledger.write(
+                self._commit, term, placements=part, snapshot=snapshot, gang=gang
             )
-        except (_GangIncomplete, LockTimeout) as error:
+            for host, ports in given.items():
+                snapshot.ports_used[host] |= ports
+                self._last_ports[host] = max(ports)
+            return placed
+
+        groups = groupby(sorted(placements, key=_job_of), _job_of)
+        answers, failures = await write_in_parts(commit, [list(group) for _, group in groups])
+        for part, error in failures:
+            if not isinstance(error, _GangIncomplete | LockTimeout):
+                raise error
             about = None if gang is None else self._ledger.specs.describe(gang)
             log.info("not placed in this pass: %s", error, extra=about)
-            return []
-        for host, ports in committed.ports.items():
-            snapshot.ports_used[host] |= ports
-            self._last_ports[host] = max(ports)
-        return committed.placed
-
-    async def read(self, tx: Transaction, job_id: int | None = None) -> Snapshot:
-        """Read what there is to place, of all jobs or of one, and where."""
-        now = (await tx.now()).timestamp()
-        # Before the leases: a worker that registers meanwhile brings adopted ones along.
-        fleet = await read_fleet(tx)
-        most = {"tasks_max": LINE_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
-        if job_id is None:
-            ready = await list_demands(tx, **most)
-        else:
-            ready = await list_demands_of_job(tx, job_id, **most)
-        live = [item for item in ready if item.is_live]
-        booked = await list_booked(tx)
-        await self._learn(tx, {item.job_id for item in live} | {item.job_id for item in booked})
-        ports: dict[str, set[int]] = defaultdict(set)
-        for host, port in await list_ports(tx):
-            ports[host].add(port)
-        workers = self._see_workers(fleet, booked, ports)
-        ended = sorted({item.job_id for item in ready if not item.is_live})
-        return Snapshot(workers, [self._demand(item) for item in live], now, ended, ports)
-
-    async def _learn(self, tx: Transaction, job_ids: set[int]) -> None:
-        """Read the wants of jobs not met before, and forget those that are not met any more."""
-        self._wants = {job: wants for job, wants in self._wants.items() if job in job_ids}
-        missing = sorted(job_ids - self._wants.keys())
-        if missing:
-            for row in await load_specs(tx, missing):
-                spec = read_tolerantly(row.spec, JobSpec)
-                ports = tuple(spec.resources.ports) if spec.resources else ()
-                self._wants[row.job_id] = Wants(
-                    shape_of(spec), spec.coscheduling is not None, ports
-                )
-
-    def _demand(self, ready: ReadyOfJob) -> Demand:
-        wants = self._wants[ready.job_id]
-        return Demand(
-            ready.job_id,
-            ready.priority,
-            ready.since,
-            ready.ready,
-            wants.shape,
-            ready.unfinished if wants.is_gang else None,
-            ready.unfinished - ready.ready if wants.is_gang else 0,
-            ready.avoid,
-        )
-
-    def _see_workers(
-        self, fleet: Iterable[FleetWorker], booked: Iterable[Booked], ports: dict[str, set[int]]
-    ) -> list[WorkerView]:
-        used: dict[str, list[float]] = defaultdict(lambda: [0.0, 0, 0, 0])
-        unstarted: Counter[str] = Counter()
-        for worker_id, job_id, leases, starting in booked:
-            shape = self._wants[job_id].shape
-            amounts = used[worker_id]
-            for place, amount in enumerate((shape.cpu, shape.memory, shape.disk, shape.gpu)):
-                amounts[place] += amount * leases
-            unstarted[worker_id] += starting
-        views = []
-        for worker in fleet:
-            cpu, memory, disk, gpu = used[worker.worker_id]
-            why_not = _why_not(worker)
-            views.append(
-                WorkerView(
-                    worker.worker_id,
-                    worker.name,
-                    worker.host,
-                    _decode_capacity(worker.capacity),
-                    json.loads(worker.attributes),
-                    Capacity(cpu, int(memory), int(disk), int(gpu)),
-                    PORTS_PER_HOST - len(ports.get(worker.host, ())),
-                    unstarted[worker.worker_id],
-                    why_not is None,
-                    why_not,
-                )
-            )
-        return views
+            if isinstance(error, LockTimeout):
+                self._missing.update(_count(part))
+        return [placed for answer in answers for placed in answer]
 
     async def _commit(
         self,
@@ -250,21 +167,22 @@ class Scheduler:
         placements: Sequence[Placement],
         snapshot: Snapshot,
         gang: int | None,
-    ) -> _Committed:
-        """Give tasks to workers, as far as what the plan was made of still holds."""
+    ) -> tuple[list[Placed], dict[str, set[int]]]:
+        """Give tasks to workers, as far as what the plan was made of still holds.
+
+        Returns what has been placed, and the ports given out on each host.
+        """
         await hold_term(tx, term)
         open_workers = await hold_open_workers(tx, {p.worker_id for p in placements})
         placements = [p for p in placements if p.worker_id in open_workers]
-        wanted: Counter[tuple[int, str | None]] = Counter()
-        for placement in placements:
-            wanted[placement.job_id, placement.avoid] += placement.count
+        wanted = _count(placements)
         if gang is not None and wanted[gang, None] != _gang_size(snapshot, gang):
-            return _Committed([], {})
+            return [], {}
         chosen = await self._take(tx, placements, wanted)
         if gang is not None and len(chosen) != wanted[gang, None]:
             raise _GangIncomplete(gang)
         given, ports = self._give_ports(chosen, snapshot)
-        return _Committed(await self._assign(ledger, tx, chosen, given=given), ports)
+        return await self._assign(ledger, tx, chosen, given=given), ports
 
     async def _assign(
         self, ledger: Ledger, tx: Transaction, chosen: list[_Chosen], *, given: list[dict[str, int]]
@@ -301,7 +219,7 @@ class Scheduler:
         given: list[dict[str, int]] = []
         taken: dict[str, set[int]] = defaultdict(set)
         for item in chosen:
-            names, host = self._wants[item.task_id.job_id].ports, hosts[item.worker_id]
+            names, host = self._reader.wants[item.task_id.job_id].ports, hosts[item.worker_id]
             last = max(taken[host], default=self._last_ports.get(host, PORT_MIN - 1))
             given.append(choose_ports(names, snapshot.ports_used[host] | taken[host], last))
             taken[host] |= set(given[-1].values())
@@ -311,12 +229,14 @@ class Scheduler:
         self,
         tx: Transaction,
         placements: Sequence[Placement],
-        wanted: Counter[tuple[int, str | None]],
+        wanted: Counter[_Line],
     ) -> list[_Chosen]:
-        """Take ready tasks for placements; fewer than planned, if some have gone meanwhile."""
+        """Take ready tasks for placements; fewer than planned, if some have gone or are held."""
         keys = sorted(wanted, key=lambda key: (key[0], key[1] or ""))
         taken = await take_ready_of_jobs(tx, [WantedOfJob(*key, wanted[key]) for key in keys])
-        fresh: dict[tuple[int, str | None], list[TakenOfJob]] = defaultdict(list)
+        had = Counter((task.job_id, task.avoid) for task in taken)
+        self._missing.update({key: wanted[key] - had[key] for key in keys})
+        fresh: dict[_Line, list[TakenOfJob]] = defaultdict(list)
         for task in taken:
             if task.state == TaskState.PENDING and task.job_is_live:
                 fresh[task.job_id, task.avoid].append(task)
@@ -330,7 +250,7 @@ class _GangIncomplete(Exception):
 
 
 def _share_out(
-    placements: Sequence[Placement], fresh: dict[tuple[int, str | None], list[TakenOfJob]]
+    placements: Sequence[Placement], fresh: dict[_Line, list[TakenOfJob]]
 ) -> list[_Chosen]:
     """Give ready tasks to the workers that the plan has chosen."""
     chosen: list[_Chosen] = []
@@ -379,13 +299,16 @@ async def _drop_stale(_: Ledger, tx: Transaction, job_ids: list[int]) -> None:
     await drop_stale_ready(tx, job_ids, STALE_MAX)
 
 
-def _why_not(worker: FleetWorker) -> str | None:
-    """Say why a worker is given nothing new."""
-    if worker.draining:
-        return "draining"
-    if judge(worker.consecutive_failures) != "healthy":
-        return "its last heartbeat failed"
-    return None if worker.answered else "has not answered yet"
+def _job_of(placement: Placement) -> int:
+    return placement.job_id
+
+
+def _count(placements: Iterable[Placement]) -> Counter[_Line]:
+    """Count how many tasks a plan takes of each line."""
+    wanted: Counter[_Line] = Counter()
+    for placement in placements:
+        wanted[placement.job_id, placement.avoid] += placement.count
+    return wanted
 
 
 def _gang_size(snapshot: Snapshot, job_id: int) -> int | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.errors import IllegalMove, NotFound, Refused
 from holdfast.model.states import LIVE_STATES, JobState
-from holdfast.operations.dependencies import cancel_unmeetable
+from holdfast.operations.ending.dependents import cancel_unmeetable
 from holdfast.operations.submitting.admit import Admitted
 from holdfast.rules.dependencies import DependencyCheck, check_dependencies
 from holdfast.rules.order import dependencies_of

@@ -7,82 +7,82 @@ A job without a graph is treated as a graph of its own.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
 
 import msgspec
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import add_follow_ups
+from holdfast.ledger.parts import put_off_failures, write_apart
 from holdfast.rules.undo import Compensation, is_compensated
 from holdfast.store.database import Transaction
-from holdfast.store.statements import load_statements
-from holdfast.store.tables import undos
+from holdfast.store.tables import undos as undo_table
 from holdfast.store.tables.jobs import record_job_event
+from holdfast.store.tables.outbox import (
+    delete_outbox,
+    let_outbox_wait,
+    list_outbox,
+    put_off_outbox,
+    take_outbox,
+)
 from holdfast.store.tables.undos import (
+    NewUndo,
+    find_used_jobs,
     has_unsubmitted_undos,
+    insert_undos,
     list_compensations,
+    read_causes,
     read_compensates,
 )
 
-_OUTBOX = load_statements("outbox")
-_UNDO = load_statements("undo")
 CAUSES_MAX = 100
 
 
-class Cause(NamedTuple):
-    """A job that ended unsuccessfully."""
-
-    job_id: int
-    graph_id: int | None
-    is_released: bool
-    is_undone_itself: bool
-
-
-async def note_undos(_: Ledger, tx: Transaction) -> int:
+async def note_undos(ledger: Ledger) -> int:
     """Note what is to be undone after jobs that ended unsuccessfully; returns how many are done.
+
+    Many at a time; an end of which somebody holds a row, or that is broken, is put off alone.
+    """
+    done, failures = await write_apart(ledger, _note, partial(_list_ends, ledger))
+    await put_off_failures(ledger, failures, put_off_outbox)
+    return done
+
+
+async def _list_ends(ledger: Ledger) -> list[list[int]]:
+    async with ledger.database.transaction() as tx:
+        return [[row.id] for row in await list_outbox(tx, ["undo"], batch_max=CAUSES_MAX)]
+
+
+async def _note(_: Ledger, tx: Transaction, row_ids: list[int] | None = None) -> int:
+    """Note what follows from ends, all that are due or these.
 
     A job waits until none of its attempts can still run, and until every job it depends on has
     ended: one of those may yet succeed in vain.
     """
-    rows = await tx.fetch(_UNDO["take_undos"], batch_max=CAUSES_MAX)
+    rows = await take_outbox(tx, "undo", row_ids=row_ids, batch_max=CAUSES_MAX)
     if not rows:
         return 0
-    found = await tx.fetch(_UNDO["read_causes"], job_ids=sorted({row[1] for row in rows}))
-    causes = {row[0]: Cause(*row) for row in found}
+    causes = await read_causes(tx, {row.job_id for row in rows})
     released = sorted(cause.job_id for cause in causes.values() if cause.is_released)
     # Of each job to be undone, its graph and the first job whose end is a reason to do so.
     undos = {
-        job_id: (causes[job_id].graph_id or job_id, job_id)
+        job_id: NewUndo(job_id, causes[job_id].graph_id or job_id, job_id)
         for job_id in released
         if causes[job_id].is_undone_itself
     }
     waiting = causes.keys() - set(released)
-    for cause_job_id, job_id, graph_id, is_live in await tx.fetch(
-        _UNDO["find_used_jobs"], job_ids=released
-    ):
-        if is_live:
-            waiting.add(cause_job_id)
+    for used in await find_used_jobs(tx, released):
+        if used.is_live:
+            waiting.add(used.cause_job_id)
         else:
-            undos.setdefault(job_id, (graph_id, cause_job_id))
-    await _insert(tx, undos)
-    late = [row[0] for row in rows if row[1] in waiting]
-    done = [row[0] for row in rows if row[1] not in waiting]
-    await tx.fetch(_OUTBOX["let_outbox_wait"], ids=late)
-    await tx.fetch(_OUTBOX["delete_outbox"], ids=done)
+            undo = NewUndo(used.job_id, used.graph_id, used.cause_job_id)
+            undos.setdefault(used.job_id, undo)
+    if undos:
+        await wake(tx, sorted(await insert_undos(tx, sorted(undos.values()))))
+    done = [row.id for row in rows if row.job_id not in waiting]
+    await let_outbox_wait(tx, [row.id for row in rows if row.job_id in waiting])
+    await delete_outbox(tx, done)
     return len(done)
-
-
-async def _insert(tx: Transaction, undos: dict[int, tuple[int, int]]) -> None:
-    if not undos:
-        return
-    job_ids = sorted(undos)
-    new = await tx.fetch(
-        _UNDO["insert_undos"],
-        job_ids=job_ids,
-        graph_ids=[undos[job_id][0] for job_id in job_ids],
-        cause_job_ids=[undos[job_id][1] for job_id in job_ids],
-    )
-    await wake(tx, sorted({row[0] for row in new}))
 
 
 async def wake(tx: Transaction, graph_ids: Sequence[int]) -> None:
@@ -96,9 +96,9 @@ async def end_undo(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) 
     if undone_job_id is None:  # retention was faster
         return None
     family = await list_compensations(tx, undone_job_id)
-    first = next((item.job_id for item in family if item.replay_of is None), job_id)
-    succeeded = is_compensated([Compensation(i.state, i.has_open_letters) for i in family])
-    graph_id = await undos.end_undo(
+    first = next((row.job_id for row in family if row.replay_of is None), job_id)
+    succeeded = is_compensated([Compensation(row.state, row.has_open_letters) for row in family])
+    graph_id = await undo_table.end_undo(
         tx, undone_job_id, compensation_job_id=first, succeeded=succeeded
     )
     if graph_id is None:

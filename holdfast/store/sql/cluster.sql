@@ -201,29 +201,29 @@ select worker_id from holdfast.workers
    for share;
 
 -- name: take_ready_of_jobs
--- A row that is stale (its task was cancelled) goes with the others.
+-- A row that is stale (its task was cancelled) goes with the others; a task that somebody holds stays in line.
 with picked as materialized (
-    select head.row_id
+    select head.*
       from unnest($job_ids::bigint[], $avoids::text[], $counts::int[]) as wanted(job_id, avoid, count)
      cross join lateral (
-           select ready.ctid as row_id
+           select ready.ctid as row_id, ready.eligible_at, ready.avoid, tasks.job_id, tasks.task_index,
+                  tasks.state, tasks.attempt
              from holdfast.ready
+             join holdfast.tasks on tasks.job_id = ready.job_id and tasks.task_index = ready.task_index
             where ready.queue = '' and ready.job_id = wanted.job_id
               and ready.avoid is not distinct from wanted.avoid
             order by ready.job_id, ready.task_index
             limit wanted.count
-              for update skip locked) as head
+              for update of ready, tasks skip locked) as head
 ),
 taken as (
     delete from holdfast.ready where ctid = any (array(select row_id from picked))
-    returning job_id, task_index, eligible_at, avoid
 )
-select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt,
+select picked.job_id, picked.task_index, picked.state, picked.attempt,
        jobs.submitted_at is not null and jobs.finished_at is null and jobs.cancel_mode is null as job_is_live,
-       taken.eligible_at, taken.avoid
-  from taken join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
- order by tasks.job_id, tasks.task_index
-   for update of tasks;
+       picked.eligible_at, picked.avoid
+  from picked join holdfast.jobs using (job_id)
+ order by picked.job_id, picked.task_index;
 
 -- name: place_tasks
 with clock as materialized (select holdfast.now() as now),

@@ -142,6 +142,11 @@ returning jobs.job_id,
           (select true from holdfast.dependencies
             where depends_on = jobs.job_id and settled_at is null limit 1) is not null as is_awaited;
 
+-- name: list_free_jobs
+-- Those that nobody holds; locked only to find out.
+select job_id from holdfast.jobs
+ where job_id = any ($job_ids::bigint[]) order by job_id for update skip locked;
+
 -- name: lock_job
 select job_id, state, cancel_mode, cancel_reason, num_tasks, queue, finished_at is not null as finished
   from holdfast.jobs where job_id = $job_id and submitted_at is not null for update;

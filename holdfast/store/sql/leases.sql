@@ -47,19 +47,25 @@ select leases.job_id, leases.task_index, leases.attempt, leases.lease_token, lea
 
 -- name: list_reapable
 -- One pass over the leases serves every deadline; the table is as large as what runs now, and an
--- index on expiry would make every renewal write it.
+-- index on expiry would make every renewal write it. Locked only to leave out what somebody holds.
 with clock as materialized (select holdfast.now() as now)
-select job_id, task_index from holdfast.leases, clock
- where (expires_at <= clock.now and not $waiting::boolean)
-    or (not ending and (run_deadline_at <= clock.now or cancel_deadline_at <= clock.now))
- order by job_id, task_index
- limit $batch_max;
+select leases.job_id, leases.task_index
+  from clock cross join holdfast.leases join holdfast.tasks using (job_id, task_index)
+ where ((leases.expires_at <= clock.now and not $waiting::boolean)
+        or (not leases.ending and (leases.run_deadline_at <= clock.now or leases.cancel_deadline_at <= clock.now)))
+   and leases.job_id <> all ($except_jobs::bigint[])
+ order by leases.job_id, leases.task_index
+ limit $batch_max
+   for update of tasks, leases skip locked;
 
 -- name: list_leases_of_worker
-select job_id, task_index from holdfast.leases
- where worker_id = $worker_id and ($also_ending::boolean or not ending)
- order by job_id, task_index
- limit $batch_max;
+select leases.job_id, leases.task_index
+  from holdfast.leases join holdfast.tasks using (job_id, task_index)
+ where leases.worker_id = $worker_id and ($also_ending::boolean or not leases.ending)
+   and leases.job_id <> all ($except_jobs::bigint[])
+ order by leases.job_id, leases.task_index
+ limit $batch_max
+   for update of tasks, leases skip locked;
 
 -- name: find_ended_attempts
 select attempts.job_id, attempts.task_index, attempts.attempt, attempts.lease_token, attempts.state

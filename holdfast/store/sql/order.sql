@@ -10,10 +10,31 @@ select job_id, depends_on
   join holdfast.dependencies using (job_id)
  where holds is not true;
 
--- name: take_releases
--- Skipped where another server is at it.
-select id, job_id from holdfast.outbox
- where kind = 'release' order by id limit $batch_max for update skip locked;
+-- name: list_waiting_dependents
+-- Who waits for jobs whose ends are to be followed up.
+select waiting.job_id
+  from (select outbox.job_id from holdfast.outbox
+         where outbox.kind = 'release' and outbox.due_at <= holdfast.now()
+         order by outbox.due_at, outbox.id limit $ended_max) as ended
+ cross join lateral (
+       select dependencies.job_id from holdfast.dependencies
+        where dependencies.depends_on = ended.job_id and dependencies.settled_at is null
+        order by dependencies.job_id limit $batch_max) as waiting
+ limit $batch_max;
+
+-- name: delete_done_releases
+delete from holdfast.outbox
+ where id = any ($ids::bigint[])
+   and not exists (select from holdfast.dependencies
+                    where dependencies.depends_on = outbox.job_id and dependencies.settled_at is null);
+
+-- name: put_off_releases
+-- The ends of all jobs that these still wait for.
+update holdfast.outbox
+   set due_at = holdfast.now() + $delay::interval
+  from unnest($job_ids::bigint[]) as mine(job_id)
+  join holdfast.dependencies on dependencies.job_id = mine.job_id and dependencies.settled_at is null
+ where outbox.kind = 'release' and outbox.job_id = dependencies.depends_on;
 
 -- name: settle_dependencies
 -- From one ended job to the next, in the order of ids, and no further than the batch: sorting all that wait
@@ -27,6 +48,7 @@ open as materialized (
      cross join lateral (
            select dependencies.ctid as row_id from holdfast.dependencies
             where dependencies.depends_on = mine.job_id and dependencies.settled_at is null
+              and ($among::bigint[] is null or dependencies.job_id = any ($among::bigint[]))
             order by dependencies.job_id
               for update) as waiting
      where ended.finished_at is not null

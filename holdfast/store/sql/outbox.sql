@@ -17,6 +17,12 @@ select id, kind, job_id from holdfast.outbox
 -- Skipped when another server is at it.
 select id, kind, job_id, next_index from holdfast.outbox where id = $id for update skip locked;
 
+-- name: take_outbox
+-- Many rows of a kind, or those of them that are named; skipped where another server is at it.
+select id, job_id from holdfast.outbox
+ where kind = $kind and due_at <= holdfast.now() and ($ids::bigint[] is null or id = any ($ids::bigint[]))
+ order by due_at, id limit $batch_max for update skip locked;
+
 -- name: advance_outbox
 update holdfast.outbox set next_index = $next_index where id = $id;
 

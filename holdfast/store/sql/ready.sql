@@ -1,30 +1,31 @@
 -- name: take_ready
 -- The rows are deleted by the claim that takes them; one that is stale (its task was cancelled) goes
--- with it. One index range per queue, then the best of all: a sort over `queue = any` reads a million.
+-- with it, and one whose task somebody holds stays. One index range per queue, then the best of all: a
+-- sort over `queue = any` reads a million.
 with picked as materialized (
-    select head.row_id, head.urgency, head.eligible_at
+    select head.*
       from unnest($queues::text[]) as wanted(queue)
      cross join lateral (
-           select ready.ctid as row_id, ready.urgency, ready.eligible_at
+           select ready.ctid as row_id, ready.urgency, ready.eligible_at, tasks.job_id, tasks.task_index,
+                  tasks.state, tasks.attempt, tasks.failure_count, tasks.preemption_count, tasks.input
              from holdfast.ready
+             join holdfast.tasks on tasks.job_id = ready.job_id and tasks.task_index = ready.task_index
             where ready.queue = wanted.queue
             order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
             limit $tasks_max
-              for update skip locked) as head
+              for update of ready, tasks skip locked) as head
      where not exists (select from holdfast.queues where queues.queue = wanted.queue)
      order by head.urgency, head.eligible_at
      limit $tasks_max
 ),
 taken as (
     delete from holdfast.ready where ctid = any (array(select row_id from picked))
-    returning urgency, eligible_at, job_id, task_index
 )
-select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
-       tasks.preemption_count, tasks.input, jobs.submitted_at is not null and jobs.finished_at is null
-       and jobs.cancel_mode is null as job_is_live, taken.urgency, taken.eligible_at
-  from taken join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
- order by tasks.job_id, tasks.task_index
-   for update of tasks;
+select picked.job_id, picked.task_index, picked.state, picked.attempt, picked.failure_count,
+       picked.preemption_count, picked.input, jobs.submitted_at is not null and jobs.finished_at is null
+       and jobs.cancel_mode is null as job_is_live, picked.urgency, picked.eligible_at
+  from picked join holdfast.jobs using (job_id)
+ order by picked.job_id, picked.task_index;
 
 -- name: drop_stale
 -- A row whose task has moved on, or whose job has ended, never becomes true again.
@@ -106,14 +107,16 @@ select job_id, task_index, eligible_at
               $end_indexes::int[]) as new(eligible_at, job_id, first_index, end_index),
        generate_series(new.first_index, new.end_index - 1) as task_index;
 
--- name: list_due
--- Candidates only: promote_waiting locks and checks again.
-select job_id, task_index from holdfast.waiting
- where eligible_at <= holdfast.now()
+-- name: lock_due
+-- A task that somebody holds is left for the next time.
+select waiting.job_id, waiting.task_index
+  from holdfast.waiting join holdfast.tasks using (job_id, task_index)
+ where waiting.eligible_at <= holdfast.now()
    and not exists (select from holdfast.leases
                     where leases.job_id = waiting.job_id and leases.task_index = waiting.task_index)
- order by eligible_at
- limit $batch_max;
+ order by waiting.eligible_at
+ limit $batch_max
+   for update of waiting, tasks skip locked;
 
 -- name: promote_waiting
 -- Tasks are locked: none can get a lease, or lose one, while this looks. The time in line counts from
@@ -141,11 +144,12 @@ select coalesce(jobs.queue, ''), -jobs.priority, greatest(tasks.eligible_at, job
 returning job_id, task_index, ready.queue;
 
 -- name: list_overdue
--- A gang has waited as long as the last of its members: before that it could not have been placed.
+-- A gang has waited as long as the last of its members: before that it could not have been placed. Locked
+-- only to leave out what somebody holds.
 with clock as materialized (select holdfast.now() as now)
 select ready.job_id, ready.task_index
-  from clock cross join holdfast.ready
- where ready.unschedulable_at <= clock.now
+  from clock cross join holdfast.ready join holdfast.tasks using (job_id, task_index)
+ where ready.unschedulable_at <= clock.now and ready.job_id <> all ($except_jobs::bigint[])
    and not (ready.queue = '' and exists (
        select from holdfast.jobs
         where jobs.job_id = ready.job_id and jobs.spec ? 'coscheduling'
@@ -154,7 +158,8 @@ select ready.job_id, ready.task_index
                            where sibling.queue = '' and sibling.job_id = jobs.job_id
                              and sibling.unschedulable_at > clock.now))))
  order by ready.unschedulable_at
- limit $batch_max;
+ limit $batch_max
+   for update of ready, tasks skip locked;
 
 -- name: take_overdue
 with picked as materialized (

@@ -1,9 +1,3 @@
--- name: take_undos
--- Jobs that ended unsuccessfully; skipped where another server is at it.
-select id, job_id from holdfast.outbox
- where kind = 'undo' and due_at <= holdfast.now()
- order by due_at, id limit $batch_max for update skip locked;
-
 -- name: read_causes
 -- An attempt that ended without its worker's word may have run, whatever was recorded of its start.
 select job_id, graph_id,

@@ -53,12 +53,27 @@ class SettledDependency(NamedTuple):
     holds: bool
 
 
-async def settle_dependencies(
-    tx: Transaction, ended_job_ids: Iterable[int], *, batch_max: int
-) -> list[SettledDependency]:
-    """Note for those who wait for ended jobs how these ended; returns what was open."""
+async def list_waiting_dependents(tx: Transaction, *, ended_max: int, batch_max: int) -> set[int]:
+    """List jobs that wait for jobs whose ends are to be followed up."""
     rows = await tx.fetch(
-        _ORDER["settle_dependencies"], ended_job_ids=sorted(ended_job_ids), batch_max=batch_max
+        _ORDER["list_waiting_dependents"], ended_max=ended_max, batch_max=batch_max
+    )
+    return {row[0] for row in rows}
+
+
+async def settle_dependencies(
+    tx: Transaction,
+    ended_job_ids: Iterable[int],
+    *,
+    among: Sequence[int] | None = None,
+    batch_max: int,
+) -> list[SettledDependency]:
+    """Note for those who wait for ended jobs, or some of them, how these ended; returns those."""
+    rows = await tx.fetch(
+        _ORDER["settle_dependencies"],
+        ended_job_ids=sorted(ended_job_ids),
+        among=among,
+        batch_max=batch_max,
     )
     return list(map(SettledDependency._make, rows))
 

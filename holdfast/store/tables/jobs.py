@@ -269,6 +269,12 @@ async def lock_job(tx: Transaction, job_id: int) -> LockedJob | None:
     return None if row is None else LockedJob._make(row)
 
 
+async def list_free_jobs(tx: Transaction, job_ids: Iterable[int]) -> list[int]:
+    """List those of these jobs that nobody holds this moment, in the order of their ids."""
+    rows = await tx.fetch(_JOBS["list_free_jobs"], job_ids=sorted(job_ids))
+    return [row[0] for row in rows]
+
+
 class JobFlags(NamedTuple):
     """Whether a job has ended, or was asked to."""
 

@@ -76,20 +76,30 @@ async def list_claimed_with_key(
     return list(map(ClaimedLease._make, rows))
 
 
-async def list_reapable(tx: Transaction, *, waiting: bool, batch_max: int) -> list[TaskId]:
-    """List tasks with a lease past a deadline; while waiting, expiry is none."""
-    rows = await tx.fetch(_LEASES["list_reapable"], waiting=waiting, batch_max=batch_max)
+async def list_reapable(
+    tx: Transaction, *, waiting: bool, except_jobs: Sequence[int], batch_max: int
+) -> list[TaskId]:
+    """List tasks with a lease past a deadline that nobody holds; while waiting, expiry is none."""
+    rows = await tx.fetch(
+        _LEASES["list_reapable"], waiting=waiting, except_jobs=except_jobs, batch_max=batch_max
+    )
     return list(map(TaskId._make, rows))
 
 
 async def list_leases_of_worker(
-    tx: Transaction, worker_id: str, *, also_ending: bool, batch_max: int
+    tx: Transaction,
+    worker_id: str,
+    *,
+    also_ending: bool,
+    except_jobs: Sequence[int],
+    batch_max: int,
 ) -> list[TaskId]:
-    """List tasks that a worker holds a lease of."""
+    """List tasks that a worker holds a lease of, and that nobody holds this moment."""
     rows = await tx.fetch(
         _LEASES["list_leases_of_worker"],
         worker_id=worker_id,
         also_ending=also_ending,
+        except_jobs=except_jobs,
         batch_max=batch_max,
     )
     return list(map(TaskId._make, rows))

@@ -1,6 +1,6 @@
 """The outbox: what follows from a change, until its work is done in a transaction of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -49,6 +49,14 @@ async def lock_outbox(tx: Transaction, row_id: int) -> FollowUp | None:
     return None if row is None else FollowUp._make(row[1:])
 
 
+async def take_outbox(
+    tx: Transaction, kind: str, *, row_ids: Sequence[int] | None = None, batch_max: int
+) -> list[OutboxRow]:
+    """Lock work of a kind that is due; what another server is at is left out."""
+    rows = await tx.fetch(_OUTBOX["take_outbox"], kind=kind, ids=row_ids, batch_max=batch_max)
+    return list(map(OutboxRow._make, rows))
+
+
 async def advance_outbox(tx: Transaction, row_id: int, next_index: int) -> None:
     """Note how far a locked piece of work has got."""
     await tx.fetch(_OUTBOX["advance_outbox"], id=row_id, next_index=next_index)
@@ -80,14 +88,14 @@ async def drop_childless_ends(tx: Transaction, batch_max: int) -> int:
     return len(await tx.fetch(_OUTBOX["drop_childless_ends"], batch_max=batch_max))
 
 
-async def take_releases(tx: Transaction, batch_max: int) -> list[OutboxRow]:
-    """Lock the ends of jobs that others wait for; those that another server is at are left out."""
-    return list(map(OutboxRow._make, await tx.fetch(_ORDER["take_releases"], batch_max=batch_max)))
+async def delete_done_releases(tx: Transaction, row_ids: Sequence[int]) -> None:
+    """Forget locked ends of jobs that nobody waits for any more."""
+    await tx.fetch(_ORDER["delete_done_releases"], ids=row_ids)
 
 
-async def take_undos(tx: Transaction, batch_max: int) -> list[OutboxRow]:
-    """Lock the unsuccessful ends of jobs; those that another server is at are left out."""
-    return list(map(OutboxRow._make, await tx.fetch(_UNDO["take_undos"], batch_max=batch_max)))
+async def put_off_releases(tx: Transaction, dependents: Iterable[int], delay: timedelta) -> None:
+    """Look again after a while at the ends of all jobs that these wait for."""
+    await tx.fetch(_ORDER["put_off_releases"], job_ids=sorted(dependents), delay=delay)
 
 
 async def lock_undo_graph(tx: Transaction, graph_id: int) -> list[int]:

@@ -102,9 +102,9 @@ async def insert_waiting(tx: Transaction, stretches: Sequence[WaitingStretch]) -
     )
 
 
-async def list_due(tx: Transaction, batch_max: int) -> list[TaskId]:
-    """List waiting tasks that are due and whose last lease is gone; candidates only."""
-    rows = await tx.fetch(_READY["list_due"], batch_max=batch_max)
+async def lock_due(tx: Transaction, batch_max: int) -> list[TaskId]:
+    """Lock waiting tasks that are due and whose last lease is gone, and that nobody holds."""
+    rows = await tx.fetch(_READY["lock_due"], batch_max=batch_max)
     return list(map(TaskId._make, rows))
 
 
@@ -125,9 +125,11 @@ async def feed_ready(tx: Transaction, task_ids: Sequence[TaskId]) -> list[ReadyT
     return _ready(await tx.fetch(_READY["feed_ready"], **id_columns(task_ids)))
 
 
-async def list_overdue(tx: Transaction, batch_max: int) -> list[TaskId]:
-    """List tasks that have been in line longer than their scheduling timeout; candidates only."""
-    rows = await tx.fetch(_READY["list_overdue"], batch_max=batch_max)
+async def list_overdue(
+    tx: Transaction, *, except_jobs: Sequence[int], batch_max: int
+) -> list[TaskId]:
+    """List tasks in line for longer than their scheduling timeout, and that nobody holds."""
+    rows = await tx.fetch(_READY["list_overdue"], except_jobs=except_jobs, batch_max=batch_max)
     return list(map(TaskId._make, rows))
 
 

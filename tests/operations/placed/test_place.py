@@ -8,7 +8,8 @@ from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.placed.leadership import Deposed, resign
-from holdfast.operations.placed.place import LINE_TASKS_MAX, Scheduler, Snapshot
+from holdfast.operations.placed.place import Scheduler
+from holdfast.operations.placed.snapshot import Snapshot
 from holdfast.operations.register import drain
 from holdfast.rules.placement.ports import PORT_END, PORT_MIN
 from holdfast.store.database import Database, Transaction
@@ -144,8 +145,8 @@ class Late(Scheduler):
         super().__init__(cluster.ledger)
         self._change = change
 
-    async def read(self, tx: Transaction, job_id: int | None = None) -> Snapshot:
-        snapshot = await super().read(tx, job_id)
+    async def read(self, tx: Transaction) -> Snapshot:
+        snapshot = await super().read(tx)
         await self._change()
         return snapshot
 
@@ -275,16 +276,6 @@ async def test_ports_are_given_per_host_and_noted_with_the_attempt(
     assert all(PORT_MIN <= port < PORT_END for port in ports)
     await cluster.cancel_job(job_id)
     await assert_audit_is_silent(database)
-
-
-async def test_of_a_large_job_no_more_is_read_than_a_pass_could_place(
-    cluster: PlacedWorld,
-) -> None:
-    await cluster.submit(inputs=list(range(LINE_TASKS_MAX + 50)))
-    async with cluster.ledger.database.transaction() as tx:
-        snapshot = await Scheduler(cluster.ledger).read(tx)
-    [demand] = snapshot.demands
-    assert demand.count == LINE_TASKS_MAX
 
 
 async def test_a_deposed_leader_places_nothing(cluster: PlacedWorld) -> None:

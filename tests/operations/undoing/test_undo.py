@@ -37,15 +37,15 @@ async def test_noting_waits_for_the_release_and_is_no_step_until_then(world: Wor
     saga = await alone(world)
     running = await saga.run("job")
     await world.cancel_job(1)
-    assert await world.ledger.write(note_undos) == 0
+    assert await note_undos(world.ledger) == 0
     await world.clock.advance(1)
-    assert await world.ledger.write(note_undos) == 0
+    assert await note_undos(world.ledger) == 0
     assert await noted(world) == []
     await world.complete(running, "killed")
     await world.clock.advance(1)
-    assert await world.ledger.write(note_undos) == 1
+    assert await note_undos(world.ledger) == 1
     assert await noted(world) == [(1, 1, 1)]
-    assert await world.ledger.write(note_undos) == 0
+    assert await note_undos(world.ledger) == 0
 
 
 async def test_a_graph_without_compensations_leaves_nothing_behind(world: World) -> None:

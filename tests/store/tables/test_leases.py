@@ -1,6 +1,7 @@
 """The table of leases through its functions."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from holdfast.ledger.ledger import Ledger
@@ -42,12 +43,14 @@ async def test_leases_are_found_by_task_worker_key_and_deadline(
     [mine] = await world.claim()
     [locked] = (await lock_leases(tx, [mine.task_id, TaskId(job_id, 9)])).values()
     assert (locked.lease_token, locked.worker_id, locked.cancel) == (mine.lease_token, "w1", None)
-    held = await list_leases_of_worker(tx, "w1", also_ending=False, batch_max=10)
-    assert held == [mine.task_id]
+    for spared, found in (([], [mine.task_id]), ([job_id], [])):
+        bounds: Any = {"except_jobs": spared, "batch_max": 10}
+        assert await list_leases_of_worker(tx, "w1", also_ending=False, **bounds) == found
     assert await list_claimed_with_key(tx, "w1", "none") == []
     await world.clock.advance(60)
-    assert await list_reapable(tx, waiting=False, batch_max=10) == [mine.task_id]
-    assert await list_reapable(tx, waiting=True, batch_max=10) == []
+    assert await list_reapable(tx, waiting=False, except_jobs=[], batch_max=10) == [mine.task_id]
+    assert await list_reapable(tx, waiting=False, except_jobs=[job_id], batch_max=10) == []
+    assert await list_reapable(tx, waiting=True, except_jobs=[], batch_max=10) == []
 
 
 async def test_what_was_asked_to_stop_is_listed_and_goes_when_released(

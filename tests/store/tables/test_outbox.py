@@ -7,6 +7,7 @@ from holdfast.store.tables.outbox import (
     FollowUp,
     OutboxRow,
     advance_outbox,
+    delete_done_releases,
     delete_outbox,
     drop_childless_ends,
     insert_outbox,
@@ -15,9 +16,9 @@ from holdfast.store.tables.outbox import (
     lock_outbox,
     lock_undo_graph,
     put_off_outbox,
-    take_releases,
+    put_off_releases,
+    take_outbox,
     take_small_sweeps,
-    take_undos,
 )
 from tests.world import World
 
@@ -42,11 +43,26 @@ async def test_each_kind_has_its_own_way_out(world: World, tx: Transaction) -> N
     job_id = await world.submit()
     kinds = ("release", "undo", "undo_graph", "job_ended")
     await insert_outbox(tx, [FollowUp(kind, job_id) for kind in kinds])
-    [release] = await take_releases(tx, 9)
-    [undo] = await take_undos(tx, 9)
-    assert (release.job_id, undo.job_id) == (job_id, job_id)
+    [undo] = await take_outbox(tx, "undo", batch_max=9)
+    assert await take_outbox(tx, "undo", row_ids=[undo.id], batch_max=9) == [undo]
+    assert await take_outbox(tx, "undo", row_ids=[undo.id + 100], batch_max=9) == []
+    assert undo.job_id == job_id
     [graph] = await lock_undo_graph(tx, job_id)
     assert await list_outbox(tx, ["undo_graph"], batch_max=9) == [OutboxRow(graph, job_id)]
     await let_outbox_wait(tx, [graph])
     assert await list_outbox(tx, ["undo_graph"], batch_max=9) == []
     assert await drop_childless_ends(tx, 9) == 1
+
+
+async def test_the_end_of_a_job_is_followed_up_until_nobody_waits_for_it(
+    world: World, tx: Transaction
+) -> None:
+    first, other = await world.submit(), await world.submit()
+    waiting = await world.submit(depends_on=[str(first)])
+    await insert_outbox(tx, [FollowUp("release", job_id) for job_id in (first, other)])
+    rows = await take_outbox(tx, "release", batch_max=9)
+    await delete_done_releases(tx, [row.id for row in rows])
+    [left] = await take_outbox(tx, "release", batch_max=9)
+    assert left.job_id == first
+    await put_off_releases(tx, [waiting, other], timedelta(minutes=1))
+    assert await take_outbox(tx, "release", batch_max=9) == []

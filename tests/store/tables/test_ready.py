@@ -15,10 +15,10 @@ from holdfast.store.tables.ready import (
     feed_ready,
     insert_ready,
     insert_waiting,
-    list_due,
     list_overdue,
     list_queues_with_work,
     list_waited,
+    lock_due,
     notify_ready,
     promote_waiting,
     take_overdue,
@@ -52,7 +52,7 @@ async def test_what_is_put_in_line_can_be_taken_when_it_is_due(
     now = await tx.now()
     await take_ready(tx, ["q"], 2)
     await insert_waiting(tx, [WaitingStretch(job_id, 1, now)])
-    assert await list_due(tx, 10) == tasks[:1]
+    assert await lock_due(tx, 10) == tasks[:1]
     assert await promote_waiting(tx, tasks) == [ReadyTask(tasks[0], "q")]
     assert await feed_ready(tx, tasks[1:]) == [ReadyTask(tasks[1], "q")]
     waited = await list_waited(tx, waited=timedelta(), tasks_max=10)
@@ -66,7 +66,7 @@ async def test_what_stays_in_line_for_too_long_is_overdue(
     await take_ready(tx, ["q"], 2)
     now = await tx.now()
     await insert_ready(tx, [ReadyStretch(job_id, "q", 0, 1, -MINUTE)], now=now)
-    assert await list_overdue(tx, 10) == [TaskId(job_id, 0)]
+    assert await list_overdue(tx, except_jobs=[job_id + 1], batch_max=10) == [TaskId(job_id, 0)]
     # In line since another moment than the task is eligible, so it is not the task's own row.
     assert await take_overdue(tx, [TaskId(job_id, 0)]) == []
 

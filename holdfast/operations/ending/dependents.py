@@ -1,0 +1,127 @@
+"""Jobs that wait for other jobs, released when those have ended.
+
+The end of a job that others wait for leaves a row in the outbox, in the same transaction.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from holdfast.ledger.ledger import Ledger
+from holdfast.ledger.moves import add_follow_ups
+from holdfast.ledger.parts import Failure, put_off_failures, write_apart
+from holdfast.model.ids import TaskId
+from holdfast.operations.requeue import feed_tasks
+from holdfast.rules.dependencies import explain_unmeetable
+from holdfast.store.database import LockTimeout, Transaction
+from holdfast.store.tables.dependencies import (
+    LockedDependent,
+    SettledDependency,
+    count_met,
+    list_waiting_dependents,
+    lock_dependents,
+    settle_dependencies,
+    walk_open_dependencies,
+)
+from holdfast.store.tables.jobs import flag_cancel, list_free_jobs
+from holdfast.store.tables.outbox import (
+    delete_done_releases,
+    delete_outbox,
+    put_off_releases,
+    take_outbox,
+)
+
+ENDED_JOBS_MAX = 1000
+DEPENDENTS_MAX = 2000
+LINED_UP_MAX = 5000
+
+
+async def release_dependents(ledger: Ledger) -> int:
+    """Release what waited for jobs that have ended: many at a time; returns 0 if nothing did.
+
+    A dependent that somebody holds, or that is broken, is put off alone.
+    """
+    held: set[int] = set()
+
+    async def find_free() -> list[list[int]]:
+        async with ledger.database.transaction() as tx:
+            waiting = await list_waiting_dependents(
+                tx, ended_max=ENDED_JOBS_MAX, batch_max=DEPENDENTS_MAX
+            )
+            free = await list_free_jobs(tx, waiting)
+        held.update(waiting.difference(free))
+        return [[job_id] for job_id in free]
+
+    done, failures = await write_apart(ledger, _release, find_free)
+    if held:
+        failures.append(Failure(sorted(held), LockTimeout("somebody holds dependents")))
+    await put_off_failures(ledger, failures, put_off_releases)
+    return done
+
+
+async def _release(_: Ledger, tx: Transaction, among: list[int] | None = None) -> int:
+    """Release dependents, or some of them; returns how many jobs had ended."""
+    rows = await take_outbox(tx, "release", batch_max=ENDED_JOBS_MAX)
+    if not rows:
+        return 0
+    ended = {row.job_id for row in rows}
+    settled = await settle_dependencies(tx, ended, among=among, batch_max=DEPENDENTS_MAX)
+    if settled:
+        await _count(tx, settled)
+    row_ids = [row.id for row in rows]
+    if among is not None:
+        await delete_done_releases(tx, row_ids)
+    elif len(settled) < DEPENDENTS_MAX:  # else there may be more of them
+        await delete_outbox(tx, row_ids)
+    return len(rows)
+
+
+async def _count(tx: Transaction, settled: Sequence[SettledDependency]) -> None:
+    met: Counter[int] = Counter()
+    unmeetable: dict[int, str] = {}
+    for item in settled:
+        if item.holds:
+            met[item.job_id] += 1
+        else:
+            cause = explain_unmeetable(item.depends_on, item.condition, item.state)
+            unmeetable.setdefault(item.job_id, cause)
+    # All rows at once and in order: each is written to below.
+    waiting = await lock_dependents(tx, {*met, *unmeetable})
+    counts = await count_met(tx, sorted(met.items()))
+    live = {job_id: cause for job_id, cause in unmeetable.items() if waiting[job_id].is_live}
+    await cancel_unmeetable(tx, live)
+    await _line_up(tx, [waiting[count.job_id] for count in counts if count.is_released])
+
+
+async def cancel_unmeetable(tx: Transaction, causes: Mapping[int, str]) -> None:
+    """Cancel live jobs that will never start; their tasks are left to the sweep."""
+    if causes:
+        await flag_cancel(tx, sorted(causes.items()), mode="hard", actor="server")
+        await add_follow_ups(tx, [("sweep", job_id) for job_id in sorted(causes)])
+
+
+async def _line_up(tx: Transaction, released: Sequence[LockedDependent]) -> None:
+    """Put the tasks of released jobs in line; large jobs, and those for later, are fed.
+
+    The tasks are not locked: none of them has ever been in line, and the ready row of one that is
+    cancelled at this moment is stale like that of any other. A waiting row must not be.
+    """
+    task_ids: list[TaskId] = []
+    fed: list[int] = []
+    for job in sorted(released):
+        if job.has_time or len(task_ids) + job.num_tasks > LINED_UP_MAX:
+            fed.append(job.job_id)
+        else:
+            task_ids += [TaskId(job.job_id, index) for index in range(job.num_tasks)]
+    await feed_tasks(tx, task_ids)
+    await add_follow_ups(tx, [("feed", job_id) for job_id in fed])
+
+
+async def find_forgotten(ledger: Ledger, after: int, *, batch_max: int) -> int | None:
+    """Look through open dependencies for jobs that have ended and were not followed up.
+
+    There should be none, ever. Returns where to go on, or None at the end.
+    """
+    async with ledger.database.transaction() as tx:
+        awaited = await walk_open_dependencies(tx, after=after, batch_max=batch_max)
+        await add_follow_ups(tx, [("release", job.job_id) for job in awaited if job.is_forgotten])
+    return awaited[-1].job_id if len(awaited) == batch_max else None

@@ -1,0 +1,133 @@
+"""What the scheduler plans from: what waits to be placed, and what is free where."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.ledger.ledger import Ledger
+from holdfast.model.resources import Capacity
+from holdfast.model.shapes import read_tolerantly
+from holdfast.model.spec import JobSpec
+from holdfast.rules.health import judge
+from holdfast.rules.placement.ports import PORTS_PER_HOST
+from holdfast.rules.placement.scheduler import Demand, Shape, WorkerView, shape_of
+from holdfast.store.database import Transaction
+from holdfast.store.tables.jobs import load_specs
+from holdfast.store.tables.placed.leases import Booked, list_booked, list_ports
+from holdfast.store.tables.placed.ready import ReadyOfJob, list_demands, list_demands_of_job
+from holdfast.store.tables.workers import FleetWorker, read_fleet
+
+LINE_TASKS_MAX = 256
+_decode_capacity = msgspec.json.Decoder(Capacity).decode
+
+
+class Wants(NamedTuple):
+    """What the scheduler needs of a job's spec."""
+
+    shape: Shape
+    is_gang: bool
+    ports: tuple[str, ...]
+
+
+class Snapshot(NamedTuple):
+    """Everything a plan follows from."""
+
+    workers: list[WorkerView]
+    demands: list[Demand]
+    now: float
+    ended_jobs: list[int]
+    ports_used: dict[str, set[int]]
+
+
+class SnapshotReader:
+    """Keeps what never changes of the jobs it has met, so that a look reads counts alone."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.wants: dict[int, Wants] = {}
+
+    async def read(self, tx: Transaction, job_id: int | None = None) -> Snapshot:
+        """Read what there is to place, of all jobs or of one, and where."""
+        now = (await tx.now()).timestamp()
+        # Before the leases: a worker that registers meanwhile brings adopted ones along.
+        fleet = await read_fleet(tx)
+        most = {"tasks_max": LINE_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
+        if job_id is None:
+            ready = await list_demands(tx, **most)
+        else:
+            ready = await list_demands_of_job(tx, job_id, **most)
+        live = [item for item in ready if item.is_live]
+        booked = await list_booked(tx)
+        await self._learn(tx, {item.job_id for item in live} | {item.job_id for item in booked})
+        ports: dict[str, set[int]] = defaultdict(set)
+        for host, port in await list_ports(tx):
+            ports[host].add(port)
+        workers = self._see_workers(fleet, booked, ports)
+        ended = sorted({item.job_id for item in ready if not item.is_live})
+        return Snapshot(workers, [self._demand(item) for item in live], now, ended, ports)
+
+    async def _learn(self, tx: Transaction, job_ids: set[int]) -> None:
+        """Read the wants of jobs not met before, and forget those that are not met any more."""
+        self.wants = {job: wants for job, wants in self.wants.items() if job in job_ids}
+        missing = sorted(job_ids - self.wants.keys())
+        if missing:
+            for row in await load_specs(tx, missing):
+                spec = read_tolerantly(row.spec, JobSpec)
+                ports = tuple(spec.resources.ports) if spec.resources else ()
+                self.wants[row.job_id] = Wants(shape_of(spec), spec.coscheduling is not None, ports)
+
+    def _demand(self, ready: ReadyOfJob) -> Demand:
+        wants = self.wants[ready.job_id]
+        return Demand(
+            ready.job_id,
+            ready.priority,
+            ready.since,
+            ready.ready,
+            wants.shape,
+            ready.unfinished if wants.is_gang else None,
+            ready.unfinished - ready.ready if wants.is_gang else 0,
+            ready.avoid,
+        )
+
+    def _see_workers(
+        self, fleet: Iterable[FleetWorker], booked: Iterable[Booked], ports: dict[str, set[int]]
+    ) -> list[WorkerView]:
+        used: dict[str, list[float]] = defaultdict(lambda: [0.0, 0, 0, 0])
+        unstarted: Counter[str] = Counter()
+        for worker_id, job_id, leases, starting in booked:
+            shape = self.wants[job_id].shape
+            amounts = used[worker_id]
+            for index, amount in enumerate((shape.cpu, shape.memory, shape.disk, shape.gpu)):
+                amounts[index] += amount * leases
+            unstarted[worker_id] += starting
+        views = []
+        for worker in fleet:
+            cpu, memory, disk, gpu = used[worker.worker_id]
+            why_not = _why_not(worker)
+            views.append(
+                WorkerView(
+                    worker.worker_id,
+                    worker.name,
+                    worker.host,
+                    _decode_capacity(worker.capacity),
+                    json.loads(worker.attributes),
+                    Capacity(cpu, int(memory), int(disk), int(gpu)),
+                    PORTS_PER_HOST - len(ports.get(worker.host, ())),
+                    unstarted[worker.worker_id],
+                    why_not is None,
+                    why_not,
+                )
+            )
+        return views
+
+
+def _why_not(worker: FleetWorker) -> str | None:
+    """Say why a worker is given nothing new."""
+    if worker.draining:
+        return "draining"
+    if judge(worker.consecutive_failures) != "healthy":
+        return "its last heartbeat failed"
+    return None if worker.answered else "has not answered yet"
