@@ -17,7 +17,7 @@ from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import complete_submission, parse_inputs, parse_spec, policy_of
+from holdfast.rules.submission import complete_submission, parse_inputs, parse_spec, terms_of
 from holdfast.store.reads.dead_letters import (
     DeadLetterFilter,
     DeadLetterRow,
@@ -205,7 +205,7 @@ def a_stored_job(num_tasks: int, ready: int = 0) -> StoredJob:
     """Describe job 1, of the queue `q`, as it is announced when it is stored."""
     spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "q"})
     complete = complete_submission(Submission(spec), Limits()).spec
-    stored = StoredSpec(complete, policy_of(complete), "work", num_tasks, "c", None, {})
+    stored = StoredSpec(complete, terms_of(complete), "work", num_tasks, "c", None, {})
     return StoredJob(1, stored, ready)
 
 

@@ -132,7 +132,7 @@ class Submission(msgspec.Struct, frozen=True):
         return len(self.inputs) if self.inputs is not None else self.spec.replicas or 1
 
 
-class Policy(msgspec.Struct, frozen=True):
+class TaskTerms(msgspec.Struct, frozen=True):
     """What the ledger needs of a complete spec to decide a task's fate."""
 
     queue: str | None

@@ -11,7 +11,7 @@ from holdfast.errors import Invalid, KeyReused, LeaseConflict, Refused, Unavaila
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId, check_task_id, check_worker_id
-from holdfast.model.spec import Policy
+from holdfast.model.spec import TaskTerms
 from holdfast.model.states import TaskState
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
@@ -236,7 +236,7 @@ async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[
     if not chosen:
         return [[] for _ in shares]
     specs = await ledger.specs.load(tx, {task.job_id for _, task, _ in chosen})
-    terms = {job_id: _terms_of(stored.policy) for job_id, stored in specs.items()}
+    terms = {job_id: _lease_terms(stored.terms) for job_id, stored in specs.items()}
     leases = await assign_tasks(
         tx,
         [
@@ -275,10 +275,10 @@ async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[
     return [[claims[task[:2]] for task in share] for _, share in shares]
 
 
-def _terms_of(policy: Policy) -> tuple[timedelta, timedelta | None]:
+def _lease_terms(terms: TaskTerms) -> tuple[timedelta, timedelta | None]:
     """Say for how long leases of a job hold, and its attempts may run."""
-    timeout = None if policy.timeout is None else timedelta(seconds=policy.timeout)
-    return timedelta(seconds=policy.lease), timeout
+    timeout = None if terms.timeout is None else timedelta(seconds=terms.timeout)
+    return timedelta(seconds=terms.lease), timeout
 
 
 async def _repeated(

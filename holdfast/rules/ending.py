@@ -20,7 +20,7 @@ from holdfast.model.outcomes import (
     TaskVerdict,
     WorkerFailed,
 )
-from holdfast.model.spec import Policy
+from holdfast.model.spec import TaskTerms
 from holdfast.rules.gang import Member, after_round
 from holdfast.rules.outage import Watch, is_free, is_waiting
 from holdfast.rules.retry import Counters, after_attempt, as_recorded, dead_letter_by_policy
@@ -80,7 +80,7 @@ def end_reported(
     return AttemptEnd(outcome, actor=lease.worker_id, reported=True)
 
 
-def end_overdue(lease: LockedLease, policy: Policy, *, watch: Watch, now: datetime) -> Judged:
+def end_overdue(lease: LockedLease, terms: TaskTerms, *, watch: Watch, now: datetime) -> Judged:
     """Judge by the deadlines: of the lease, of a soft cancel, of the run.
 
     The first proves that the process is gone, by the worker's own clock; the others end the state
@@ -98,8 +98,8 @@ def end_overdue(lease: LockedLease, policy: Policy, *, watch: Watch, now: dateti
         killed = Killed(reason, error="the grace of its cancel was over")
         return AttemptEnd(killed, released=False)
     if lease.run_deadline_at is not None and lease.run_deadline_at <= now:
-        text = f"ran longer than its timeout of {policy.timeout:g} s"
-        if policy.on_timeout == "kill":
+        text = f"ran longer than its timeout of {terms.timeout:g} s"
+        if terms.on_timeout == "kill":
             return AttemptEnd(Killed("timeout", error=text, timed_out=True), released=False)
         return AttemptEnd(Failed(text, error_class="Timeout"), released=False)
     return None
@@ -136,7 +136,7 @@ def decide_ends(
     tasks: Mapping[TaskId, LockedTask],
     leases: Mapping[TaskId, LockedLease],
     *,
-    policies: Mapping[int, Policy],
+    terms_by_job: Mapping[int, TaskTerms],
     jitters: Mapping[TaskId, float],
 ) -> list[DecidedEnd]:
     """Decide what follows from the ends of open attempts; siblings in gangs end along with them.
@@ -146,24 +146,26 @@ def decide_ends(
     decided: list[DecidedEnd] = []
     gangs: dict[int, dict[TaskId, AttemptEnd]] = defaultdict(dict)
     for task_id, end in ends.items():
-        task, lease, policy = tasks[task_id], leases[task_id], policies[task_id.job_id]
+        task, lease, terms = tasks[task_id], leases[task_id], terms_by_job[task_id.job_id]
         if end.is_dead_letter:
             decided.append(DecidedEnd(task, end, dead_letter_by_policy(_counters(task))))
-        elif policy.is_gang:
+        elif terms.is_gang:
             gangs[task_id.job_id][task_id] = end
         else:
             outcome = as_recorded(end.outcome, lease.cancel)
             verdict = after_attempt(
                 _counters(task),
                 outcome,
-                policy,
+                terms,
                 job_is_live=lease.job_is_live,
                 jitter=jitters[task_id],
             )
             decided.append(DecidedEnd(task, end._replace(outcome=outcome), verdict))
     for job_id, of_gang in gangs.items():
         members = {task_id: task for task_id, task in tasks.items() if task_id.job_id == job_id}
-        decided += _decide_gang(of_gang, members, leases, policy=policies[job_id], jitters=jitters)
+        decided += _decide_gang(
+            of_gang, members, leases, terms=terms_by_job[job_id], jitters=jitters
+        )
     return decided
 
 
@@ -172,7 +174,7 @@ def _decide_gang(
     tasks: Mapping[TaskId, LockedTask],
     leases: Mapping[TaskId, LockedLease],
     *,
-    policy: Policy,
+    terms: TaskTerms,
     jitters: Mapping[TaskId, float],
 ) -> list[DecidedEnd]:
     first = next(iter(ends))
@@ -183,7 +185,7 @@ def _decide_gang(
             for task_id, task in tasks.items()
         },
         {task_id: end.outcome for task_id, end in ends.items()},
-        policy,
+        terms,
         job_is_live=leases[first].job_is_live,
         jitter=jitters[first],
     )

@@ -20,7 +20,7 @@ from holdfast.model.outcomes import (
     TaskVerdict,
     WorkerFailed,
 )
-from holdfast.model.spec import Policy
+from holdfast.model.spec import TaskTerms
 from holdfast.model.states import LIVE_STATES, OPEN_STATES, TaskState
 from holdfast.rules.retry import (
     FREE_LOSSES_MAX,
@@ -49,7 +49,7 @@ class MemberEnding(NamedTuple):
 def after_round(
     members: Mapping[TaskId, Member],
     outcomes: Mapping[TaskId, Outcome],
-    policy: Policy,
+    terms: TaskTerms,
     *,
     job_is_live: bool,
     jitter: float,
@@ -69,7 +69,7 @@ def after_round(
     is_broken = any(_is_lost(member) for member in members.values())
     spent = _add_up(members)
     fate = after_attempt(
-        spent, own[culprit], policy, job_is_live=job_is_live and not is_broken, jitter=jitter
+        spent, own[culprit], terms, job_is_live=job_is_live and not is_broken, jitter=jitter
     )
     counters = {task_id: member.counters for task_id, member in members.items()}
     if not is_broken:
@@ -84,7 +84,7 @@ def after_round(
     ends = {culprit: own[culprit]} | own | echoes
     return {
         task_id: MemberEnding(
-            outcome, _share(fate, outcome, counters=counters[task_id], policy=policy)
+            outcome, _share(fate, outcome, counters=counters[task_id], terms=terms)
         )
         for task_id, outcome in ends.items()
     }
@@ -135,7 +135,7 @@ def _charge(counters: Counters, spent: Counters, fate: TaskVerdict) -> Counters:
 
 
 def _share(
-    fate: TaskVerdict, outcome: Outcome, *, counters: Counters, policy: Policy
+    fate: TaskVerdict, outcome: Outcome, *, counters: Counters, terms: TaskTerms
 ) -> TaskVerdict:
     """Let a member share the gang's fate; each attempt keeps the end it had."""
     finished = _finish(outcome, counters)
@@ -147,8 +147,8 @@ def _share(
         return TaskRetried(finished.state, *counters[:2], unseen, fate.delay)
     if isinstance(fate, TaskDeadLettered) and fate.state == finished.state:
         # Whoever spent the last of that budget is a dead letter; an echo has spent nothing.
-        last = Counters(policy.max_retries_failure, policy.max_retries_preemption, FREE_LOSSES_MAX)
-        alone = after_attempt(last, outcome, policy, job_is_live=False, jitter=0.0)
+        last = Counters(terms.max_retries_failure, terms.max_retries_preemption, FREE_LOSSES_MAX)
+        alone = after_attempt(last, outcome, terms, job_is_live=False, jitter=0.0)
         if isinstance(alone, TaskDeadLettered):
             return TaskDeadLettered(finished.state, *counters[:2], alone.reason_code)
     return finished

@@ -59,7 +59,7 @@ def choose_again(
     return Output(output.dataset, "new" if declared == "new" else None, output.mode)
 
 
-def say_why_not_open(dataset: str, version: int, state: str | None) -> str:
+def explain_closed_version(dataset: str, version: int, state: str | None) -> str:
     """Say why nothing can be written to a version, and what to do."""
     if state is None:
         return f"dataset {dataset} has no version {version}; open one first, or give new"

@@ -15,7 +15,7 @@ from holdfast.model.outcomes import (
     TaskVerdict,
     WorkerFailed,
 )
-from holdfast.model.spec import Backoff, Policy
+from holdfast.model.spec import Backoff, TaskTerms
 from holdfast.model.states import TaskState
 
 NOT_RETRYABLE = frozenset({"PermanentError", "ValidationError", "ParseError"})
@@ -54,7 +54,7 @@ def as_recorded(outcome: Outcome, cancel: CancelMode | None) -> Outcome:
 
 
 def after_attempt(
-    counters: Counters, outcome: Outcome, policy: Policy, *, job_is_live: bool, jitter: float
+    counters: Counters, outcome: Outcome, terms: TaskTerms, *, job_is_live: bool, jitter: float
 ) -> TaskVerdict:
     """Decide where a task goes once its current attempt has ended.
 
@@ -66,26 +66,26 @@ def after_attempt(
         case Killed():
             return TaskFinished(TaskState.KILLED, *counters[:2])
         case WorkerFailed():
-            return _after_loss(counters, outcome, policy, job_is_live=job_is_live, jitter=jitter)
+            return _after_loss(counters, outcome, terms, job_is_live=job_is_live, jitter=jitter)
         case Failed():
-            return _after_failure(counters, outcome, policy, job_is_live=job_is_live, jitter=jitter)
+            return _after_failure(counters, outcome, terms, job_is_live=job_is_live, jitter=jitter)
         case _:
             assert_never(outcome)
 
 
 def _after_failure(
-    counters: Counters, failure: Failed, policy: Policy, *, job_is_live: bool, jitter: float
+    counters: Counters, failure: Failed, terms: TaskTerms, *, job_is_live: bool, jitter: float
 ) -> TaskVerdict:
     failures = counters.failure_count + 1
     retryable = failure.error_class not in NOT_RETRYABLE
-    if retryable and failures <= policy.max_retries_failure:
+    if retryable and failures <= terms.max_retries_failure:
         if not job_is_live:
             return TaskFinished(TaskState.FAILED, failures, counters.preemption_count)
-        delay = backoff_delay(policy.backoff, failures, jitter)
+        delay = backoff_delay(terms.backoff, failures, jitter)
         return TaskRetried(TaskState.FAILED, failures, counters.preemption_count, 0, delay)
-    if policy.is_compensation:
+    if terms.is_compensation:
         reason: ReasonCode = "compensation_failed"
-    elif policy.on_exhausted == "fail":
+    elif terms.on_exhausted == "fail":
         return TaskFinished(TaskState.FAILED, failures, counters.preemption_count)
     else:
         reason = _REASONS.get(failure.error_class, "exhausted_retries")
@@ -93,7 +93,7 @@ def _after_failure(
 
 
 def _after_loss(
-    counters: Counters, loss: WorkerFailed, policy: Policy, *, job_is_live: bool, jitter: float
+    counters: Counters, loss: WorkerFailed, terms: TaskTerms, *, job_is_live: bool, jitter: float
 ) -> TaskVerdict:
     state = TaskState.WORKER_FAILED
     failures, preemptions = counters.failure_count, counters.preemption_count
@@ -103,21 +103,21 @@ def _after_loss(
             return TaskFinished(state, failures, preemptions)
         return TaskRetried(state, failures, preemptions, unseen_losses, 0.0)
     preemptions += 1
-    if preemptions <= policy.max_retries_preemption:
+    if preemptions <= terms.max_retries_preemption:
         if not job_is_live:
             return TaskFinished(state, failures, preemptions)
         # The first loss is most likely bad luck: try again at once.
-        delay = backoff_delay(policy.backoff, preemptions, jitter) if preemptions > 1 else 0.0
+        delay = backoff_delay(terms.backoff, preemptions, jitter) if preemptions > 1 else 0.0
         return TaskRetried(state, failures, preemptions, unseen_losses, delay)
-    if policy.is_compensation:
+    if terms.is_compensation:
         return TaskDeadLettered(state, failures, preemptions, "compensation_failed")
-    if policy.on_exhausted == "fail":
+    if terms.on_exhausted == "fail":
         return TaskFinished(state, failures, preemptions)
     return TaskDeadLettered(state, failures, preemptions, "infrastructure_failure")
 
 
 def dead_letter_by_policy(counters: Counters) -> TaskDeadLettered:
-    """End a task by an operator's call or a policy limit, whatever is left of its budgets."""
+    """End a task by an operator's call or a terms limit, whatever is left of its budgets."""
     return TaskDeadLettered(TaskState.KILLED, *counters[:2], "policy_violation")
 
 

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.policies import TypePolicy
 from holdfast.model.shapes import as_invalid
-from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Policy, Submission
+from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Submission, TaskTerms
 from holdfast.rules.order import check_order
 from holdfast.rules.outputs import check_declared
 from holdfast.rules.placement.request import check_placing, complete_resources
@@ -26,7 +26,7 @@ PRIORITY_MAX = 1_000_000
 NESTING_MAX = 100
 NAME_LENGTH_MAX = 256
 NO_POLICIES: Mapping[str, TypePolicy] = {}
-_POLICY_FIELDS = tuple(name for name in Policy.__struct_fields__ if name != "is_compensation")
+_TERMS_FIELDS = tuple(name for name in TaskTerms.__struct_fields__ if name != "is_compensation")
 
 
 def parse_spec(fields: Mapping[str, Any]) -> JobSpec:
@@ -107,11 +107,11 @@ def _fill(submission: Submission, spec: JobSpec, limits: Limits) -> JobSpec:
     )
 
 
-def policy_of(spec: JobSpec, *, is_compensation: bool = False) -> Policy:
+def terms_of(spec: JobSpec, *, is_compensation: bool = False) -> TaskTerms:
     """Take from a complete spec what decides a task's fate."""
-    fields = {name: getattr(spec, name) for name in _POLICY_FIELDS}
+    fields = {name: getattr(spec, name) for name in _TERMS_FIELDS}
     fields |= {"backoff": spec.backoff or Backoff(), "priority": spec.priority or 0}
-    return msgspec.convert(fields | {"is_compensation": is_compensation}, Policy)
+    return msgspec.convert(fields | {"is_compensation": is_compensation}, TaskTerms)
 
 
 def check_text(field: str, text: str, length_max: int) -> None:

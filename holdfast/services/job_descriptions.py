@@ -6,18 +6,18 @@ from holdfast.wire.answers import ClaimedJob
 
 def describe_job(job_id: int, stored: StoredSpec) -> ClaimedJob:
     """Take from a job's spec what a worker needs to run its tasks."""
-    spec, policy = stored.spec, stored.policy
+    spec, terms = stored.spec, stored.terms
     return ClaimedJob(
         str(job_id),
         stored.name,
-        policy.type,
+        terms.type,
         spec.entrypoint,
         stored.num_tasks,
-        policy.lease,
-        policy.grace,
+        terms.lease,
+        terms.grace,
         stored.correlation_id,
-        policy.queue,
-        policy.timeout,
+        terms.queue,
+        terms.timeout,
         spec.environment,
         stored.trace_id,
         spec.replicas is None,

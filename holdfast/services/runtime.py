@@ -113,7 +113,7 @@ class Runtime:
         for job_id, stored, ready in news.stored_jobs:
             if ready:
                 named = [TaskId(job_id, index) for index in range(min(ready, TASKS_PER_HINT_MAX))]
-                self.wake_ups.announce(stored.policy.queue or "", named, ready)
+                self.wake_ups.announce(stored.terms.queue or "", named, ready)
         for queue, task_ids in news.ready.items():
             self.wake_ups.announce(queue, task_ids)
         for job_id in news.ended_jobs:

@@ -54,7 +54,7 @@ class Submitting(NamedTuple):
             return
         job = specs.find(submitted.job_id)
         if job is not None:
-            self.span.rename(f"submit {job.policy.type}")
+            self.span.rename(f"submit {job.terms.type}")
             self.span.say(_describe(job, submitted.job_id))
         self.span.say({"holdfast.job_id": str(submitted.job_id), "holdfast.new": submitted.is_new})
 
@@ -158,7 +158,7 @@ def trace_completions(
         if job is None or (parent is None and job.trace_parent is None):
             continue
         span = tracer.begin(
-            f"complete {job.policy.type}",
+            f"complete {job.terms.type}",
             parent or TraceContext.read(job.trace_parent),
             kind="server",
             attributes={
@@ -188,7 +188,7 @@ def _hand_out(
     trace_id, name = context.trace_id, str(task_id)
     before = span_id_of("run", trace_id, task_id=name, attempt=attempt - 1)
     return tracer.begin(
-        f"{step} {job.policy.type}",
+        f"{step} {job.terms.type}",
         None if job.trace_parent is None else context,
         attributes={**_describe_attempt(job, task_id, attempt), "holdfast.worker_id": worker_id},
         links=[context._replace(span_id=before)] if attempt else [],
@@ -222,8 +222,8 @@ def _describe_attempt(
 def _describe(job: StoredSpec, job_id: int) -> "dict[str, Attribute | None]":
     return {
         "holdfast.job_id": str(job_id),
-        "holdfast.type": job.policy.type,
-        "holdfast.queue": job.policy.queue,
+        "holdfast.type": job.terms.type,
+        "holdfast.queue": job.terms.queue,
         "holdfast.correlation_id": job.correlation_id,
     }
 

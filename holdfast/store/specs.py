@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.spec import JobSpec, Policy
-from holdfast.rules.submission import policy_of
+from holdfast.model.spec import JobSpec, TaskTerms
+from holdfast.rules.submission import terms_of
 from holdfast.store.database import Transaction
 from holdfast.store.tables.jobs import load_specs, read_verbosity
 
@@ -17,7 +17,7 @@ class StoredSpec(NamedTuple):
     """A job's spec and the names that travel with its tasks."""
 
     spec: JobSpec
-    policy: Policy
+    terms: TaskTerms
     name: str
     num_tasks: int
     correlation_id: str
@@ -49,7 +49,7 @@ class SpecCache:
                 spec = read_tolerantly(row.spec, JobSpec)
                 found[row.job_id] = StoredSpec(
                     spec,
-                    policy_of(spec, is_compensation=row.compensates_job_id is not None),
+                    terms_of(spec, is_compensation=row.compensates_job_id is not None),
                     row.name,
                     row.num_tasks,
                     row.correlation_id,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Policy, Submission
+from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Submission, TaskTerms
 
 SPEC = JobSpec(Entrypoint(function="a:b"))
 
@@ -55,8 +55,8 @@ def test_every_spec_has_collections_of_its_own() -> None:
 
 @pytest.mark.parametrize(("queue", "placed"), [(None, True), ("q", False)])
 def test_work_without_a_queue_is_placed(queue: str | None, placed: bool) -> None:
-    policy = Policy(queue, 0, 0, 0, Backoff(), "fail", None, None, "kill", 30.0, 30.0, "t")
-    assert policy.placed == placed
+    terms = TaskTerms(queue, 0, 0, 0, Backoff(), "fail", None, None, "kill", 30.0, 30.0, "t")
+    assert terms.placed == placed
 
 
 def test_leases_last_thirty_to_a_hundred_and_twenty_seconds_unless_widened() -> None:

@@ -21,7 +21,7 @@ from holdfast.model.states import ENDED_STATES, OPEN_STATES, TaskState
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.rules.outage import is_free, is_waiting, next_watch
 from holdfast.rules.retry import dead_letter_by_policy
-from holdfast.rules.submission import policy_of
+from holdfast.rules.submission import terms_of
 from tests.operations.model_state import ModelJob, ModelLease, ModelState, ModelTask
 
 CONFLICT = "conflict"
@@ -35,7 +35,7 @@ class LedgerModel(ModelState):
         self, job_id: int, spec: JobSpec, *, count: int, fan_out: bool, parent: int | None
     ) -> None:
         """Take in a job."""
-        policy = policy_of(spec)
+        policy = terms_of(spec)
         start = datetime.fromtimestamp(spec.not_before or 0.0, UTC)
         tasks = [ModelTask(TaskId(job_id, index), max(self.now, start)) for index in range(count)]
         job = ModelJob(job_id, policy, fan_out, spec.max_task_failures, tasks, parent)
@@ -54,19 +54,19 @@ class LedgerModel(ModelState):
         found = [
             task
             for task in self.tasks()
-            if self.is_claimable(task) and self.job_of(task).policy.queue in open_queues
+            if self.is_claimable(task) and self.job_of(task).terms.queue in open_queues
         ]
         return sorted(found, key=self.turn)
 
     def turn(self, task: ModelTask) -> tuple[int, datetime]:
         """Tell a task's place in line."""
-        return -self.job_of(task).policy.priority, task.eligible_at
+        return -self.job_of(task).terms.priority, task.eligible_at
 
     def claim(self, task: ModelTask, worker: str, token: object) -> None:
         """Lease a task."""
         task.ready = False
         task.move(TaskState.ASSIGNED)
-        lease = timedelta(seconds=self.job_of(task).policy.lease)
+        lease = timedelta(seconds=self.job_of(task).terms.lease)
         task.lease = ModelLease(task.attempt, token, worker, self.now + lease)
         self.settle(self.job_of(task))
 
@@ -77,7 +77,7 @@ class LedgerModel(ModelState):
             return CONFLICT
         if lease.ending or not is_ahead(state, task.state):
             return False
-        timeout = self.job_of(task).policy.timeout
+        timeout = self.job_of(task).terms.timeout
         if timeout is not None and lease.run_deadline is None:
             lease.run_deadline = self.now + timedelta(seconds=timeout)
         task.move(state)
@@ -89,7 +89,7 @@ class LedgerModel(ModelState):
         task, lease = self.held(fence)
         if task is None or lease is None:
             return CONFLICT
-        duration = timedelta(seconds=self.job_of(task).policy.lease)
+        duration = timedelta(seconds=self.job_of(task).terms.lease)
         lease.expires_at = max(lease.expires_at, self.now + duration)
         return "hard" if lease.ending else "soft" if lease.cancelled else None
 
@@ -167,7 +167,7 @@ def reap(model: LedgerModel) -> None:
         lease = task.lease
         if lease is None:
             continue
-        policy = model.job_of(task).policy
+        policy = model.job_of(task).terms
         if lease.expires_at <= model.now and not is_waiting(model.watch, model.now):
             free = is_free(model.watch, lease.expires_at)
             endings.append((task, WorkerFailed("lease expired", free=free), True))

@@ -18,7 +18,7 @@ from holdfast.model.outcomes import (
     TaskRetried,
     TaskVerdict,
 )
-from holdfast.model.spec import Policy
+from holdfast.model.spec import TaskTerms
 from holdfast.model.states import ENDED_STATES, OPEN_STATES, JobState, TaskState
 from holdfast.rules.job_state import JobCounts, job_state
 from holdfast.rules.lifecycle import EVENT_TYPES
@@ -72,7 +72,7 @@ class ModelJob:
     """One job: its state follows from its tasks."""
 
     id: int
-    policy: Policy
+    terms: TaskTerms
     fan_out: bool
     tolerated: int | None
     tasks: list[ModelTask]
@@ -156,7 +156,7 @@ class ModelState:
         if task.lease.cancelled:
             return False
         task.lease.cancelled = True
-        grace = timedelta(seconds=self.job_of(task).policy.grace)
+        grace = timedelta(seconds=self.job_of(task).terms.grace)
         task.lease.cancel_deadline = self.now + grace
         return True
 
@@ -183,7 +183,7 @@ class ModelState:
         job = self.job_of(task)
         outcome = as_recorded(outcome, self.cancel_of(task))
         verdict = verdict or after_attempt(
-            task.counters, outcome, job.policy, job_is_live=job.is_live, jitter=0.5
+            task.counters, outcome, job.terms, job_is_live=job.is_live, jitter=0.5
         )
         job.timed_out += isinstance(outcome, Killed) and outcome.timed_out
         task.move(verdict.state)
@@ -219,7 +219,7 @@ class ModelState:
         """Put a task in line if its time has come."""
         if task.state == PENDING and not task.ready and task.eligible_at <= self.now:
             task.ready = True
-            timeout = self.job_of(task).policy.scheduling_timeout
+            timeout = self.job_of(task).terms.scheduling_timeout
             if timeout is not None:
                 task.unschedulable_at = self.now + timedelta(seconds=timeout)
 

@@ -170,7 +170,7 @@ class WorkerRules(Machine):
     def claim_by_id(self, worker: int, task: int) -> None:
         """Claim one task: it is leased if it can be, or refused."""
         name, wanted = picked(self.workers, worker), self.task(task)
-        queue = self.model.job_of(wanted).policy.queue
+        queue = self.model.job_of(wanted).terms.queue
         can_be = self.model.is_claimable(wanted) and queue not in self.model.paused
         answer: Any = self.ask(self.world.claim_by_id(wanted.id, name))
         if not can_be or name in self.model.lost:

@@ -8,7 +8,7 @@ from holdfast.model.states import LIVE_STATES, JobState, TaskState
 from holdfast.rules.job_state import JobCounts, job_state
 from holdfast.rules.lifecycle import LEGAL_MOVES, RANK, is_ahead
 from holdfast.rules.retry import Counters, after_attempt
-from holdfast.rules.submission import complete_submission, parse_spec, policy_of
+from holdfast.rules.submission import complete_submission, parse_spec, terms_of
 
 
 class ToldTask:
@@ -22,7 +22,7 @@ class ToldTask:
                 "max_retries_preemption": max_retries_preemption,
             }
         )
-        self.policy = policy_of(complete_submission(Submission(spec), Limits()).spec)
+        self.terms = terms_of(complete_submission(Submission(spec), Limits()).spec)
         self.attempts: list[tuple[str, TaskState]] = []
         self.state = TaskState.PENDING
         self.counters = Counters()
@@ -39,7 +39,7 @@ class ToldTask:
             self.attempts[-1] = (self.attempts[-1][0], state)
 
     def end(self, outcome: Outcome) -> None:
-        verdict = after_attempt(self.counters, outcome, self.policy, job_is_live=True, jitter=0.5)
+        verdict = after_attempt(self.counters, outcome, self.terms, job_is_live=True, jitter=0.5)
         self._go(verdict.state)
         self.attempts[-1] = (self.attempts[-1][0], verdict.state)
         if isinstance(verdict, TaskRetried):

@@ -28,7 +28,7 @@ from holdfast.rules.ending import (
 )
 from holdfast.rules.outage import Watch
 from tests.model.test_attempts import NOW, a_lease
-from tests.rules.test_retry import a_policy
+from tests.rules.test_retry import some_terms
 
 RUNNING, PENDING, KILLED = TaskState.RUNNING, TaskState.PENDING, TaskState.KILLED
 SECOND = timedelta(seconds=1)
@@ -58,14 +58,14 @@ def decided(
     ends: dict[int, AttemptEnd],
     tasks: list[LockedTask],
     leases: dict[int, LockedLease],
-    **policy: Any,
+    **terms: Any,
 ) -> list[DecidedEnd]:
     """Decide about tasks of job 1."""
     return decide_ends(
         {TaskId(1, index): end for index, end in ends.items()},
         {task.id: task for task in tasks},
         {TaskId(1, index): lease for index, lease in leases.items()},
-        policies={1: a_policy(**policy)},
+        terms_by_job={1: some_terms(**terms)},
         jitters={TaskId(1, index): 0.5 for index in ends},
     )
 
@@ -132,12 +132,12 @@ def test_a_loss_to_an_outage_is_free(expires_at: datetime, outage: Watch, free: 
 
 
 def test_an_expired_lease_proves_that_the_process_is_gone() -> None:
-    judged = end_overdue(a_lease(expires_at=PAST), a_policy(), watch=WATCHED, now=NOW)
+    judged = end_overdue(a_lease(expires_at=PAST), some_terms(), watch=WATCHED, now=NOW)
     assert judged == AttemptEnd(WorkerFailed("lease expired"))
     ending = a_lease(expires_at=PAST, ending=True)
-    assert end_overdue(ending, a_policy(), watch=WATCHED, now=NOW) == "gone"
+    assert end_overdue(ending, some_terms(), watch=WATCHED, now=NOW) == "gone"
     unseen = a_lease(expires_at=PAST, acknowledged=False)
-    judged = end_overdue(unseen, a_policy(), watch=WATCHED, now=NOW)
+    judged = end_overdue(unseen, some_terms(), watch=WATCHED, now=NOW)
     assert judged == AttemptEnd(WorkerFailed("lease expired", acknowledged=False))
 
 
@@ -145,32 +145,32 @@ def test_an_expired_lease_proves_that_the_process_is_gone() -> None:
 def test_after_an_outage_expiry_does_not_count_for_a_while(ending: bool) -> None:
     lease = a_lease(expires_at=PAST, ending=ending)
     waiting = Watch(NOW, NOW - 60 * SECOND, FUTURE)
-    assert end_overdue(lease, a_policy(), watch=waiting, now=NOW) is None
+    assert end_overdue(lease, some_terms(), watch=waiting, now=NOW) is None
     over = Watch(NOW, NOW - 60 * SECOND, NOW)
-    judged = end_overdue(lease, a_policy(), watch=over, now=NOW)
+    judged = end_overdue(lease, some_terms(), watch=over, now=NOW)
     assert judged == ("gone" if ending else AttemptEnd(WorkerFailed("lease expired", free=True)))
 
 
 def test_other_deadlines_end_the_attempt_and_not_its_lease() -> None:
-    policy = a_policy(timeout=10.0)
+    terms = some_terms(timeout=10.0)
     overrun = a_lease(expires_at=FUTURE, run_deadline_at=NOW)
     cancelled = overrun._replace(cancel_deadline_at=NOW, cancel_reason="enough")
-    judged = end_overdue(overrun, policy, watch=WATCHED, now=NOW)
+    judged = end_overdue(overrun, terms, watch=WATCHED, now=NOW)
     text = "ran longer than its timeout of 10 s"
     assert judged == AttemptEnd(Failed(text, error_class="Timeout"), released=False)
-    killing = a_policy(timeout=10.0, on_timeout="kill")
+    killing = some_terms(timeout=10.0, on_timeout="kill")
     judged = end_overdue(overrun, killing, watch=WATCHED, now=NOW)
     assert judged == AttemptEnd(Killed("timeout", error=text, timed_out=True), released=False)
-    judged = end_overdue(cancelled, policy, watch=WATCHED, now=NOW)
+    judged = end_overdue(cancelled, terms, watch=WATCHED, now=NOW)
     killed = Killed("enough", error="the grace of its cancel was over")
     assert judged == AttemptEnd(killed, released=False)
 
 
 def test_what_is_not_due_is_left_alone() -> None:
     later = a_lease(expires_at=FUTURE, run_deadline_at=FUTURE, cancel_deadline_at=FUTURE)
-    assert end_overdue(later, a_policy(), watch=WATCHED, now=NOW) is None
+    assert end_overdue(later, some_terms(), watch=WATCHED, now=NOW) is None
     ending = a_lease(expires_at=FUTURE, ending=True, run_deadline_at=PAST)
-    assert end_overdue(ending, a_policy(), watch=WATCHED, now=NOW) is None
+    assert end_overdue(ending, some_terms(), watch=WATCHED, now=NOW) is None
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

@@ -18,7 +18,7 @@ from holdfast.model.outcomes import (
     WorkerFailed,
 )
 from holdfast.model.resources import Coscheduling
-from holdfast.model.spec import Backoff, Policy
+from holdfast.model.spec import Backoff, TaskTerms
 from holdfast.model.states import LIVE_STATES, OPEN_STATES, TaskState
 from holdfast.rules.gang import Member, MemberEnding, after_round
 from holdfast.rules.retry import FREE_LOSSES_MAX, Counters
@@ -35,7 +35,7 @@ HANDED_BACK = WorkerFailed("handed back", free=True)
 TIMEOUT = Killed("timeout", timed_out=True)
 
 
-def a_policy(**changes: Any) -> Policy:
+def some_terms(**changes: Any) -> TaskTerms:
     fields: dict[str, Any] = {
         "queue": None,
         "priority": 0,
@@ -51,7 +51,7 @@ def a_policy(**changes: Any) -> Policy:
         "type": "work",
         "coscheduling": Coscheduling(),
     }
-    return Policy(**fields | changes)
+    return TaskTerms(**fields | changes)
 
 
 def running(count: int, **changes: Any) -> dict[int, Member]:
@@ -70,7 +70,7 @@ def after(
     ends = after_round(
         {TaskId(7, index): member for index, member in members.items()},
         {TaskId(7, index): outcome for index, outcome in outcomes.items()},
-        a_policy(**changes),
+        some_terms(**changes),
         job_is_live=job_is_live,
         jitter=EVEN,
     )

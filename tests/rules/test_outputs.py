@@ -12,7 +12,7 @@ from holdfast.rules.outputs import (
     check_name,
     choose_again,
     declare,
-    say_why_not_open,
+    explain_closed_version,
 )
 
 
@@ -51,9 +51,10 @@ def test_what_cannot_be_declared_is_refused(outputs: list[Output], field: str) -
 
 
 def test_a_version_that_cannot_be_written_says_why() -> None:
-    assert say_why_not_open("a", 3, None).startswith("dataset a has no version 3; open one")
+    assert explain_closed_version("a", 3, None).startswith("dataset a has no version 3; open one")
     assert (
-        say_why_not_open("a", 3, "sealed") == "version 3 of dataset a is sealed; open another one"
+        explain_closed_version("a", 3, "sealed")
+        == "version 3 of dataset a is sealed; open another one"
     )
 
 

@@ -9,7 +9,7 @@ from holdfast.errors import Invalid
 from holdfast.model.policies import PolicyLimits, TypePolicy
 from holdfast.model.spec import JobSpec, Limits, Submission
 from holdfast.rules.policy_fill import limited_fields
-from holdfast.rules.submission import complete_submission, parse_spec, policy_of
+from holdfast.rules.submission import complete_submission, parse_spec, terms_of
 
 
 def policy_for(
@@ -57,7 +57,7 @@ def test_a_default_fills_what_a_job_leaves_open() -> None:
 
 def test_a_job_s_own_word_wins_even_where_it_is_nought() -> None:
     spec = follow(policy_for(DEFAULTS), 0, **OWN).spec
-    told = msgspec.to_builtins(policy_of(spec))
+    told = msgspec.to_builtins(terms_of(spec))
     assert {field: told[field] for field in OWN if field in told} == {
         field: value for field, value in OWN.items() if field != "verbose_events"
     }

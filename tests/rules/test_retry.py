@@ -17,7 +17,7 @@ from holdfast.model.outcomes import (
     TaskVerdict,
     WorkerFailed,
 )
-from holdfast.model.spec import Backoff, Policy
+from holdfast.model.spec import Backoff, TaskTerms
 from holdfast.model.states import TaskState
 from holdfast.rules.retry import (
     FREE_LOSSES_MAX,
@@ -35,7 +35,7 @@ UNSEEN = WorkerFailed("never reported", acknowledged=False)
 HANDED_BACK = WorkerFailed("handed back", free=True)
 
 
-def a_policy(**changes: Any) -> Policy:
+def some_terms(**changes: Any) -> TaskTerms:
     fields: dict[str, Any] = {
         "queue": "q",
         "priority": 0,
@@ -50,7 +50,7 @@ def a_policy(**changes: Any) -> Policy:
         "grace": 30.0,
         "type": "work",
     }
-    return Policy(**fields | changes)
+    return TaskTerms(**fields | changes)
 
 
 def after(
@@ -59,10 +59,10 @@ def after(
     *,
     job_is_live: bool = True,
     jitter: float = EVEN,
-    **policy: Any,
+    **terms: Any,
 ) -> TaskVerdict:
     return after_attempt(
-        counters or Counters(), outcome, a_policy(**policy), job_is_live=job_is_live, jitter=jitter
+        counters or Counters(), outcome, some_terms(**terms), job_is_live=job_is_live, jitter=jitter
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from holdfast.errors import Invalid, TooLarge
-from holdfast.model.spec import JobSpec, Limits, Policy, Submission
+from holdfast.model.spec import JobSpec, Limits, Submission, TaskTerms
 from holdfast.rules.submission import (
     PRIORITY_MAX,
     check_json,
@@ -18,7 +18,7 @@ from holdfast.rules.submission import (
     complete_submission,
     parse_inputs,
     parse_spec,
-    policy_of,
+    terms_of,
 )
 from tests.rules.submissions import (
     FUNCTION,
@@ -197,10 +197,10 @@ def test_placed_work_gets_the_defaults_of_placed_work() -> None:
     assert (spec.max_retries_failure, spec.max_retries_preemption) == (0, 100)
     assert (spec.on_exhausted, spec.on_timeout) == ("fail", "kill")
     assert (spec.lease, spec.grace) == (60.0, 30.0)
-    backoff = policy_of(spec).backoff
+    backoff = terms_of(spec).backoff
     assert (backoff.base, backoff.factor, backoff.ceiling) == (0.5, 2.0, 60.0)
     assert (spec.timeout, spec.scheduling_timeout, spec.not_before) == (None, None, None)
-    assert (policy_of(spec).priority, spec.owner) == (0, "anonymous")
+    assert (terms_of(spec).priority, spec.owner) == (0, "anonymous")
 
 
 def test_claimed_work_gets_the_defaults_of_claimed_work() -> None:
@@ -292,14 +292,14 @@ def test_links_to_other_jobs_pass_through() -> None:
 
 def test_the_policy_is_what_the_complete_spec_says() -> None:
     spec = completed(queue="q", priority=3, timeout=5, type="t", backoff={"base": 1})
-    policy = policy_of(spec)
-    for field in set(Policy.__struct_fields__) - {"is_compensation"}:
+    policy = terms_of(spec)
+    for field in set(TaskTerms.__struct_fields__) - {"is_compensation"}:
         assert getattr(policy, field) == getattr(spec, field)
 
 
 def test_a_spec_with_holes_has_no_policy() -> None:
     with pytest.raises(msgspec.ValidationError):
-        policy_of(parse_spec({"entrypoint": FUNCTION}))
+        terms_of(parse_spec({"entrypoint": FUNCTION}))
 
 
 def test_check_text_and_check_json_name_the_field_they_are_given() -> None:

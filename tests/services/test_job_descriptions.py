@@ -1,7 +1,7 @@
 """Workers are told what they need of a job, and what it stands for."""
 
 from holdfast.model.spec import Limits, Submission
-from holdfast.rules.submission import complete_submission, parse_spec, policy_of
+from holdfast.rules.submission import complete_submission, parse_spec, terms_of
 from holdfast.services.job_descriptions import describe_job
 from holdfast.store.specs import StoredSpec
 
@@ -17,7 +17,7 @@ def test_a_job_is_described_by_its_complete_spec() -> None:
         }
     )
     whole = complete_submission(Submission(spec, ("1", "2")), Limits()).spec
-    stored = StoredSpec(whole, policy_of(whole), "build", 2, "c", "t", {})
+    stored = StoredSpec(whole, terms_of(whole), "build", 2, "c", "t", {})
     told = describe_job(7, stored)
     assert (told.job_id, told.name, told.type, told.num_tasks) == ("7", "build", "build", 2)
     assert (told.queue, told.timeout, told.environment) == ("q", 5, {"A": "1"})

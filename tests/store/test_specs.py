@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from holdfast.model.spec import JobSpec, Limits, Submission
-from holdfast.rules.submission import complete_submission, parse_spec, policy_of
+from holdfast.rules.submission import complete_submission, parse_spec, terms_of
 from holdfast.store import specs
 from holdfast.store.database import Database
 from holdfast.store.specs import SpecCache
@@ -28,7 +28,7 @@ async def test_a_spec_comes_with_its_policy_and_names(database: Database, lastin
     async with database.transaction() as tx:
         stored = (await SpecCache().load(tx, [job_id]))[job_id]
     assert stored.spec == a_complete_spec("n")
-    assert stored.policy == policy_of(stored.spec)
+    assert stored.terms == terms_of(stored.spec)
     assert (stored.name, stored.num_tasks) == ("n", 1)
     assert (stored.correlation_id, stored.trace_id) == ("c1", "t1")
 

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.errors import Invalid, Refused
 from holdfast.model.order import Output
 from holdfast.operations.submitting.admit import Admitted
-from holdfast.rules.outputs import declare, say_why_not_open
+from holdfast.rules.outputs import declare, explain_closed_version
 from holdfast.store.database import Transaction
 from holdfast.store.tables.datasets.outputs import NewJobOutput, insert_job_outputs
 from holdfast.store.tables.datasets.versions import (
@@ -144,7 +144,7 @@ def _check_open(outputs: Sequence[Output], states: dict[Version, VersionState | 
         if isinstance(output.version, int):
             state = states[Version(output.dataset, output.version)]
             if state != "open":
-                problem = say_why_not_open(output.dataset, output.version, state)
+                problem = explain_closed_version(output.dataset, output.version, state)
                 raise Invalid(f"outputs[{index}].version", problem)
 
 

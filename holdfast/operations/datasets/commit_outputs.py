@@ -18,7 +18,7 @@ from holdfast.rules.commits import (
     plan_entries,
     split_rounds,
 )
-from holdfast.rules.outputs import say_why_not_open
+from holdfast.rules.outputs import explain_closed_version
 from holdfast.store.database import Transaction
 from holdfast.store.tables.datasets.entries import (
     Writer,
@@ -103,7 +103,7 @@ async def _hold_versions(tx: Transaction, planned: Planned) -> dict[Fence, Refus
         for new in plan.values():
             version = _version_of(new)
             if version in closed:
-                problem = say_why_not_open(*version, closed[version])
+                problem = explain_closed_version(*version, closed[version])
                 refused[fence] = Invalid(f"outputs[{new.number}].dataset", problem)
                 break
     return refused

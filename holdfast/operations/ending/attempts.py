@@ -23,7 +23,7 @@ from holdfast.model.outcomes import (
     TaskRetried,
     WorkerFailed,
 )
-from holdfast.model.spec import Policy
+from holdfast.model.spec import TaskTerms
 from holdfast.model.states import TaskState
 from holdfast.operations.requeue import promote
 from holdfast.rules.ending import AttemptEnd, DecidedEnd, Judged, decide_ends
@@ -34,7 +34,7 @@ from holdfast.store.tables.dead_letters import NewDeadLetter, dead_letter_tasks
 from holdfast.store.tables.leases import lock_leases, release_leases
 from holdfast.store.tables.tasks import RetriedTask, lock_tasks, retry_tasks
 
-Judge = Callable[[LockedLease, Policy], Judged]
+Judge = Callable[[LockedLease, TaskTerms], Judged]
 
 
 class Ended(NamedTuple):
@@ -57,7 +57,7 @@ async def add_siblings(ledger: Ledger, tx: Transaction, task_ids: Iterable[TaskI
     wanted = set(task_ids)
     specs = await ledger.specs.load(tx, {task_id.job_id for task_id in wanted})
     for job_id, stored in specs.items():
-        if stored.policy.is_gang:
+        if stored.terms.is_gang:
             wanted.update(TaskId(job_id, index) for index in range(stored.num_tasks))
     return wanted
 
@@ -73,17 +73,17 @@ async def end_locked(
     """End attempts of locked tasks; if a judge may find losses, all members of gangs are locked."""
     leases = await lock_leases(tx, tasks)
     specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
-    policies = {job_id: stored.policy for job_id, stored in specs.items()}
+    terms_by_job = {job_id: stored.terms for job_id, stored in specs.items()}
     ends: dict[TaskId, AttemptEnd] = {}
     gone: list[TaskId] = []
     for task_id, lease in leases.items():
-        judged = judge(lease, policies[lease.job_id])
+        judged = judge(lease, terms_by_job[lease.job_id])
         if judged == "gone":
             gone.append(task_id)
         elif judged is not None:
             ends[task_id] = judged
     jitters = {task_id: random() for task_id in ends}
-    decided = decide_ends(ends, tasks, leases, policies=policies, jitters=jitters)
+    decided = decide_ends(ends, tasks, leases, terms_by_job=terms_by_job, jitters=jitters)
     await _write_ends(tx, decided, moves)
     await _release(tx, gone)
     return Ended(

@@ -109,7 +109,7 @@ async def stop_tasks(
     if mode == "soft":
         specs = await ledger.specs.load(tx, {task_id.job_id for task_id in running})
         graces = [
-            (task_id, timedelta(seconds=specs[task_id.job_id].policy.grace))
+            (task_id, timedelta(seconds=specs[task_id.job_id].terms.grace))
             for task_id in sorted(running)
         ]
         return len(pending) + len(await request_soft_cancel(tx, graces, reason=reason))

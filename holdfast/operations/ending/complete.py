@@ -12,7 +12,7 @@ from holdfast.model.datasets import OutputEntry
 from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import STAGES, STATUSES, Stage, Status
-from holdfast.model.spec import Limits, Policy
+from holdfast.model.spec import Limits, TaskTerms
 from holdfast.model.states import TaskState
 from holdfast.operations.datasets.commit_outputs import Commit, commit_outputs
 from holdfast.operations.ending.attempts import add_siblings, end_locked
@@ -208,7 +208,7 @@ async def _end(
     is_loss = any(item.status == "worker_failed" for item in left.values())
     outage = await read_outage(tx) if is_loss else None
 
-    def judge(lease: LockedLease, _: Policy) -> Judged:
+    def judge(lease: LockedLease, _: TaskTerms) -> Judged:
         item = left.get(lease.fence)
         if item is None:
             return None

@@ -7,7 +7,7 @@ from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.ledger.parts import write_chosen
 from holdfast.model.attempts import LockedLease
 from holdfast.model.ids import TaskId
-from holdfast.model.spec import Policy
+from holdfast.model.spec import TaskTerms
 from holdfast.operations.ending.attempts import end_attempts
 from holdfast.operations.ending.reap import read_outage
 from holdfast.rules.ending import Judged, end_lost
@@ -56,7 +56,7 @@ async def _end_some(
 ) -> int:
     outage = await read_outage(tx)
 
-    def judge(lease: LockedLease, _: Policy) -> Judged:
+    def judge(lease: LockedLease, _: TaskTerms) -> Judged:
         if lease.worker_id != worker_id:
             return None
         return end_lost(lease, cause=cause, is_gone=is_gone, outage=outage)

@@ -13,7 +13,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.ledger.parts import write_in_parts
 from holdfast.model.ids import TaskId
-from holdfast.model.spec import Policy
+from holdfast.model.spec import TaskTerms
 from holdfast.model.states import TaskState
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
@@ -191,7 +191,7 @@ class Scheduler:
             return []
         specs = await ledger.specs.load(tx, {item.task_id.job_id for item in chosen})
         tasks = [
-            _placed_task(item, ports, specs[item.task_id.job_id].policy)
+            _placed_task(item, ports, specs[item.task_id.job_id].terms)
             for item, ports in zip(chosen, given, strict=True)
         ]
         count = await place_tasks(tx, tasks)
@@ -269,12 +269,12 @@ def _share_out(
     return sorted(chosen, key=lambda item: item.task_id)
 
 
-def _placed_task(item: _Chosen, ports: dict[str, int], policy: Policy) -> PlacedTask:
+def _placed_task(item: _Chosen, ports: dict[str, int], terms: TaskTerms) -> PlacedTask:
     return PlacedTask(
         item.task_id,
         item.worker_id,
-        timedelta(seconds=policy.lease),
-        None if policy.timeout is None else timedelta(seconds=policy.timeout),
+        timedelta(seconds=terms.lease),
+        None if terms.timeout is None else timedelta(seconds=terms.timeout),
         json.dumps(ports) if ports else None,
     )
 

@@ -202,7 +202,7 @@ async def _find_peers(
     job_ids = {
         attempt.job_id
         for attempt in wanted
-        if not attempt.acknowledged and not attempt.ending and specs[attempt.job_id].policy.is_gang
+        if not attempt.acknowledged and not attempt.ending and specs[attempt.job_id].terms.is_gang
     }
     peers = {job_id: [""] * specs[job_id].num_tasks for job_id in job_ids}
     if job_ids:

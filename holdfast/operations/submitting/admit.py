@@ -10,7 +10,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.traces import name_trace
 from holdfast.operations.partitions import ensure_partitions
-from holdfast.rules.submission import policy_of
+from holdfast.rules.submission import terms_of
 from holdfast.store.specs import StoredSpec
 from holdfast.store.tables.jobs import Key, allocate_job_ids
 from holdfast.store.tables.policies import PolicyBook, load_policies
@@ -51,7 +51,7 @@ class Admitted:
         spec = self.spec
         return StoredSpec(
             spec,
-            policy_of(spec, is_compensation=self.submission.compensates_job_id is not None),
+            terms_of(spec, is_compensation=self.submission.compensates_job_id is not None),
             spec.name or "",
             self.num_tasks,
             self.correlation_id,

@@ -88,7 +88,7 @@ class Metrics:
     def type_of(self, job_id: int) -> str:
         """Name a job's type; a runaway number of types is folded into one."""
         spec = self._specs.find(job_id)
-        name = spec.policy.type if spec is not None else "other"
+        name = spec.terms.type if spec is not None else "other"
         if name not in self._types:
             if len(self._types) >= TYPES_MAX:
                 return "other"

@@ -27,7 +27,7 @@ async def test_each_gets_an_id_and_names_of_its_own_and_nothing_is_stored(
     assert first.job_id < second.job_id < named.job_id
     assert first.correlation_id != second.correlation_id
     assert (named.correlation_id, second.num_tasks) == ("order-7", 3)
-    assert (first.stored().name, first.stored().policy.queue) == ("work", "q")
+    assert (first.stored().name, first.stored().terms.queue) == ("work", "q")
     assert await world.count("jobs") == 0
     with pytest.raises(Invalid, match="specs: is empty"):
         await admit(ledger, [])

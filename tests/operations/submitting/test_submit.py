@@ -33,7 +33,7 @@ async def test_one_job_is_pending_with_its_defaults_stored(world: World) -> None
     assert await world.story(job_id, -1) == ["submitted"]
     assert await world.story(job_id) == []
     [claim] = await world.claim()
-    policy = claim.job.policy
+    policy = claim.job.terms
     assert (policy.lease, policy.max_retries_preemption, policy.on_exhausted) == (
         30.0, 5, "dead_letter",
     )  # fmt: skip

@@ -16,7 +16,7 @@ from holdfast.operations.ending.complete import Completion
 from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted, prepare
 from holdfast.operations.register import drain
 from holdfast.operations.report import Report
-from holdfast.rules.submission import complete_submission, parse_spec, policy_of
+from holdfast.rules.submission import complete_submission, parse_spec, terms_of
 from holdfast.services.leading.worker_calls import (
     ACCOUNT_BYTES_MAX,
     ANSWER_BYTES_MAX,
@@ -47,7 +47,7 @@ def a_wanted(**fields: Any) -> Wanted:
     """Describe an attempt that a worker has named before and that is to go on."""
     submission = Submission(parse_spec({"entrypoint": {"shell": "true"}}))
     spec = complete_submission(submission, Limits()).spec
-    stored = StoredSpec(spec, policy_of(spec), "name", 1, "c", None, {})
+    stored = StoredSpec(spec, terms_of(spec), "name", 1, "c", None, {})
     wanted = Wanted(
         FENCE, ASSIGNED, ending=False, acknowledged=True, lease_remaining=None,
         cancel_remaining=None, ports={}, input=None, job=stored, peers=[],
