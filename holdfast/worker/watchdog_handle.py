@@ -71,7 +71,7 @@ class WatchdogHandle:
         assert self._process is not None, "the watchdog has not been started"
         return self._process.pid
 
-    def hold_self(self, deadline: float | None) -> None:
+    def set_own_deadline(self, deadline: float | None) -> None:
         """Have this process killed when the deadline passes; None lets it live."""
         self._write("self never" if deadline is None else f"self {_instant(deadline)}")
 

@@ -15,6 +15,7 @@ from holdfast.worker.claimed import worker as worker_module
 from holdfast.worker.claimed.options import WorkerOptions
 from holdfast.worker.claimed.worker import Worker
 from holdfast.worker.slots import take_slot
+from tests.worker import sample_tasks  # noqa: F401 - or its import would take part of a timeout
 
 BOUNDS: dict[str, tuple[Any, str]] = {
     "stop_seconds": (worker_module, "STOP_SECONDS_MAX"),

@@ -46,8 +46,8 @@ def test_stopping_ends_what_is_watched_and_not_forgotten(slot: Slot) -> None:
 
 
 def test_a_worker_without_a_deadline_lives(watchdog: WatchdogHandle) -> None:
-    watchdog.hold_self(FAR)
-    watchdog.hold_self(None)
+    watchdog.set_own_deadline(FAR)
+    watchdog.set_own_deadline(None)
     overdue = start_sleeper(ONE)
     watchdog.watch_group(overdue.pid, ONE, boot_clock())
     overdue.wait(60)
@@ -74,7 +74,7 @@ def test_a_dead_watchdog_is_noticed(slot: Slot) -> None:
     os.kill(watchdog.pid, signal.SIGKILL)
     wait_for(lambda: not watchdog.is_alive())
     with pytest.raises(WatchdogLost, match="has died"):
-        watchdog.hold_self(None)
+        watchdog.set_own_deadline(None)
     with pytest.raises(WatchdogLost, match="has died"):
         watchdog.watch_group(os.getpid(), ONE, FAR)
     watchdog.stop()
@@ -84,7 +84,7 @@ def test_nothing_is_watched_before_the_start_or_after_the_stop(slot: Slot) -> No
     watchdog = WatchdogHandle()
     assert not watchdog.is_alive()
     with pytest.raises(WatchdogLost, match="is not running"):
-        watchdog.hold_self(None)
+        watchdog.set_own_deadline(None)
     watchdog.start(slot.fd)
     watchdog.stop()
     watchdog.stop()
@@ -101,7 +101,7 @@ def test_bad_values_are_refused_and_change_nothing(watchdog: WatchdogHandle) -> 
         with pytest.raises(Invalid, match="deadline"):
             watchdog.watch_group(sleeper.pid, ONE, deadline)
     with pytest.raises(Invalid, match="deadline"):
-        watchdog.hold_self(float("inf"))
+        watchdog.set_own_deadline(float("inf"))
     assert watchdog.is_alive()
     assert lives(sleeper)
     sleeper.kill()

@@ -71,7 +71,7 @@ async def work(options: argparse.Namespace) -> None:
     how, whose = sys.stdin.readline().split()
     deadline = boot_clock() + 0.2
     if whose == "self":
-        watchdog.hold_self(deadline)
+        watchdog.set_own_deadline(deadline)
     else:
         running.renew(deadline)
     hang(how)

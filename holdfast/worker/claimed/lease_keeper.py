@@ -132,7 +132,7 @@ class Keeper:
 
     def _arm(self, fatal_at: float | None) -> None:
         self._self_deadline = fatal_at
-        self._watchdog.hold_self(fatal_at)
+        self._watchdog.set_own_deadline(fatal_at)
 
     def _check_watchdog(self) -> None:
         if self._is_guarded and not self._watchdog.is_alive():

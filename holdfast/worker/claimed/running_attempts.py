@@ -211,7 +211,8 @@ class RunningAttempts:
         if not self._is_function_here(attempt):
             return await self._processes.run(attempt, self._options.imports)
         attempt.in_process = True
-        self._running[attempt] = FunctionCall(attempt, variables)
+        # A copy: this task is within its variables, and no thread may enter them meanwhile.
+        self._running[attempt] = FunctionCall(attempt, variables.copy())
         self._begin_functions([attempt])
         return None
 

@@ -22,8 +22,17 @@ from tests.worker.workplace import Workplace, call
 AT_ONCE: dict[str, Any] = {"backoff": {"base": 0.0}}
 
 
-@pytest.mark.parametrize("how", ["timeout", "soft", "hard"])
-@pytest.mark.parametrize("name", ["receive", "refuse_to_stop", "block_the_loop"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("receive", "timeout"),
+        ("receive", "soft"),
+        ("receive", "hard"),
+        ("refuse_to_stop", "hard"),
+        ("block_the_loop", "timeout"),
+        ("block_the_loop", "hard"),
+    ],
+)
 async def test_code_that_does_not_stop_ends_its_worker(
     workplace: Workplace, tmp_path: Path, name: str, how: Any
 ) -> None:
@@ -108,11 +117,10 @@ async def test_an_import_that_lets_nobody_else_run_is_ended_by_the_watchdog(
 async def test_a_process_that_ignores_its_request_to_stop_is_killed_and_its_worker_goes_on(
     workplace: Workplace, tmp_path: Path
 ) -> None:
-    stuck = await workplace.submit(
-        call("ignore_sigterm", f"{tmp_path}/began"), lease=3.0, timeout=0.5, grace=0.5
-    )
+    stuck = await workplace.submit(call("ignore_sigterm", f"{tmp_path}/began"), grace=0.5)
     worker = workplace.launch()
     process = await pid_in(tmp_path / "began")
+    await workplace.cancel(stuck, "soft")
     await workplace.ended(stuck)
     assert not lives(process)
     await workplace.reach(await workplace.submit(call("add", 1)), "SUCCEEDED")
