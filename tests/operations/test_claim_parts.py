@@ -16,10 +16,10 @@ from tests.world import World
 
 @asynccontextmanager
 async def held(database: Database, job_id: int) -> AsyncIterator[None]:
-    """Hold the tasks of a job, as somebody's open transaction would."""
+    """Hold the row of a job, as somebody's open transaction would: its counts cannot change."""
     async with database.transaction() as tx:
         await tx.connection.execute(
-            "select from holdfast.tasks where job_id = $1 for update", job_id
+            "select from holdfast.jobs where job_id = $1 for update", job_id
         )
         yield
 
