@@ -70,14 +70,18 @@ async def end_locked(
     judge: Judge,
     moves: Moves,
 ) -> Ended:
-    """End attempts of locked tasks; if a judge may find losses, all members of gangs are locked."""
+    """End attempts of locked tasks, in their order.
+
+    If a judge may find losses, all members of gangs are locked.
+    """
     leases = await lock_leases(tx, tasks)
     specs = await ledger.specs.load(tx, {lease.job_id for lease in leases.values()})
     terms_by_job = {job_id: stored.terms for job_id, stored in specs.items()}
     ends: dict[TaskId, AttemptEnd] = {}
     gone: list[TaskId] = []
-    for task_id, lease in leases.items():
-        judged = judge(lease, terms_by_job[lease.job_id])
+    for task_id in tasks:
+        lease = leases.get(task_id)
+        judged = None if lease is None else judge(lease, terms_by_job[lease.job_id])
         if judged == "gone":
             gone.append(task_id)
         elif judged is not None:

@@ -222,7 +222,10 @@ async def _end(
             outage=outage,
         )
 
-    tasks = await lock_tasks(tx, await _list_touched(ledger, tx, list(left.values())))
+    touched = await _list_touched(ledger, tx, list(left.values()))
+    locked = await lock_tasks(tx, touched)
+    # In the order of the reports: the first error is the job's.
+    tasks = {task_id: locked[task_id] for task_id in touched if task_id in locked}
     ends, released = await end_locked(ledger, tx, tasks, judge=judge, moves=moves)
     accepted = {fence: Completed(fence.task_id, accepted=True) for fence in ends.keys() & left}
     too_late = {fence: Completed(fence.task_id, accepted=False) for fence in released}

@@ -335,3 +335,15 @@ async def test_under_a_key_no_more_is_committed_than_one_transaction_takes(
     assert await world.dump() == before
     done = [Completed(item.fence.task_id, accepted=True) for item in items]
     assert await complete(ledger, items) == done
+
+
+async def test_of_failures_in_one_batch_the_first_that_was_reported_is_the_jobs_error(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit(inputs=[1, 2, 3], on_exhausted="fail")
+    claims = await world.claim(3)
+    reports = [
+        Completion(fence_of(claims[index]), "failed", error=f"task {index}") for index in (1, 2, 0)
+    ]
+    await complete(ledger, reports)
+    assert (await world.job(job_id))["error"] == "task 1"
