@@ -206,7 +206,7 @@ def a_stored_job(num_tasks: int, ready: int = 0) -> StoredJob:
     spec = parse_spec({"entrypoint": {"function": "app:work"}, "queue": "q"})
     complete = complete_submission(Submission(spec), Limits()).spec
     stored = StoredSpec(complete, terms_of(complete), "work", num_tasks, "c", None, {})
-    return StoredJob(1, stored, ready)
+    return StoredJob(1, num_tasks, ready, stored)
 
 
 def fence_of(claim: Claim) -> Fence:

@@ -39,7 +39,8 @@ class Ledger:
                 continue
             with after_commit():
                 for job in tx.news.stored_jobs:
-                    self.specs.remember(job.job_id, job.spec)
+                    if job.spec is not None:
+                        self.specs.remember(job.job_id, job.spec)
                 self.on_commit(tx.news)
             return answer
         raise Unavailable("jobs kept ending while their tasks were being moved; try again")

@@ -12,11 +12,15 @@ from holdfast.store.specs import StoredSpec
 
 
 class StoredJob(NamedTuple):
-    """A job that was stored, and how many of its tasks can be claimed or placed now: the first."""
+    """A job that was stored, and how many of its tasks can be claimed or placed now: the first.
+
+    Of jobs that wait for others of their graph the spec is left out: it is read when they start.
+    """
 
     job_id: int
-    spec: StoredSpec
+    num_tasks: int
     ready: int
+    spec: StoredSpec | None
 
 
 log = logging.getLogger("holdfast.ledger")

@@ -19,15 +19,14 @@ class CheckedDependency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DependencyCheck:
-    """How the dependencies of one job stand, and why it can never start, if that is known."""
+    """How the dependencies of one job stand, and why it can never start, if that is known.
+
+    Unmet is what does not hold, whether it still may or not.
+    """
 
     dependencies: tuple[CheckedDependency, ...]
+    unmet: int
     cause: str | None
-
-    @property
-    def unmet(self) -> int:
-        """Count what has not been met, whether it still may be or not."""
-        return sum(not dependency.holds for dependency in self.dependencies)
 
 
 def check_dependencies(
@@ -52,7 +51,8 @@ def check_dependencies(
         checked.append(CheckedDependency(job_id, condition, is_met))
         if is_met is False and cause is None:
             cause = explain_unmeetable(job_id, condition, state)
-    return DependencyCheck(tuple(checked), cause)
+    unmet = sum(not dependency.holds for dependency in checked)
+    return DependencyCheck(tuple(checked), unmet, cause)
 
 
 def explain_unmeetable(depends_on: int, condition: Condition, state: int) -> str:

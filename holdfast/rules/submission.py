@@ -110,8 +110,8 @@ def _fill(submission: Submission, spec: JobSpec, limits: Limits) -> JobSpec:
 def terms_of(spec: JobSpec, *, is_compensation: bool = False) -> TaskTerms:
     """Take from a complete spec what decides a task's fate."""
     fields = {name: getattr(spec, name) for name in _TERMS_FIELDS}
-    fields |= {"backoff": spec.backoff or Backoff(), "priority": spec.priority or 0}
-    return msgspec.convert(fields | {"is_compensation": is_compensation}, TaskTerms)
+    fields["backoff"], fields["priority"] = spec.backoff or Backoff(), spec.priority or 0
+    return TaskTerms(**fields, is_compensation=is_compensation)
 
 
 def check_text(field: str, text: str, length_max: int) -> None:

@@ -110,10 +110,10 @@ class Runtime:
 
     def hear(self, news: News) -> None:
         """Pass on what a transaction has brought about."""
-        for job_id, stored, ready in news.stored_jobs:
-            if ready:
+        for job_id, _, ready, spec in news.stored_jobs:
+            if ready and spec is not None:
                 named = [TaskId(job_id, index) for index in range(min(ready, TASKS_PER_HINT_MAX))]
-                self.wake_ups.announce(stored.terms.queue or "", named, ready)
+                self.wake_ups.announce(spec.terms.queue or "", named, ready)
         for queue, task_ids in news.ready.items():
             self.wake_ups.announce(queue, task_ids)
         for job_id in news.ended_jobs:

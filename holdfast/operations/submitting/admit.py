@@ -27,6 +27,7 @@ class Admitted:
     correlation_id: str
     trace_id: str
     admitted_at: datetime
+    num_tasks: int
     graph_id: int | None = None
     # Those of its dependencies that are stored along with it, in the same transaction.
     siblings: frozenset[int] = frozenset()
@@ -35,11 +36,6 @@ class Admitted:
     def spec(self) -> JobSpec:
         """Give the submission's spec."""
         return self.submission.spec
-
-    @property
-    def num_tasks(self) -> int:
-        """Count its tasks."""
-        return self.submission.num_tasks
 
     @property
     def key(self) -> Key:
@@ -94,6 +90,7 @@ async def admit(
             submission.spec.correlation_id or str(uuid4()),
             name_trace(submission.trace_parent, submission.spec.trace_id),
             admitted_at,
+            submission.num_tasks,
         )
         for (job_id, admitted_at, _), submission in zip(allocated, submissions, strict=True)
     ]

@@ -30,6 +30,7 @@ from holdfast.operations.submitting.store import (
     answer_repeat,
     insert_jobs,
     insert_tasks,
+    is_ready,
     line_up,
     store_jobs,
 )
@@ -149,7 +150,8 @@ async def show_hidden(tx: Transaction, job: Admitted) -> Answer:
     await insert_dependencies(tx, links.checks)
     if not unmet:
         await line_up(tx, [job], now=job.admitted_at)
-    await announce(tx, [job], links, now=job.admitted_at)
+    waiting = set() if is_ready(job, links, job.admitted_at) else {job.job_id}
+    await announce(tx, [job], links, waiting=waiting)
     return Submitted(job.job_id, is_new=True)
 
 

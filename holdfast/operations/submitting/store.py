@@ -48,9 +48,10 @@ async def store_jobs(tx: Transaction, admitted: Sequence[Admitted]) -> list[Answ
     inserted = await insert_jobs(tx, welcome, links, now=now, shown=True)
     await keep_bindings(tx, jobs, inserted)
     new = [job for job in welcome if job.job_id in inserted]
-    await _insert_tasks_of(tx, new, links, now=now)
+    waiting = {job.job_id for job in new if not is_ready(job, links, now)}
+    await _insert_tasks_of(tx, new, links, waiting=waiting, now=now)
     await insert_dependencies(tx, {k: v for k, v in links.checks.items() if k in inserted})
-    await announce(tx, new, links, now=now)
+    await announce(tx, new, links, waiting=waiting)
     answers |= {job.job_id: Submitted(job.job_id, is_new=True) for job in new}
     answers |= await _answer_repeats(tx, [job for job in welcome if job.job_id not in inserted])
     return [answers[job.job_id] for job in jobs]
@@ -72,28 +73,28 @@ def _row(job: Admitted, *, shown: bool, unmet: int) -> job_rows.NewJob:
     assert spec.type is not None, "an accepted spec is complete"
     assert spec.owner is not None, "an accepted spec is complete"
     return job_rows.NewJob(
-        job_id=job.job_id,
-        name=spec.name,
-        type=spec.type,
-        owner=spec.owner,
-        queue=spec.queue,
-        priority=spec.priority or 0,
-        spec=msgspec.json.encode(spec).decode(),
-        labels=msgspec.json.encode(spec.labels).decode(),
-        parent_job_id=submission.parent_job_id,
-        replay_of=submission.replay_of,
-        correlation_id=job.correlation_id,
-        trace_id=job.trace_id,
-        trace_parent=submission.trace_parent,
-        idempotency_key=spec.idempotency_key,
-        asked=_asked(job),
-        shown=shown,
-        fan_out=submission.inputs is not None,
-        max_task_failures=spec.max_task_failures,
-        num_tasks=job.num_tasks,
-        graph_id=job.graph_id,
-        compensates_job_id=submission.compensates_job_id,
-        unmet=unmet,
+        job.job_id,
+        spec.name,
+        spec.type,
+        spec.owner,
+        spec.queue,
+        spec.priority or 0,
+        msgspec.json.encode(spec).decode(),
+        msgspec.json.encode(spec.labels).decode(),
+        submission.parent_job_id,
+        submission.replay_of,
+        job.correlation_id,
+        job.trace_id,
+        submission.trace_parent,
+        spec.idempotency_key,
+        _asked(job),
+        shown,
+        submission.inputs is not None,
+        spec.max_task_failures,
+        job.num_tasks,
+        job.graph_id,
+        submission.compensates_job_id,
+        unmet,
     )
 
 
@@ -105,7 +106,7 @@ def _asked(job: Admitted) -> str | None:
 
 
 async def _insert_tasks_of(
-    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, now: datetime
+    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, waiting: set[int], now: datetime
 ) -> None:
     """Store the tasks of new jobs, and line up those that can start or have a time to."""
     if not jobs:
@@ -113,7 +114,7 @@ async def _insert_tasks_of(
     rows = NewTasks()
     for job in jobs:
         add_tasks(rows, job, job.submission.inputs or [None] * job.num_tasks)
-    if all(_is_ready(job, links, now) for job in jobs):
+    if not waiting:
         await tasks.insert_tasks_in_line(tx, rows, _ready_stretches(jobs), now=now)
     else:
         await insert_tasks(tx, rows, jobs, now=now)
@@ -177,22 +178,19 @@ def _first_stretch(job: Admitted) -> int:
     return min(job.num_tasks, CHUNK_TASKS_MAX)
 
 
-def _is_ready(job: Admitted, links: Links, now: datetime) -> bool:
+def is_ready(job: Admitted, links: Links, now: datetime) -> bool:
+    """Tell whether the tasks of a job can be claimed or placed as soon as it is stored."""
     return not links.unmet(job.job_id) and job.eligible_at(now) <= now
 
 
 async def announce(
-    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, now: datetime
+    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, waiting: set[int]
 ) -> None:
     """Tell of new jobs once the transaction has committed, and have the rest of large ones fed."""
-    tx.news.stored_jobs += [
-        StoredJob(
-            job.job_id,
-            job.stored(),
-            ready=_first_stretch(job) if _is_ready(job, links, now) else 0,
-        )
-        for job in jobs
-    ]
+    for job in jobs:
+        ready_tasks = 0 if job.job_id in waiting else _first_stretch(job)
+        spec = job.stored() if ready_tasks or job.graph_id is None else None
+        tx.news.stored_jobs.append(StoredJob(job.job_id, job.num_tasks, ready_tasks, spec))
     large = [job for job in jobs if job.num_tasks > CHUNK_TASKS_MAX]
     feeds = [("feed", job.job_id) for job in large if not links.unmet(job.job_id)]
     await add_follow_ups(tx, feeds, next_index=CHUNK_TASKS_MAX)
