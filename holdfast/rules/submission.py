@@ -109,6 +109,7 @@ def _fill(submission: Submission, spec: JobSpec, limits: Limits) -> JobSpec:
 
 def terms_of(spec: JobSpec, *, is_compensation: bool = False) -> TaskTerms:
     """Take from a complete spec what decides a task's fate."""
+    assert spec.type is not None, "an accepted spec is complete"
     fields = {name: getattr(spec, name) for name in _TERMS_FIELDS}
     fields["backoff"], fields["priority"] = spec.backoff or Backoff(), spec.priority or 0
     return TaskTerms(**fields, is_compensation=is_compensation)

@@ -108,7 +108,8 @@ async def test_code_that_cannot_be_stopped_ends_its_worker_before_the_lease_ends
         worker = workplace.launch(server=proxy.url)
         await eventually((tmp_path / "began").exists)
         await proxy.cut()
-        assert await exit_of(worker) == EXIT_OVERRUN
+        # By itself, or by its keeper: whoever is first.
+        assert await exit_of(worker) in (EXIT_UNSTOPPABLE, EXIT_OVERRUN)
         assert await workplace.about("leases", task_id)  # nobody has taken it away yet
         [task] = await workplace.about("tasks", task_id)
         assert task["attempt"] == 0
