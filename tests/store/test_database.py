@@ -11,9 +11,10 @@ from holdfast.model.states import TaskState
 from holdfast.store.database import LOCK_TIMEOUT_MS, Database, LockTimeout, Transaction
 from tests.clock import Clock
 from tests.store.raw import Raw
-from tests.waiting import insist
+from tests.waiting import eventually, insist
 
 INSERT = "insert into holdfast.queues values ('q', now(), 'me')"
+SLEEPERS = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'"
 
 
 async def count_queues(lasting: Raw) -> int:
@@ -58,16 +59,16 @@ async def test_a_refusal_at_commit_takes_everything_back(database: Database, las
 
 
 async def test_a_cancelled_call_takes_everything_back(database: Database, lasting: Raw) -> None:
-    reached = asyncio.Event()
-
     async def work() -> None:
         async with database.transaction() as tx:
             await tx.connection.execute(INSERT)
-            reached.set()
             await tx.connection.execute("select pg_sleep(60)")
 
+    async def sleeps() -> bool:
+        return bool(await lasting.connection.fetchval(SLEEPERS))
+
     task = asyncio.create_task(work())
-    await reached.wait()
+    await eventually(sleeps)  # Postgres ignores a cancel that comes before the statement
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
