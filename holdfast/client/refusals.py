@@ -31,10 +31,10 @@ _KINDS: dict[str, type[errors.HoldfastError]] = {
         ServerFailed,
     )
 }
-# What a server has words of its own for.
+# What a server has words of its own for. `forbidden` is not among them: the server, not the
+# request, is the wrong one, so it stays a plain refusal, which workers ask again about.
 _KINDS |= {
     "unsupported_media_type": errors.Invalid,
-    "forbidden": errors.Invalid,
     "busy": errors.Unavailable,
 }
 

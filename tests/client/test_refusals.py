@@ -80,21 +80,23 @@ def test_every_error_that_is_sent_is_tried_here() -> None:
     assert declared == {type(error) for error in REFUSALS} | AT_HOME
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        UnsupportedMediaType("text/plain"),
-        ForeignOrigin("https://evil.example"),
-        ForeignHost("evil.example"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_what_servers_alone_find_wrong_with_a_request_is_invalid_here(
-    error: errors.Invalid,
-) -> None:
+def test_a_body_of_another_kind_is_invalid_here() -> None:
+    error = UnsupportedMediaType("text/plain")
     arrived = send(error)
     assert type(arrived) is errors.Invalid
     assert (vars(arrived), str(arrived)) == (vars(error), str(error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ForeignOrigin("https://evil.example"), ForeignHost("evil.example")],
+    ids=["origin", "host"],
+)
+def test_a_server_that_is_not_meant_refuses_and_finds_nothing_wrong_with_the_request(
+    error: errors.Invalid,
+) -> None:
+    arrived = send(error)
+    assert (type(arrived), str(arrived)) == (errors.Refused, str(error))
 
 
 def test_a_busy_row_is_something_to_try_again() -> None:

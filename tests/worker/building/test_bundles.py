@@ -191,3 +191,12 @@ async def test_a_bundle_larger_than_the_cache_is_used_all_the_same(
     unpack(fetched.hold, tmp_path / "into", threading.Event())
     fetched.hold.close()
     assert (tmp_path / "into" / "a").read_text() == "x" * 1000
+
+
+async def test_a_server_that_does_not_know_its_name_is_not_the_fault_of_the_job(
+    stranger: Peer, tmp_path: Path
+) -> None:
+    stranger.script = [Say(403, b'{"error": {"code": "forbidden", "message": "no"}}')]
+    async with Transport(stranger.url) as transport:
+        with pytest.raises(BuildUnavailable, match="cannot be fetched: no"):
+            await cache(tmp_path, transport).fetch(said(b"x")[0], LEASE)

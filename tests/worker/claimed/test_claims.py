@@ -11,6 +11,7 @@ from holdfast.model.ids import parse_task_id
 from holdfast.operations.register import Registration, register
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.claims import Claims, Replaced
+from tests.client.peer import Say, listening
 from tests.waiting import eventually
 from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import QUEUE, Workplace, call
@@ -82,3 +83,16 @@ async def test_what_was_claimed_for_a_call_that_is_given_up_is_handed_back(
         with pytest.raises(asyncio.CancelledError):
             await claiming
     assert [attempt.task_id for attempt in returned] == [task_id]
+
+
+async def test_a_server_that_does_not_know_its_name_is_asked_again() -> None:
+    forbidden = Say(403, b'{"error": {"code": "forbidden", "message": "no"}}')
+    with listening() as peer:
+        async with Transport(peer.url) as transport:
+            claims = Claims(transport, "w-2", [QUEUE], hand_back=refuse)
+            peer.script = [forbidden, Say(200, b'{"worker_id": "w-2", "taken_over": 3}')]
+            assert await claims.register("w", "w-1", asyncio.Event()) == 3
+            peer.script = [forbidden, Say(200, b'{"claims": [], "waited_ms": 0}')]
+            assert await claims.claim(1, 0) == []
+        assert [heard.json.get("replaces") for heard in peer.heard[:2]] == ["w-1", "w-1"]
+        assert peer.heard[2].body == peer.heard[3].body

@@ -13,6 +13,7 @@ from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.running.attempt_outcome import KILLED, Outcome
+from tests.client.peer import Say, listening
 from tests.waiting import eventually
 from tests.worker.claims import an_attempt
 from tests.worker.faulty_proxy import FaultyProxy
@@ -195,3 +196,16 @@ async def test_a_fault_of_its_own_is_told() -> None:
     sender.completions.add(an_attempt(), Outcome("succeeded", 0))
     await eventually(lambda: sender.failures)
     assert isinstance(sender.failures[0], AssertionError)
+
+
+async def test_a_server_that_does_not_know_its_name_is_sent_the_same_again() -> None:
+    forbidden = Say(403, b'{"error": {"code": "forbidden", "message": "no"}}')
+    accepted = Say(200, b'{"results": [{"task_id": "7.0", "accepted": true}]}')
+    with listening() as peer:
+        peer.script = [forbidden, forbidden, accepted]
+        async with sending(peer.url) as sender:
+            sender.completions.add(an_attempt(), Outcome("succeeded", 0, result="7"))
+            await sender.completions.wait_until_acknowledged()
+        [first, *again] = [heard.json["completions"] for heard in peer.heard]
+    assert first[0]["status"] == "succeeded"
+    assert again == [first, first]

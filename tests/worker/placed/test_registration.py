@@ -78,6 +78,12 @@ async def test_whoever_counts_as_dead_already_begins_anew(
     assert requested(peer) == [(name, "former"), (incarnation.worker_id, name)]
 
 
+async def test_a_server_out_of_reach_is_asked_again(peer: Peer, incarnation: Incarnation) -> None:
+    peer.script = [*repeat(refused(403, "forbidden"), 2), ACCEPTED]
+    await try_to_register(peer, incarnation, "former")
+    assert requested(peer) == [(incarnation.worker_id, "former")] * 3
+
+
 async def test_an_answer_of_something_in_between_is_not_taken_for_the_servers(
     peer: Peer, incarnation: Incarnation
 ) -> None:
