@@ -10,8 +10,9 @@ everything after its cursor would be sorted for each page, which a reader that c
 day could not afford. When a stretch holds nothing for it, its cursor moves on all the same.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.model.ids import TaskId
 from holdfast.store.database import Transaction
@@ -218,10 +219,8 @@ class Follower:
             end_txid=end,
             count_max=PAGE_MAX,
         )
-        events = [Event(*row) for row in rows]
-        self._is_behind = len(events) == PAGE_MAX
-        self._cursor = events[-1].cursor if self._is_behind else Cursor(end - 1, ID_MAX)
-        return events
+        self._is_behind = self._move_on(rows, end)
+        return _of_kept_jobs(rows)
 
     async def _read_stretch(self, tx: Transaction, horizon: int) -> list[Event]:
         end = min(horizon, self.cursor.txid + 1 + self._stretch)
@@ -232,16 +231,26 @@ class Follower:
             end_txid=end,
             count_max=PAGE_MAX,
         )
-        events = [Event(*row) for row in rows]
-        if len(events) == PAGE_MAX:
-            self._cursor = events[-1].cursor
+        if self._move_on(rows, end):
             self._stretch = max(self._stretch // 2, 1)
         else:
-            self._cursor = Cursor(end - 1, ID_MAX)
             self._stretch = min(self._stretch * 2, STRETCH_MAX)
+        events = _of_kept_jobs(rows)
         if self._job_id is None:
             return events
         return [event for event in events if event.job_id == self._job_id]
+
+    def _move_on(self, rows: Sequence[Any], end: int) -> bool:
+        """Move behind the page, or to the end of the stretch; says whether the page is full."""
+        is_full = len(rows) == PAGE_MAX
+        last = rows[-1] if is_full else None
+        self._cursor = Cursor(last["txid"], last["id"]) if last else Cursor(end - 1, ID_MAX)
+        return is_full
+
+
+def _of_kept_jobs(rows: Sequence[Any]) -> list[Event]:
+    """Leave out the events of jobs that retention has deleted: they go with the partition."""
+    return [Event(*row) for row in rows if row["correlation_id"] is not None]
 
 
 async def list_changed_jobs(

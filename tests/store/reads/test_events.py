@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
+from holdfast.operations import partitions
 from holdfast.store.database import Database
 from holdfast.store.reads import events as events_module
 from holdfast.store.reads.events import (
@@ -21,6 +22,7 @@ from holdfast.store.reads.events import (
 )
 from holdfast.store.statements import load_statements
 from tests.store.raw import Raw
+from tests.world import World
 
 TURNS_MAX = 500
 
@@ -316,6 +318,37 @@ async def test_events_are_listed_for_a_job_its_own_stream_or_one_task(
     assert names(second) == [(job_id, 1, "claimed")]
     assert first_two == whole[:2]
     assert nothing == []
+
+
+async def half_pruned(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Let retention delete one of two jobs of a range; returns which is gone, and which is not.
+
+    The events of both stay until the range is dropped.
+    """
+    gone, kept = await world.submit(), await world.submit()
+    for claim in await world.claim(2):
+        await world.succeed(claim)
+    await world.clock.fetch("select setval('holdfast.job_ids', 10001)")
+    await world.clock.advance(90 * 86_400)
+    monkeypatch.setattr(partitions, "BATCHES_MAX", 1)
+    monkeypatch.setattr(partitions, "BATCH_JOBS_MAX", 1)
+    assert await partitions.prune_partition(world.ledger, timedelta(days=30)) == 1
+    assert [row[0] for row in await world.clock.fetch("select job_id from holdfast.jobs")] == [kept]
+    return gone, kept
+
+
+async def test_a_follower_gets_past_jobs_that_retention_has_deleted(
+    database: Database, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, kept = await half_pruned(world, monkeypatch)
+    monkeypatch.setattr(events_module, "PAGE_MAX", 2)
+    async with database.transaction() as tx:
+        expected = await list_events_of_job(tx, kept, None, after=Moment(), page_size=100)
+    assert len(expected) > 2
+    for job_id in (None, kept):
+        events = await read_until(database, Follower(Cursor(), job_id), 0)
+        assert sorted(names(events)) == sorted(names(expected))
+    assert await read_until(database, Follower(Cursor(), gone), 0) == []
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ select page.id, page.job_id, page.task_index, page.attempt, -1 as seq, page.kind
 select pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 
 -- name: read_events_between
--- The events of a stretch of transactions: without an end, all that follows would be sorted for a page.
+-- The events of a stretch of transactions: without an end, all that follows would be sorted for a page. Retention
+-- deletes jobs before their events: such events have no correlation id, but count towards the page.
 with page as materialized (
     select * from holdfast.events
      where txid >= $txid::bigint and (txid, id) > ($txid::bigint, $id::bigint) and txid < $end_txid::bigint
@@ -68,7 +69,7 @@ with page as materialized (
 )
 select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
        jobs.correlation_id, jobs.trace_id, page.cause, page.payload::text, 1 as version, page.txid
-  from page join holdfast.jobs using (job_id)
+  from page left join holdfast.jobs using (job_id)
  order by page.txid, page.id;
 
 -- name: read_events_of_job_between
@@ -79,7 +80,7 @@ with page as materialized (
 )
 select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
        jobs.correlation_id, jobs.trace_id, page.cause, page.payload::text, 1 as version, page.txid
-  from page join holdfast.jobs using (job_id)
+  from page left join holdfast.jobs using (job_id)
  order by page.txid, page.id;
 
 -- name: list_changed_jobs
