@@ -2,8 +2,9 @@
 
 The schema is the files in `schema/`. Tables come by migrations: numbered, applied once, in order,
 and never edited after a release. Functions, views and triggers are definitions: a file of them can
-be run again, and is whenever its text is another than the one that was applied last. States stand
-in all of them by name, as in the statements.
+be run again, and is whenever its text is another than the one that was applied last. They have no
+order of their own: a change of them comes with a migration, whose number an older program refuses,
+and which drops what is no longer defined. States stand in all of them by name.
 """
 
 import hashlib

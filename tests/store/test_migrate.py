@@ -230,3 +230,10 @@ async def test_a_database_from_before_the_first_release_is_refused(empty_url: st
         ):
             await run(empty_url)
     assert await tables_of(empty_url) == before
+
+
+async def test_an_older_program_does_not_put_its_definitions_back(empty_url: str) -> None:
+    await migrate(empty_url, Schema((ONE, TWO), (returning(2),)))
+    with pytest.raises(SchemaMismatch, match=r"migration 2 \(two\).*upgrade holdfast"):
+        await migrate(empty_url, Schema((ONE,), (returning(1),)))
+    assert await fetch(empty_url, "select holdfast.number()") == [(2,)]
