@@ -30,6 +30,7 @@ from holdfast.store.tables.partitions import (
 BATCHES_MAX = 10
 BATCH_JOBS_MAX = 1000
 BATCH_ROWS_MAX = 10_000
+BATCH_LARGE_ROWS_MAX = 500
 DROP_LOCK_TIMEOUT_MS = 20
 DROP_TRIES_MAX = 20
 DROP_PAUSE_SECONDS = 0.1
@@ -76,42 +77,50 @@ async def prune_partition(ledger: Ledger, older_than: timedelta) -> int:
     """Take a bounded step towards dropping the oldest range of jobs that all ended long ago.
 
     The range is retired, its jobs go batch by batch, and when none is left its tables are dropped,
-    alone: for that nobody else can write. Returns 0 if there is nothing to do, or not now.
+    alone: for that nobody else can write. While a job of it is held or in use, the next range has
+    its turn. Returns 0 if there is nothing to do, or not now.
     """
-    if not await _retire(ledger, older_than):
-        return 0
-    for _ in range(BATCHES_MAX):
-        deleted = await _delete_some(ledger)
-        if deleted is None:
-            return 0
-        if not deleted:
-            return await _drop(ledger)
-    return 1
-
-
-async def _retire(ledger: Ledger, older_than: timedelta) -> bool:
-    """See to it that a range is retired if there is one to drop; says whether there is."""
     async with ledger.database.transaction() as tx:
-        if await list_retired_partitions(tx):
-            return True
+        retired = await list_retired_partitions(tx)
+    for partition in retired:
+        if await _prune_retired(ledger, partition):
+            return 1
+    following = await _retire_next(ledger, older_than)
+    return 0 if following is None else await _prune_retired(ledger, following)
+
+
+async def _retire_next(ledger: Ledger, older_than: timedelta) -> Partition | None:
+    async with ledger.database.transaction() as tx:
         partition = await find_prunable_partition(tx, older_than=older_than)
         if partition is not None:
             await retire_partition(tx, partition)
-    return partition is not None
+    return partition
 
 
-async def _delete_some(ledger: Ledger) -> bool | None:
+async def _prune_retired(ledger: Ledger, partition: Partition) -> int:
+    """Delete some batches of a retired range and drop it when it is empty; 0 if it has to wait."""
+    for _ in range(BATCHES_MAX):
+        deleted = await _delete_some(ledger, partition)
+        if deleted is None:
+            return 0
+        if not deleted:
+            return await _drop(ledger, partition)
+    return 1
+
+
+async def _delete_some(ledger: Ledger, partition: Partition) -> bool | None:
     """Delete some of a retired range, or False if nothing is left; None while others are at it."""
     async with ledger.database.transaction() as tx:
-        partition = await lock_retired_partition(tx)
-        if partition is None:
+        if not await lock_retired_partition(tx, partition):
             return None
         # Whoever began to depend on one since the range was retired has committed, or holds it.
         job_ids = await lock_jobs_of_partition(tx, partition, batch_max=BATCH_JOBS_MAX)
         in_use = await list_jobs_in_use(tx, job_ids)
         unused = [job_id for job_id in job_ids if job_id not in in_use]
         if unused:
-            if await delete_rows_of_jobs(tx, unused, rows_max=BATCH_ROWS_MAX):
+            if await delete_rows_of_jobs(
+                tx, unused, rows_max=BATCH_ROWS_MAX, large_rows_max=BATCH_LARGE_ROWS_MAX
+            ):
                 await delete_jobs(tx, unused)
             return True
         if job_ids or await has_jobs_of_partition(tx, partition):
@@ -119,15 +128,14 @@ async def _delete_some(ledger: Ledger) -> bool | None:
         return not await delete_ready_of_partition(tx, partition, rows_max=BATCH_ROWS_MAX)
 
 
-async def _drop(ledger: Ledger) -> int:
+async def _drop(ledger: Ledger, partition: Partition) -> int:
     """Drop the tables of a retired range, as soon as nobody is using any."""
     for tries_left in reversed(range(DROP_TRIES_MAX)):
         try:
             async with ledger.database.transaction() as tx:
                 # Better to give way, and try again, than to queue with every claim behind us.
                 await shorten_lock_timeout(tx, DROP_LOCK_TIMEOUT_MS)
-                partition = await lock_retired_partition(tx)
-                if partition is None:
+                if not await lock_retired_partition(tx, partition):
                     return 0
                 await drop_partition(tx, partition)
             return 1

@@ -258,7 +258,7 @@ async def test_the_rows_of_one_job_may_take_several_steps(
     ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "BATCHES_MAX", 1)
-    monkeypatch.setattr(partitions, "BATCH_ROWS_MAX", 2)
+    monkeypatch.setattr(partitions, "BATCH_LARGE_ROWS_MAX", 2)
     [job_id] = await finish_old_jobs(world)
     await world.clock.fetch(
         "insert into holdfast.logs select $1, 0, 0, n, 'x', now() from generate_series(1, 5) as n",
@@ -269,6 +269,19 @@ async def test_the_rows_of_one_job_may_take_several_steps(
         counts.append(await world.count("logs"))
     assert counts == [3, 1, 0, 0]
     assert (await ranges(world))[0][0] == 10_001
+
+
+async def test_no_step_deletes_more_large_rows_than_a_statement_has_time_for(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "BATCHES_MAX", 1)
+    [job_id] = await finish_old_jobs(world)
+    await world.clock.fetch(
+        "insert into holdfast.logs select $1, 0, 0, n, 'x', now() from generate_series(1, 700) n",
+        job_id,
+    )
+    assert await prune_partition(ledger, MONTH) == 1
+    assert await world.count("logs") == 200  # a row may be 1 MiB
 
 
 async def test_tables_are_dropped_when_nobody_reads_them(ledger: Ledger, world: World) -> None:
@@ -299,6 +312,28 @@ async def test_a_job_that_is_waited_for_stays_although_its_range_is_being_pruned
     assert await prune_partition(ledger, MONTH) == 1
     with pytest.raises(Invalid, match="there is no job"):
         await world.submit(depends_on=[str(gone)])
+
+
+async def test_a_range_that_has_to_wait_does_not_keep_the_next_one(
+    ledger: Ledger, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [kept] = await finish_old_jobs(world)
+    await world.succeed((await world.claim())[0])
+    second = (await ranges(world))[1]
+    await world.clock.fetch("select setval('holdfast.job_ids', $1)", second[1])
+    await world.submit(queue="third")
+    await world.clock.advance(90 * DAY)
+    monkeypatch.setattr(partitions, "BATCHES_MAX", 0)
+    assert await prune_partition(ledger, MONTH) == 1  # the first is retired, no more
+    monkeypatch.undo()
+    await world.submit(depends_on=[str(kept)], queue="later")
+    assert await prune_partition(ledger, MONTH) == 1
+    assert [first for first, _ in await ranges(world)] == [1, second[1]]
+    assert await prune_partition(ledger, MONTH) == 0
+    await assert_audit_is_silent(ledger.database)
+    await world.succeed((await world.claim(queue="later"))[0])
+    assert await prune_partition(ledger, MONTH) == 1
+    assert [first for first, _ in await ranges(world)] == [second[1]]
 
 
 async def test_looking_for_what_may_be_pruned_reads_each_job_of_a_graph_a_few_times_at_most(

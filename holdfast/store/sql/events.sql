@@ -43,7 +43,7 @@ select (select last_value from holdfast.job_ids) as last_job_id,
 -- What looks at many rows of a range comes second, for ranges that could go otherwise.
 with old as materialized (
     select first_job_id, end_job_id from holdfast.partitions
-     where end_job_id <= (select last_value from holdfast.job_ids)
+     where retired_at is null and end_job_id <= (select last_value from holdfast.job_ids)
        and not exists (select from holdfast.jobs
                         where job_id >= first_job_id and job_id < end_job_id
                           and (finished_at is null or finished_at > holdfast.now() - $older_than::interval))
@@ -84,8 +84,8 @@ select first_job_id, end_job_id from holdfast.partitions where retired_at is not
 
 -- name: lock_retired_partition
 -- Another server may be at it: then it is skipped.
-select first_job_id, end_job_id from holdfast.partitions
- where retired_at is not null order by first_job_id limit 1 for update skip locked;
+select first_job_id from holdfast.partitions
+ where first_job_id = $first_job_id and retired_at is not null for update skip locked;
 
 -- name: lock_jobs_of_partition
 -- A submission that is about to depend on a job holds its row: that job is skipped.

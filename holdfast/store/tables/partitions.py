@@ -79,10 +79,10 @@ async def list_retired_partitions(tx: Transaction) -> list[Partition]:
     return list(map(Partition._make, await tx.fetch(_EVENTS["list_retired_partitions"])))
 
 
-async def lock_retired_partition(tx: Transaction) -> Partition | None:
-    """Lock the first partition whose jobs are being deleted; None if another server is at it."""
-    row = await tx.fetch_one(_EVENTS["lock_retired_partition"])
-    return None if row is None else Partition._make(row)
+async def lock_retired_partition(tx: Transaction, partition: Partition) -> bool:
+    """Lock a partition whose jobs are being deleted; False if it is gone or another server's."""
+    first_job_id = partition.first_job_id
+    return bool(await tx.fetch(_EVENTS["lock_retired_partition"], first_job_id=first_job_id))
 
 
 async def lock_jobs_of_partition(
@@ -117,25 +117,34 @@ async def drop_partition(tx: Transaction, partition: Partition) -> None:
 
 _UNPARTITIONED = (
     _EVENTS["delete_dead_letters_of_jobs"],
-    _ATTEMPTS["delete_logs_of_jobs"],
     _CLUSTER["delete_usage_of_jobs"],
-    _ATTEMPTS["delete_checkpoints_of_jobs"],
     _ORDER["delete_dependencies_of_jobs"],
     _ORDER["delete_undos_of_jobs"],
     _DATASETS["delete_job_outputs_of_jobs"],
     _DATASETS["delete_commits_of_jobs"],
 )
+# Rows of these may be as large as 1 MiB.
+_UNPARTITIONED_LARGE = (
+    _ATTEMPTS["delete_logs_of_jobs"],
+    _ATTEMPTS["delete_checkpoints_of_jobs"],
+)
 
 
-async def delete_rows_of_jobs(tx: Transaction, job_ids: Sequence[int], *, rows_max: int) -> bool:
+async def delete_rows_of_jobs(
+    tx: Transaction, job_ids: Sequence[int], *, rows_max: int, large_rows_max: int
+) -> bool:
     """Delete what tables without partitions hold of jobs, of each no more than so many rows.
 
     Says whether that was all.
     """
     is_all = True
-    for statement in _UNPARTITIONED:
-        row = await tx.fetch_one(statement, job_ids=job_ids, rows_max=rows_max)
-        is_all = is_all and row is not None and row[0] < rows_max
+    for statements, count_max in (
+        (_UNPARTITIONED, rows_max),
+        (_UNPARTITIONED_LARGE, large_rows_max),
+    ):
+        for statement in statements:
+            row = await tx.fetch_one(statement, job_ids=job_ids, rows_max=count_max)
+            is_all = is_all and row is not None and row[0] < count_max
     return is_all
 
 

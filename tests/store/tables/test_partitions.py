@@ -52,17 +52,17 @@ async def test_a_retired_partition_may_lose_its_jobs_before_its_tasks(
         await world.succeed((await world.claim(queue=queue))[0])
     await world.submit(depends_on=[str(used)], queue="waits")
     [first, *_] = await read_partitions(tx)
-    assert await lock_retired_partition(tx) is None
+    assert not await lock_retired_partition(tx, first)
     await tx.connection.execute("savepoint before")
     with pytest.raises(asyncpg.IntegrityConstraintViolationError, match="still has tasks"):
         await delete_jobs(tx, [done])
     await tx.connection.execute("rollback to savepoint before")
     await retire_partition(tx, first)
     assert await list_retired_partitions(tx) == [first]
-    assert await lock_retired_partition(tx) == first
+    assert await lock_retired_partition(tx, first)
     assert await lock_jobs_of_partition(tx, first, batch_max=2) == [done, used]
     assert await list_jobs_in_use(tx, [done, used]) == {used}
-    assert await delete_rows_of_jobs(tx, [done], rows_max=10)
+    assert await delete_rows_of_jobs(tx, [done], rows_max=10, large_rows_max=10)
     await delete_jobs(tx, [done])
     assert await delete_ready_of_partition(tx, first, rows_max=10)
     assert not await delete_ready_of_partition(tx, first, rows_max=0)
