@@ -202,7 +202,9 @@ class HeartbeatLoop:
             raise
         known = {worker.worker_id: worker for worker in due}
         for call in prepared:
-            task = asyncio.create_task(self._call(session, known[call.worker_id], call))
+            worker = known[call.worker_id]
+            self._queue.drop([worker])  # if it was rung for meanwhile, it is called after this call
+            task = asyncio.create_task(self._call(session, worker, call))
             self._calling[call.worker_id] = task
             task.add_done_callback(partial(self._end_call, call.worker_id))
         for worker in due:

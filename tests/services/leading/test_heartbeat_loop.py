@@ -120,6 +120,22 @@ async def test_a_worker_that_hangs_holds_up_nobody_and_is_not_called_twice(fleet
         assert hanging.received == 1
 
 
+async def test_a_worker_is_called_once_at_a_time_whenever_it_is_rung_for(fleet: Fleet) -> None:
+    hanging, other = await fleet.add("hanging", hang), await fleet.add("other")
+    async with fleet.beating(TICK) as beats:
+
+        async def ring_for_ever() -> None:
+            while True:
+                beats.ring(["hanging"])
+                await asyncio.sleep(0)
+
+        ringing = asyncio.create_task(ring_for_ever())
+        await eventually(lambda: hanging.received)
+        await other.be_called(10)
+        ringing.cancel()
+    assert hanging.at_once_max == 1
+
+
 BAD: dict[str, Mood] = {
     "a wrong secret": refuse(403),
     "a conflict": refuse(409),
