@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 TURN_SECONDS_MAX = 1800
@@ -31,20 +32,29 @@ def run(name: str, folder: Path, options: list[str]) -> Figures:
         text=True,
         timeout=TURN_SECONDS_MAX,
     ).stdout
-    figures: Figures = json.loads(output.splitlines()[-1])
-    return figures
+    return flatten(json.loads(output.splitlines()[-1]))
 
 
 def compare(before: list[Figures], after: list[Figures]) -> dict[str, Figures]:
     """Take the medians of both, and what each figure is now by what it was."""
-    medians = [
+    was, now = (
         {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
         for turns in (before, after)
-    ]
-    was, now = medians
-    shared = [name for name in now if was.get(name)]
-    ratios = {name: round(now[name] / was[name], 3) for name in shared}
+    )
+    shared = [name for name in now if name in was]
+    ratios = {name: round(now[name] / was[name], 3) if was[name] else 0.0 for name in shared}
     return {"before": was, "after": now, "ratio": ratios}
+
+
+def flatten(found: dict[str, Any], prefix: str = "") -> Figures:
+    """List the figures of a benchmark, those of groups under the names of both."""
+    figures: Figures = {}
+    for name, value in found.items():
+        if isinstance(value, dict):
+            figures |= flatten(value, f"{prefix}{name} ")
+        elif isinstance(value, int | float):
+            figures[prefix + name] = value
+    return figures
 
 
 def main() -> None:
@@ -69,9 +79,8 @@ def main() -> None:
         return
     print(f"{'':28} {'before':>12} {'after':>12} {'ratio':>8}")
     for name, ratio in found["ratio"].items():
-        print(
-            f"{name:28} {found['before'][name]:>12,.1f} {found['after'][name]:>12,.1f} {ratio:>8}"
-        )
+        was, now = found["before"][name], found["after"][name]
+        print(f"{name:28} {was:>12,.1f} {now:>12,.1f} {ratio if was else '':>8}")
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ from holdfast.operations.placed.worker_heartbeats import (
     Heard,
     Prepared,
     count_failures,
-    keep_usage,
     prepare,
     store_answers,
 )
 from holdfast.operations.register import Placing, Registered, Registration, register
 from holdfast.operations.report import report
+from holdfast.operations.usage import note_usage
 from holdfast.services.leading.worker_calls import interpret, read_answer, write_request
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import WorkerHeartbeatRequest
@@ -123,7 +123,7 @@ class PlacedWorld(World):
         text = msgspec.json.encode(worker.obey(request))
         answer = read_answer(text, worker.worker_id, epoch=term.epoch, number=number)
         meaning = interpret(prepared, answer)
-        await keep_usage(self.ledger, meaning.usage)
+        await note_usage(self.ledger, meaning.usage)
         await report(self.ledger, meaning.starts)
         await complete(self.ledger, meaning.completions)
         self._acknowledged[worker.worker_id] = [

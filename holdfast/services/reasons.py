@@ -116,7 +116,7 @@ class Reasons:
         if reason.code != "fits":
             return Reason(reason.code, reason.message, details)
         message = (
-            f"there is room for it now, but more than {self._jobs_max} jobs stand in demand; "
+            f"there is room for it now, but more than {self._jobs_max} jobs stand in line; "
             "higher priority goes first, then age"
         )
         return Reason("in_line", message, details)

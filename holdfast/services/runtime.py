@@ -109,19 +109,19 @@ class Runtime:
             self.wake_ups.hear(name)
 
     def hear(self, news: News) -> None:
-        """Pass on what a transaction has brought about."""
+        """Pass on what a transaction has brought about; what is least likely to fail goes first."""
+        self.metrics.count(news)
+        self.samples.count(news)
+        if news.has_follow_ups:
+            self._follow_up_wanted.set()
+        for ended_id in news.ended_jobs:
+            self.doorbells.ring(Bell("job", str(ended_id)), worth=1_000_000)
         for job_id, _, ready, spec in news.stored_jobs:
             if ready and spec is not None:
                 named = [TaskId(job_id, index) for index in range(min(ready, TASKS_PER_HINT_MAX))]
                 self.wake_ups.announce(spec.terms.queue or "", named, ready)
         for queue, task_ids in news.ready.items():
             self.wake_ups.announce(queue, task_ids)
-        for job_id in news.ended_jobs:
-            self.doorbells.ring(Bell("job", str(job_id)), worth=1_000_000)
-        if news.has_follow_ups:
-            self._follow_up_wanted.set()
-        self.metrics.count(news)
-        self.samples.count(news)
 
     async def scrape(self) -> bytes:
         """Write down every metric; what was counted is told even while Postgres is away."""

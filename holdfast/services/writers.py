@@ -23,9 +23,6 @@ from holdfast.operations.submitting import store, submit
 from holdfast.operations.submitting.store import CHUNK_TASKS_MAX, Submitted
 from holdfast.operations.submitting.submit import submit_one
 
-Reported = report.Answer | Exception
-Renewed = renew.Answer | Exception
-Completed = complete.Answer | Exception
 WRITES_AT_ONCE = 2
 
 
@@ -73,15 +70,17 @@ class Writers:
             raise answer
         return answer
 
-    async def report(self, reports: Sequence[Report]) -> list[Reported]:
+    async def report(self, reports: Sequence[Report]) -> list[report.Answer | Exception]:
         """Record that attempts have started."""
         return await self._reports.call(reports)
 
-    async def renew(self, fences: Sequence[Fence]) -> list[Renewed]:
+    async def renew(self, fences: Sequence[Fence]) -> list[renew.Answer | Exception]:
         """Renew leases."""
         return await self._renewals.call(fences)
 
-    async def complete(self, completions: Sequence[Completion]) -> list[Completed]:
+    async def complete(
+        self, completions: Sequence[Completion]
+    ) -> list[complete.Answer | Exception]:
         """Record how attempts ended."""
         return await self._completions.call(completions)
 

@@ -13,16 +13,25 @@ from tests.api.face import Face
 
 PACKAGE = Path(holdfast.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "architecture.md"
-_FILE = re.compile(r"^\d+\. `([\w/]+\.py)`", re.MULTILINE)
+ALL_FOUR = "Four requests, file by file"
+# Values, messages and spans are passed along on every path.
+PASSED_ALONG = ("model/", "wire/", "tracing/")
+_STEP = re.compile(r"^\d+\. `([\w/]+\.py)`", re.MULTILINE)
+_FILE = re.compile(r"`([\w/]+\.py)`")
+
+
+def section(title: str) -> str:
+    """Read what the page says under a heading, up to the next one."""
+    found = re.search(
+        rf"^###? {re.escape(title)}$(.*?)(?=^##)", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert found, f"the page has nothing about {title!r}"
+    return found[1]
 
 
 def drawn(title: str) -> list[str]:
     """List the files that the page names on one path, in order."""
-    found = re.search(
-        rf"^### {re.escape(title)}$(.*?)(?=^##)", PAGE.read_text(), re.MULTILINE | re.DOTALL
-    )
-    assert found, f"the page has no path called {title!r}"
-    files = _FILE.findall(found[1])
+    files = _STEP.findall(section(title))
     assert files, title
     assert len(set(files)) == len(files), "a file is named twice"
     return files
@@ -51,6 +60,9 @@ def check(title: str, visited: list[str]) -> None:
     """Compare a drawn path with one that was taken."""
     files = drawn(title)
     assert [file for file in visited if file in files] == files
+    named = {*_FILE.findall(section(title)), *_FILE.findall(section(ALL_FOUR))}
+    left_out = {file for file in visited if not file.startswith(PASSED_ALONG)} - named
+    assert not left_out, "visited, and not on the page"
 
 
 async def test_a_submission_takes_the_path_that_is_drawn(quiet_face: Face) -> None:

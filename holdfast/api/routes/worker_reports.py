@@ -14,8 +14,7 @@ from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.notes import Note
-from holdfast.operations.placed.worker_heartbeats import keep_usage
-from holdfast.services.leading.worker_calls import account_of
+from holdfast.operations.usage import note_usage
 from holdfast.services.server_spans import now_ns, trace_completions
 from holdfast.wire.answers import (
     CheckpointAnswer,
@@ -54,10 +53,10 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
         else [*await complete(runtime.ledger, completions, keyed)]
     )
     trace_completions(runtime.ledger.specs, reported, answers, began_ns=began_ns)
-    await keep_usage(
+    await note_usage(
         runtime.ledger,
         [
-            (completion.fence, *account_of(item))
+            (completion.fence, item.usage, item.build)
             for completion, item, answer in zip(completions, reported, answers, strict=True)
             if isinstance(answer, Completed)
         ],

@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
@@ -19,14 +19,12 @@ from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.rules.health import Health, judge
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.tables import attempts, workers
-from holdfast.store.tables.attempts import AttemptUsage
+from holdfast.store.tables import workers
 from holdfast.store.tables.placed import leases
 from holdfast.store.tables.placed.leases import WantedAttempt
 
 FAILURE_LENGTH_MAX = 1000
 # An attempt, what it has used, and what its build took.
-Usage = tuple[Fence, dict[str, Any] | None, dict[str, Any] | None]
 
 
 class Wanted(NamedTuple):
@@ -181,20 +179,6 @@ async def _count_failures(
     return judged
 
 
-async def keep_usage(ledger: Ledger, told: Sequence[Usage]) -> None:
-    """Note what attempts have used, and what their builds took."""
-    used = {
-        fence[:2]: AttemptUsage(
-            fence.task_id, fence.attempt, usage=_json(usage), build=_json(build)
-        )
-        for fence, usage, build in told
-        if usage or build
-    }
-    if used:
-        async with ledger.database.transaction() as tx:
-            await attempts.keep_usage(tx, [used[attempt] for attempt in sorted(used)])
-
-
 async def _find_peers(
     tx: Transaction, wanted: Sequence[WantedAttempt], specs: dict[int, StoredSpec]
 ) -> dict[int, list[str]]:
@@ -238,7 +222,3 @@ def _wanted(
         job,
         peers,
     )
-
-
-def _json(value: dict[str, Any] | None) -> str | None:
-    return None if value is None else json.dumps(value)

@@ -31,12 +31,12 @@ from holdfast.operations.placed.worker_heartbeats import (
     Judgement,
     Prepared,
     count_failures,
-    keep_usage,
     list_called,
     list_unfinished_losses,
     prepare,
     store_answers,
 )
+from holdfast.operations.usage import note_usage
 from holdfast.services.chores import Chore, take_turn
 from holdfast.services.leading.call_queue import CalledWorker, CallQueue
 from holdfast.services.leading.worker_calls import (
@@ -253,7 +253,7 @@ class HeartbeatLoop:
 
     async def _store(self, worker: CalledWorker, number: int, meaning: Meaning) -> None:
         """Record what an answer means, and after that, that it was heard."""
-        await keep_usage(self._ledger, meaning.usage)
+        await note_usage(self._ledger, meaning.usage)
         _log_errors(worker, await self._writers.report(meaning.starts))
         worker.acknowledged = await self._complete(worker, meaning)
         heard = Heard(worker.worker_id, number, meaning.running)

@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
@@ -16,8 +16,9 @@ from holdfast.model.shapes import read_tolerantly
 from holdfast.model.states import OPEN_STATES, TaskState, parse_state
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.notes import Note
-from holdfast.operations.placed.worker_heartbeats import Prepared, Usage, Wanted
+from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted
 from holdfast.operations.report import Report
+from holdfast.operations.usage import Usage
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.services.job_descriptions import describe_job
 from holdfast.store.specs import StoredSpec
@@ -38,7 +39,6 @@ from holdfast.wire.requests import TaskCompletion
 
 CALL_SECONDS_MAX = 10.0
 ANSWER_BYTES_MAX = 32 << 20
-ACCOUNT_BYTES_MAX = 16 << 10
 ENTRIES_MAX = 10_000
 NO_SPANS: Mapping[Fence, str] = {}
 _encode = msgspec.json.Encoder().encode
@@ -162,19 +162,11 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
                 Completion(wanted.fence, "worker_failed", error="missing on its worker")
             )
     usage = [
-        (wanted.fence, *account_of(reported[wanted.fence]))
+        (wanted.fence, reported[wanted.fence].usage, reported[wanted.fence].build)
         for wanted in prepared.wanted
         if wanted.fence in reported
     ]
     return Meaning(starts, completions, list(reported.values()), tuple(running), usage)
-
-
-def account_of(entry: TaskCompletion) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Take what an attempt has used and what its build took, if that can be kept."""
-    usage, build = entry.usage or None, entry.build or None
-    text = _encode((usage, build))
-    can_be_kept = len(text) <= ACCOUNT_BYTES_MAX and b"\\u0000" not in text
-    return (usage, build) if can_be_kept else (None, None)
 
 
 def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:

@@ -15,7 +15,6 @@ from holdfast.operations.placed.worker_heartbeats import (
     Failure,
     Heard,
     count_failures,
-    keep_usage,
     list_called,
     prepare,
     store_answers,
@@ -234,18 +233,3 @@ async def test_a_deposed_leader_can_neither_read_nor_store(cluster: PlacedWorld)
     with pytest.raises(Deposed):
         await count_failures(cluster.ledger, term, [Failure("w1", "gone")])
     assert await cluster.dump() == before
-
-
-async def test_accounts_are_kept_and_a_repeat_changes_nothing(cluster: PlacedWorld) -> None:
-    await cluster.add("w1")
-    task_id = await assigned(cluster, resources={"ports": ["rpc"]})
-    fence = await cluster.fence(task_id)
-    other = fence._replace(task_id=TaskId(task_id.job_id, 1))
-    first = (fence, {"cpu_seconds": 1.5}, {"seconds": 3})
-    await keep_usage(cluster.ledger, [(other, None, None), first, first])
-    await keep_usage(cluster.ledger, [(fence, {"cpu_seconds": 9.0}, None)])
-    await keep_usage(cluster.ledger, [])
-    [row] = await cluster.clock.fetch(
-        "select ports ? 'rpc', usage::text, build::text from holdfast.attempt_usage"
-    )
-    assert tuple(row) == (True, '{"cpu_seconds": 1.5}', '{"seconds": 3}')

@@ -1,0 +1,41 @@
+"""What attempts have used is noted once, if it can be kept."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.model.fence import Fence
+from holdfast.model.ids import TaskId
+from holdfast.operations.usage import USAGE_BYTES_MAX, note_usage
+from tests.placed_world import PlacedWorld
+
+READ = "select ports ? 'rpc', usage::text, build::text from holdfast.attempt_usage"
+
+
+async def placed(cluster: PlacedWorld) -> Fence:
+    """Have a task placed."""
+    await cluster.add("w1")
+    task_id = TaskId(await cluster.submit(resources={"ports": ["rpc"]}), 0)
+    assert task_id in await cluster.place()
+    return await cluster.fence(task_id)
+
+
+async def test_usage_is_kept_and_a_repeat_changes_nothing(cluster: PlacedWorld) -> None:
+    fence = await placed(cluster)
+    other = fence._replace(task_id=TaskId(fence.task_id.job_id, 1))
+    first = (fence, {"cpu_seconds": 1.5}, {"seconds": 3})
+    await note_usage(cluster.ledger, [(other, None, None), first, first])
+    await note_usage(cluster.ledger, [(fence, {"cpu_seconds": 9.0}, None)])
+    await note_usage(cluster.ledger, [])
+    [row] = await cluster.clock.fetch(READ)
+    assert tuple(row) == (True, '{"cpu_seconds": 1.5}', '{"seconds": 3}')
+
+
+@pytest.mark.parametrize(
+    "usage", [{"text": "x" * USAGE_BYTES_MAX}, {"text": "a\x00b"}, {"a\x00b": 1}]
+)
+async def test_what_cannot_be_kept_is_left_out(cluster: PlacedWorld, usage: dict[str, Any]) -> None:
+    fence = await placed(cluster)
+    await note_usage(cluster.ledger, [(fence, usage, None)])
+    [row] = await cluster.clock.fetch(READ)
+    assert tuple(row) == (True, None, None)
