@@ -22,7 +22,7 @@ from holdfast.operations.submitting.resubmission import (
     Resubmission,
     check_inputs_size,
     describe_again,
-    note_replay,
+    note_replays,
 )
 from holdfast.rules.ending import AttemptEnd
 from holdfast.rules.submission import check_text, complete_submission
@@ -132,7 +132,7 @@ async def _replay(
     if first is not None:
         return first
     plans = await _plan(ledger, task_ids, only_open=keyed is None, rebind=rebind)
-    jobs = await admit(ledger, [await _describe(ledger, plan) for plan in plans])
+    jobs = await admit(ledger, await _describe(ledger, plans))
     total = sum(job.num_tasks for job in jobs)
     if total > ledger.limits.tasks_max:
         raise TooLarge("task_ids", total, ledger.limits.tasks_max, unit="tasks")
@@ -161,13 +161,25 @@ async def _plan(
     return [_Plan(tuple(group), again[job_id]) for job_id, group in sorted(by_job.items())]
 
 
-async def _describe(ledger: Ledger, plan: _Plan) -> Submission:
-    """Describe a new job, its inputs read a page at a time."""
-    inputs: list[str] = []
-    for first in range(0, len(plan.task_ids) if plan.again.has_inputs else 0, PAGE_TASKS_MAX):
+async def _describe(ledger: Ledger, plans: Sequence[_Plan]) -> list[Submission]:
+    """Describe the new jobs, the inputs of all of them read a page at a time."""
+    wanted = [task_id for plan in plans if plan.again.has_inputs for task_id in plan.task_ids]
+    inputs: dict[TaskId, str] = {}
+    for first in range(0, len(wanted), PAGE_TASKS_MAX):
         async with ledger.database.transaction() as tx:
-            inputs += await read_letter_inputs(tx, plan.task_ids[first : first + PAGE_TASKS_MAX])
-    return complete_submission(plan.again.submission(tuple(inputs)), ledger.limits)
+            inputs |= await read_letter_inputs(tx, wanted[first : first + PAGE_TASKS_MAX])
+    for task_id in wanted:
+        if task_id not in inputs:  # retention was faster
+            raise NotFound("dead letter", task_id)
+    return [
+        complete_submission(
+            plan.again.submission(
+                tuple(inputs[task_id] for task_id in plan.task_ids) if plan.again.has_inputs else ()
+            ),
+            ledger.limits,
+        )
+        for plan in plans
+    ]
 
 
 async def _store(
@@ -181,14 +193,12 @@ async def _store(
 ) -> list[Replay]:
     # Locked and checked again: somebody may have replayed or discarded them meanwhile.
     await _lock_letters(tx, [task_id for plan in plans for task_id in plan.task_ids], "replay")
-    replays = []
     # Refused if a job whose result one of them needs is gone.
     submitted = await store_or_show(tx, jobs, hidden)
-    for (task_ids, again), made in zip(plans, submitted, strict=True):
-        await mark_replayed(tx, task_ids, replayed_as=made.job_id)
-        await note_replay(tx, again.job_id, made.job_id, actor=actor)
-        replays.append(Replay(again.job_id, task_ids, made.job_id))
-    return replays
+    made = [(plan, job.job_id) for plan, job in zip(plans, submitted, strict=True)]
+    await mark_replayed(tx, {task_id: job_id for plan, job_id in made for task_id in plan.task_ids})
+    await note_replays(tx, {plan.again.job_id: job_id for plan, job_id in made}, actor=actor)
+    return [Replay(plan.again.job_id, plan.task_ids, job_id) for plan, job_id in made]
 
 
 async def discard(

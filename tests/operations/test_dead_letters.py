@@ -1,6 +1,8 @@
 """Dead letters: who goes there, how they are found, and how they come back as new jobs."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -20,12 +22,29 @@ from holdfast.operations.dead_letters import (
 )
 from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.submitting import resubmission
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Transaction
 from tests.audits import assert_audit_is_silent
 from tests.chunks import shrink_chunks
 from tests.world import World
 
 DEAD = TaskState.DEAD_LETTERED
+
+
+class CountedDatabase(Database):
+    """Counts its transactions, and the statements in them."""
+
+    transactions = 0
+    statements = 0
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        self.transactions += 1
+        async with super().transaction() as tx:
+            with tx.connection.query_logger(self._count):
+                yield tx
+
+    def _count(self, _: object) -> None:
+        self.statements += 1
 
 
 async def dead_inputs(world: World, count: int, dead: int, **fields: Any) -> int:
@@ -288,6 +307,21 @@ async def test_letters_of_several_jobs_become_a_new_job_each(ledger: Ledger, wor
     done = await replay(ledger, [TaskId(second, 0), TaskId(first, 0)], actor="ann")
     assert [item.replay_of for item in done] == [first, second]
     assert len({item.job_id for item in done}) == 2
+
+
+async def test_letters_of_more_jobs_take_no_more_statements_nor_transactions(
+    world: World, database_url: str
+) -> None:
+    taken = []
+    for jobs in (2, 9):
+        queue = f"of-{jobs}"
+        letters = [TaskId(await dead_inputs(world, 1, 1, queue=queue), 0) for _ in range(jobs)]
+        async with CountedDatabase(database_url) as counted:
+            made = await replay(Ledger(counted), letters, actor="ann")
+        assert [item.task_ids for item in made] == [(letter,) for letter in letters]
+        taken.append((counted.transactions, counted.statements))
+    few, many = taken
+    assert many == few
 
 
 async def test_a_dry_run_says_what_would_happen_and_does_nothing(

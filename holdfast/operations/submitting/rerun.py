@@ -17,7 +17,7 @@ from holdfast.operations.submitting.resubmission import (
     Resubmission,
     check_inputs_size,
     describe_again,
-    note_replay,
+    note_replays,
 )
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
@@ -143,5 +143,5 @@ async def _store(
     [submitted] = await store_or_show(tx, jobs, hidden)
     replay_of = job.submission.replay_of
     assert replay_of is not None, "a job that is submitted again is known by its id"
-    await note_replay(tx, replay_of, submitted.job_id, actor=actor)
+    await note_replays(tx, {replay_of: submitted.job_id}, actor=actor)
     return Rerun(replay_of, submitted.job_id, job.num_tasks)

@@ -16,7 +16,7 @@ from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
 from holdfast.store.tables.datasets.outputs import find_declared_outputs
 from holdfast.store.tables.dependencies import find_unmet_dependencies
-from holdfast.store.tables.jobs import record_job_event
+from holdfast.store.tables.jobs import record_job_events
 
 # As much as a submission may have: the inputs are in memory while they are stored again.
 INPUTS_BYTES_MAX = 64 << 20
@@ -81,10 +81,13 @@ async def describe_again(
     }
 
 
-async def note_replay(tx: Transaction, replay_of: int, job_id: int, *, actor: str) -> None:
-    """Write down with a job that another one runs it again."""
-    payload = msgspec.json.encode({"job_id": str(job_id)}).decode()
-    await record_job_event(tx, replay_of, "replayed", actor=actor, payload=payload)
+async def note_replays(tx: Transaction, replays: Mapping[int, int], *, actor: str) -> None:
+    """Write down with each job which other one runs it again."""
+    payloads = {
+        replay_of: msgspec.json.encode({"job_id": str(job_id)}).decode()
+        for replay_of, job_id in replays.items()
+    }
+    await record_job_events(tx, "replayed", payloads, actor=actor)
 
 
 def _needed(spec: JobSpec, unmet: set[int]) -> list[str | Dependency]:

@@ -17,7 +17,7 @@ from holdfast.ledger.parts import put_off_failures, write_apart
 from holdfast.rules.undo import Compensation, is_compensated
 from holdfast.store.database import Transaction
 from holdfast.store.tables import undos as undo_table
-from holdfast.store.tables.jobs import record_job_event
+from holdfast.store.tables.jobs import record_job_events
 from holdfast.store.tables.outbox import (
     delete_outbox,
     let_outbox_wait,
@@ -105,7 +105,7 @@ async def end_undo(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) 
         return None
     if succeeded:
         payload = msgspec.json.encode({"job_id": str(job_id)}).decode()
-        await record_job_event(tx, undone_job_id, "compensated", actor="server", payload=payload)
+        await record_job_events(tx, "compensated", {undone_job_id: payload}, actor="server")
     if await has_unsubmitted_undos(tx, graph_id):
         await wake(tx, [graph_id])
     return None

@@ -4,10 +4,9 @@ select coalesce(sum(octet_length(input::text)), 0)::bigint
   join holdfast.dead_letters using (job_id, task_index);
 
 -- name: read_letter_inputs
-select coalesce(input::text, 'null')
+select job_id, task_index, coalesce(input::text, 'null')
   from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
-  join holdfast.dead_letters using (job_id, task_index)
- order by job_id, task_index;
+  join holdfast.dead_letters using (job_id, task_index);
 
 -- name: lock_dead_letters
 select job_id, task_index, replayed_as, discarded_at

@@ -174,14 +174,14 @@ update holdfast.jobs
   from unnest($job_ids::bigint[], $reasons::text[]) as mine(job_id, reason), clock
  where jobs.job_id = mine.job_id;
 
--- name: record_job_event
+-- name: record_job_events
 with clock as materialized (select holdfast.now() as now)
 update holdfast.jobs
    set seq = jobs.seq + 1, event_type = $event_type::text::holdfast.event_type,
        event_at = greatest(clock.now, jobs.event_at), event_actor = $actor, event_cause = null,
-       event_payload = $payload::text::jsonb
-  from clock
- where job_id = $job_id;
+       event_payload = mine.payload::jsonb
+  from clock cross join unnest($job_ids::bigint[], $payloads::text[]) as mine(job_id, payload)
+ where jobs.job_id = mine.job_id;
 
 -- name: list_live_children
 select job_id from holdfast.jobs

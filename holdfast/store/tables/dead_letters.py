@@ -1,6 +1,6 @@
 """The table of dead letters: put there, replayed, discarded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -59,17 +59,18 @@ async def measure_letter_inputs(tx: Transaction, task_ids: Sequence[TaskId]) -> 
     return size
 
 
-async def read_letter_inputs(tx: Transaction, task_ids: Sequence[TaskId]) -> list[str]:
-    """Read the inputs of dead letters, JSON texts, in the order of their ids."""
-    return [row[0] for row in await tx.fetch(_DEAD["read_letter_inputs"], **id_columns(task_ids))]
+async def read_letter_inputs(tx: Transaction, task_ids: Sequence[TaskId]) -> dict[TaskId, str]:
+    """Read the inputs of dead letters, JSON texts; letters that do not exist are left out."""
+    rows = await tx.fetch(_DEAD["read_letter_inputs"], **id_columns(task_ids))
+    return {TaskId(job_id, task_index): text for job_id, task_index, text in rows}
 
 
-async def mark_replayed(tx: Transaction, task_ids: Sequence[TaskId], *, replayed_as: int) -> None:
-    """Note which job runs locked dead letters again."""
+async def mark_replayed(tx: Transaction, replayed_as: Mapping[TaskId, int]) -> None:
+    """Note of each locked dead letter which job runs it again."""
     await tx.fetch(
         _DEAD["mark_replayed"],
-        **id_columns(task_ids),
-        replayed_as=[replayed_as] * len(task_ids),
+        **id_columns(list(replayed_as)),
+        replayed_as=list(replayed_as.values()),
     )
 
 

@@ -1,6 +1,6 @@
 """The table of jobs: stored, counted, ended, cancelled."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -319,16 +319,17 @@ async def flag_cancel(
     )
 
 
-async def record_job_event(
-    tx: Transaction, job_id: int, event_type: str, *, actor: str, payload: str
+async def record_job_events(
+    tx: Transaction, event_type: str, payloads: Mapping[int, str], *, actor: str
 ) -> None:
-    """Record something that happened to a job and is no move; the payload is a JSON text."""
+    """Record something that happened to jobs and is no move; each has a payload, a JSON text."""
+    job_ids = sorted(payloads)
     await tx.fetch(
-        _JOBS["record_job_event"],
-        job_id=job_id,
+        _JOBS["record_job_events"],
+        job_ids=job_ids,
+        payloads=[payloads[job_id] for job_id in job_ids],
         event_type=event_type,
         actor=actor,
-        payload=payload,
     )
 
 

@@ -22,10 +22,10 @@ async def test_a_dead_letter_is_open_until_it_is_replayed_or_discarded(
     ids = [TaskId(job_id, index) for index in range(2)]
     new = [NewDeadLetter(task_id, "policy_violation", "me", "enough") for task_id in ids]
     await dead_letter_tasks(tx, new)
-    assert await read_letter_inputs(tx, ids) == ['"a"', '"b"']
+    assert await read_letter_inputs(tx, ids) == dict(zip(ids, ['"a"', '"b"'], strict=True))
     assert (await measure_letter_inputs(tx, ids), await measure_letter_inputs(tx, [])) == (6, 0)
     assert await list_open_ids(tx, DeadLetterFilter(type="t"), count_max=9) == ids
-    await mark_replayed(tx, ids[:1], replayed_as=job_id)
+    await mark_replayed(tx, {ids[0]: job_id})
     await mark_discarded(tx, ids[1:], actor="me")
     locked = await lock_dead_letters(tx, [*reversed(ids), TaskId(job_id, 9)])
     assert [letter.replayed_as for letter in locked.values()] == [job_id, None]

@@ -33,7 +33,7 @@ from holdfast.store.tables.jobs import (
     read_job_flags,
     read_job_to_rerun,
     read_verbosity,
-    record_job_event,
+    record_job_events,
     show_job,
     start_jobs,
 )
@@ -139,7 +139,7 @@ async def test_a_job_is_locked_held_flagged_and_noted(world: World, tx: Transact
     held = HeldJob(job_id, JobState.PENDING, ended=False, is_over=False)
     assert await hold_jobs(tx, [job_id]) == {job_id: held}
     assert await list_live_children(tx, job_id, mode="soft", batch_max=9) == [child]
-    await record_job_event(tx, job_id, "replayed", actor="me", payload="{}")
+    await record_job_events(tx, "replayed", {job_id: "{}"}, actor="me")
     await flag_cancel(tx, [(job_id, "enough")], mode="soft", actor="me")
     flags = JobFlags(job_id, "soft", finished=False, cancel_reason="enough", state=1)
     assert await read_job_flags(tx, [job_id]) == {job_id: flags}
