@@ -23,7 +23,7 @@ _JOINING = Reason("joining", "joins the line for the next pass", {})
 def pending_reason(
     job: JobRow,
     task: TaskRow,
-    line: QueueCondition,
+    condition: QueueCondition,
     *,
     ahead: int | None = None,
     placing: Reason | None = None,
@@ -37,12 +37,12 @@ def pending_reason(
         return None
     if job.cancel_mode is not None or job.finished_at is not None:
         return Reason("job_ended", "its job has ended or is being cancelled", {})
-    held_back = _order(job, unmet) or _release(job, task) or _later(job, task, line.now)
+    held_back = _order(job, unmet) or _release(job, task) or _later(job, task, condition.now)
     if held_back is not None:
         return held_back
     if job.queue is None:
         return placing or _JOINING
-    return _queue_reason(job.queue, line, ahead)
+    return _queue_reason(job.queue, condition, ahead)
 
 
 def _order(job: JobRow, unmet: Sequence[int]) -> Reason | None:
@@ -86,13 +86,13 @@ def _later(job: JobRow, task: TaskRow, now: datetime) -> Reason | None:
     return Reason("not_eligible", message, details)
 
 
-def _queue_reason(queue: str, line: QueueCondition, ahead: int | None) -> Reason:
+def _queue_reason(queue: str, condition: QueueCondition, ahead: int | None) -> Reason:
     """Tell what stands between a queue's tasks and a worker."""
     details: dict[str, Any] = {"queue": queue}
-    if line.paused_by is not None:
-        message = f"queue {queue} is paused by {line.paused_by}"
-        return Reason("queue_paused", message, details | {"paused_by": line.paused_by})
-    if not line.is_served:
+    if condition.paused_by is not None:
+        message = f"queue {queue} is paused by {condition.paused_by}"
+        return Reason("queue_paused", message, details | {"paused_by": condition.paused_by})
+    if not condition.is_served:
         return Reason("queue_not_served", f"no worker serves queue {queue}", details)
     message = f"waiting in queue {queue}"
     if ahead is not None:
@@ -103,7 +103,7 @@ def _queue_reason(queue: str, line: QueueCondition, ahead: int | None) -> Reason
 def explain_task(
     job: JobRow,
     task: TaskRow,
-    line: QueueCondition,
+    condition: QueueCondition,
     *,
     attempts: Sequence[AttemptRow],
     reason: Reason | None,
@@ -116,7 +116,7 @@ def explain_task(
         lines.append(f"It waits: {reason.message}.")
     if job.cancel_mode is not None and task.finished_at is None:
         lines.append(f"Its job was cancelled ({job.cancel_mode}): {job.cancel_reason}.")
-    lines += _describe_lease(task, line)
+    lines += _describe_lease(task, condition)
     if task.finished_at is not None:
         lines.append(f"It finished at {say_time(task.finished_at)}.")
     error = task_error(task)
@@ -131,7 +131,7 @@ def explain_task(
     return lines
 
 
-def _describe_lease(task: TaskRow, line: QueueCondition) -> list[str]:
+def _describe_lease(task: TaskRow, condition: QueueCondition) -> list[str]:
     if task.lease_expires_at is None:
         return []
     until = say_time(task.lease_expires_at)
@@ -144,7 +144,7 @@ def _describe_lease(task: TaskRow, line: QueueCondition) -> list[str]:
         f"Worker {task.lease_worker_id} holds attempt {task.lease_attempt} "
         f"under a lease until {until}."
     ]
-    if is_orphaned(task, line.now):
+    if is_orphaned(task, condition.now):
         lines.append(
             "The lease has missed two renewals; if it runs out, the attempt counts as lost."
         )

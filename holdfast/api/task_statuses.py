@@ -26,7 +26,7 @@ class Facts(NamedTuple):
     of the jobs that theirs still waits for.
     """
 
-    line: QueueCondition
+    condition: QueueCondition
     ahead: int | None
     standing: dict[int, str | None]
     accounts: dict[int, AccountRow]
@@ -37,10 +37,10 @@ async def read_facts(
     tx: Transaction, job: JobRow, rows: Sequence[TaskRow], *, ahead: int | None = None
 ) -> Facts:
     """Read what is known of tasks of one job beyond their rows."""
-    line = await queues.read_condition(tx, job.queue)
+    condition = await queues.read_condition(tx, job.queue)
     unmet = await graph.list_unmet(tx, job.job_id, UNMET_SHOWN_MAX) if job.unmet else []
     if job.queue is not None:
-        return Facts(line, ahead, {}, {}, unmet)
+        return Facts(condition, ahead, {}, {}, unmet)
     waiting = [row.task_index for row in rows if row.state == TaskState.PENDING]
     is_over = job.cancel_mode is not None or job.finished_at is not None
     standing = {}
@@ -49,7 +49,7 @@ async def read_facts(
     current = [convert.current_attempt_of(row) for row in rows]
     tried = [each for each in current if each.attempt != convert.NO_ATTEMPT]
     accounts = await attempts.read_accounts(tx, job.job_id, tried) if tried else {}
-    return Facts(line, ahead, standing, accounts, unmet)
+    return Facts(condition, ahead, standing, accounts, unmet)
 
 
 async def list_statuses(
@@ -60,7 +60,7 @@ async def list_statuses(
     return [
         convert.task_status(
             row,
-            now=facts.line.now,
+            now=facts.condition.now,
             pending_reason=None if reason is None else reason.message,
             account=facts.accounts.get(row.task_index, AccountRow()),
         )
@@ -81,7 +81,7 @@ async def why_pending(
         pending_reason(
             job,
             row,
-            facts.line,
+            facts.condition,
             ahead=facts.ahead,
             placing=by_task.get(row.task_index),
             unmet=facts.unmet,

@@ -20,7 +20,7 @@ from holdfast.store.reads.queues import count_jobs_in_line
 FRESH_SECONDS = 1.0
 JOBS_MAX = 2000
 # A job has as many demands as there are workers to keep away from; they hardly differ.
-LINES_EXPLAINED_MAX = 8
+DEMANDS_EXPLAINED_MAX = 8
 LOOKS_MAX = 100
 
 
@@ -63,7 +63,7 @@ class Reasons:
         asked_at = time.monotonic()
         async with self._turn:
             look = await self._see(job_id, asked_at)
-            demands = look.demands.get(job_id, [])[:LINES_EXPLAINED_MAX]
+            demands = look.demands.get(job_id, [])[:DEMANDS_EXPLAINED_MAX]
             if not demands:
                 return {}
             by_avoid = {demand.avoid: demand for demand in demands}

@@ -11,7 +11,7 @@ from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
 from holdfast.rules.placement.scheduler import Reason
 from holdfast.rules.submission import parse_spec
-from holdfast.services.reasons import LINES_EXPLAINED_MAX, LOOKS_MAX, Reasons
+from holdfast.services.reasons import DEMANDS_EXPLAINED_MAX, LOOKS_MAX, Reasons
 from holdfast.store.database import Database
 from tests.cluster import Cluster
 from tests.world import World
@@ -212,4 +212,4 @@ async def test_of_many_lines_of_a_job_a_few_are_explained(
     avoids = [None, *(f"worker-{index}" for index in range(20))]
     found = await reasons.find(job_id, avoids)
     assert set(found) == set(avoids)
-    assert len({id(reason) for reason in found.values()}) == LINES_EXPLAINED_MAX
+    assert len({id(reason) for reason in found.values()}) == DEMANDS_EXPLAINED_MAX

@@ -767,7 +767,7 @@ export interface paths {
         get?: never;
         put?: never;
         /** Move a task that has not finished to the dead letters, as an operator's decision. */
-        post: operations["bury_task"];
+        post: operations["dead_letter_task"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4124,7 +4124,7 @@ export interface operations {
             };
         };
     };
-    bury_task: {
+    dead_letter_task: {
         parameters: {
             query?: never;
             header?: never;

@@ -12,7 +12,8 @@ from holdfast.errors import Invalid
 from holdfast.ledger.keys import recall, request_key
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.model.outcomes import STAGES, ReasonCode
-from holdfast.operations.dead_letters import Replay, dead_letter_task, discard, replay
+from holdfast.operations import dead_letters as operations
+from holdfast.operations.dead_letters import Replay, discard, replay
 from holdfast.rules.fingerprint import fingerprint, first_line
 from holdfast.rules.submission import check_text
 from holdfast.store.reads import dead_letters
@@ -113,10 +114,10 @@ def _group(kind: str, letters: Sequence[LetterRow]) -> LetterGroup:
     )
 
 
-async def bury_task(call: Call[DeadLetterRequest, Nothing]) -> Changed:
+async def dead_letter_task(call: Call[DeadLetterRequest, Nothing]) -> Changed:
     """Move a task that has not finished to the dead letters, as an operator's decision."""
     task_id = parse_task_id(call.path["task_id"])
-    await dead_letter_task(
+    await operations.dead_letter_task(
         call.runtime.ledger,
         task_id,
         actor=call.actor,
@@ -183,7 +184,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/api/tasks/{task_id}:dead-letter",
-        bury_task,
+        dead_letter_task,
         Changed,
         body=DeadLetterRequest,
         also=CONFLICTS,

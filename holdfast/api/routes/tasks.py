@@ -46,7 +46,7 @@ async def show_task(call: Call[None, Nothing]) -> TaskStatus:
         attempts = await _read_attempts(tx, task_id)
         facts = await read_facts(tx, job, [task], ahead=await count_ahead(tx, job, task))
     [status] = await list_statuses(call.runtime.reasons, job, [task], facts=facts)
-    now = facts.line.now
+    now = facts.condition.now
     return msgspec.structs.replace(
         status, attempts=[convert.task_attempt(row, task, now) for row in attempts]
     )
@@ -68,7 +68,9 @@ async def explain(call: Call[None, Nothing]) -> Explanation:
         if task.state == TaskState.DEAD_LETTERED:
             letter = await dead_letters.get_dead_letter(tx, task_id)
     [reason] = await why_pending(call.runtime.reasons, job, [task], facts=facts)
-    lines = explain_task(job, task, facts.line, attempts=attempts, reason=reason, letter=letter)
+    lines = explain_task(
+        job, task, facts.condition, attempts=attempts, reason=reason, letter=letter
+    )
     code = None if reason is None else PendingReason(reason.code, reason.message, reason.details)
     return Explanation(str(task_id), convert.task_state(task.state), lines, code)
 

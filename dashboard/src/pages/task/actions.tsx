@@ -8,7 +8,7 @@ import { Button } from "../../parts/button";
 import { useConfirm } from "../../parts/confirm";
 import { isFinal } from "../../parts/format";
 import { useKeys } from "../../parts/keyboard";
-import { cancelling, burying } from "./consequences";
+import { cancelling, deadLettering } from "./consequences";
 
 export function Actions({ task, job }: { task: Task; job: Job }) {
   const ask = useConfirm();
@@ -25,7 +25,7 @@ export function Actions({ task, job }: { task: Task; job: Job }) {
       ? `Task ${id} is being cancelled.`
       : `Task ${id} had finished or was cancelled before.`;
   }
-  async function bury() {
+  async function deadLetter() {
     const body = { reason: "dead-lettered in the dashboard", idempotency_key: null };
     await unwrap(api.POST("/api/tasks/{task_id}:dead-letter", { params, body }));
     await readAgain();
@@ -65,10 +65,10 @@ export function Actions({ task, job }: { task: Task; job: Job }) {
         onClick={() =>
           ask({
             title: `Make task ${id} a dead letter?`,
-            body: <Lines lines={burying(task, job)} />,
+            body: <Lines lines={deadLettering(task, job)} />,
             action: "Dead-letter it",
             danger: true,
-            run: bury,
+            run: deadLetter,
           })
         }
       >

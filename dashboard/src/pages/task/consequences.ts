@@ -14,7 +14,7 @@ export function cancelling(task: Task, job: Job, mode: "soft" | "hard"): string[
     : [`${who} It is KILLED at once, without any grace.`, "It is not tried again."];
 }
 
-export function burying(task: Task, job: Job): string[] {
+export function deadLettering(task: Task, job: Job): string[] {
   const [who, isOpen] = describe(task);
   return [
     isOpen ? `${who} Its attempt is KILLED at once.` : who,
