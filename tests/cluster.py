@@ -59,7 +59,9 @@ class Cluster:
 
     async def place(self) -> list[Placed]:
         """Make one pass of the scheduler."""
-        return await self.scheduler.run(await self._term())
+        made = await self.scheduler.run(await self._term())
+        made.raise_broken()
+        return made.placed
 
     async def end(
         self,

@@ -199,8 +199,9 @@ class Fleet:
 
     async def place(self) -> dict[TaskId, str]:
         """Make one pass of the scheduler."""
-        placed = await Scheduler(self.ledger).run(await self.term())
-        return {item.task_id: item.worker_id for item in placed}
+        made = await Scheduler(self.ledger).run(await self.term())
+        made.raise_broken()
+        return {item.task_id: item.worker_id for item in made.placed}
 
 
 async def failures(world: World, worker: Called) -> int:

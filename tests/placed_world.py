@@ -91,8 +91,9 @@ class PlacedWorld(World):
 
     async def place(self) -> dict[TaskId, str]:
         """Make one pass of the scheduler; returns what it has put where."""
-        placed = await self.scheduler.run(await self.term())
-        return {made.task_id: made.worker_id for made in placed}
+        made = await self.scheduler.run(await self.term())
+        made.raise_broken()
+        return {item.task_id: item.worker_id for item in made.placed}
 
     async def placed(self, job_id: int, index: int = 0) -> tuple[TaskId, StandIn]:
         """Have one task placed and started, wherever there is room."""
@@ -189,3 +190,15 @@ class PlacedWorld(World):
             "select state from holdfast.tasks where job_id = $1 order by task_index", job_id
         )
         return [TaskState(row[0]) for row in rows]
+
+
+async def break_moves(world: World, job_id: int) -> None:
+    """Have every move of a job's tasks fail."""
+    await world.clock.fetch(
+        "create function public.break_off() returns trigger language plpgsql as "
+        "'begin raise ''broken''; end'"
+    )
+    await world.clock.fetch(
+        "create trigger broken before update on holdfast.tasks for each row "
+        f"when (new.job_id = {job_id}) execute function public.break_off()"
+    )

@@ -48,6 +48,18 @@ class Placed(NamedTuple):
     job: StoredSpec
 
 
+class Pass(NamedTuple):
+    """What one pass has placed, and what kept it from placing more."""
+
+    placed: list[Placed]
+    broken: list[Exception]
+
+    def raise_broken(self) -> None:
+        """Raise what was broken; for after the workers have heard of what was placed."""
+        if self.broken:
+            raise ExceptionGroup("some jobs cannot be placed", self.broken)
+
+
 class _Chosen(NamedTuple):
     """A ready task and where the plan puts it."""
 
@@ -69,19 +81,21 @@ class Scheduler:
         self._reader = SnapshotReader(ledger)
         self._last_ports: dict[str, int] = {}
         # Of one look: jobs with cancelled tasks in line, and how many tasks could not be had. Of
-        # the whole pass: how many could not, and so are not planned for again.
+        # the whole pass: how many could not, and so are not planned for again; what was broken.
         self._stale: set[int] = set()
         self._missing: dict[_Line, int] = {}
         self._held: Counter[_Line] = Counter()
+        self._broken: list[Exception] = []
 
-    async def run(self, term: Term) -> list[Placed]:
-        """Make one pass; returns what was placed. Raises Deposed.
+    async def run(self, term: Term) -> Pass:
+        """Make one pass. Raises Deposed.
 
         Where tasks that were cancelled stood in the way, they are cleared away, and it looks again;
-        and so it does without those that somebody holds, whose room others may have.
+        and so it does without those that somebody holds or that are broken, whose room others may
+        have.
         """
         placed: list[Placed] = []
-        self._held = Counter()
+        self._held, self._broken = Counter(), []
         for _ in range(LOOKS_MAX):
             self._stale, self._missing = set(), {}
             placed += await self._look(term)
@@ -90,7 +104,7 @@ class Scheduler:
                 await self._ledger.write(_drop_stale, sorted(self._stale))
             elif not any(self._missing.values()):
                 break
-        return placed
+        return Pass(placed, self._broken)
 
     async def read(self, tx: Transaction) -> Snapshot:
         """Read what there is to place, but for what could not be had in this pass."""
@@ -151,10 +165,10 @@ class Scheduler:
         answers, failures = await write_in_parts(commit, [list(group) for _, group in groups])
         for part, error in failures:
             if not isinstance(error, _GangIncomplete | LockTimeout):
-                raise error
+                self._broken.append(error)
             about = None if gang is None else self._ledger.specs.describe(gang)
             log.info("not placed in this pass: %s", error, extra=about)
-            if isinstance(error, LockTimeout):
+            if not isinstance(error, _GangIncomplete):
                 self._missing.update(_count(part))
         return [placed for answer in answers for placed in answer]
 

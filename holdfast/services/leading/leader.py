@@ -119,10 +119,11 @@ class Leader:
 
         async def place() -> int:
             began_ns = now_ns()
-            placed = await scheduler.run(term)
-            trace_placed(placed, began_ns)
-            heartbeats.ring({item.worker_id for item in placed})
-            return len(placed)
+            made = await scheduler.run(term)
+            trace_placed(made.placed, began_ns)
+            heartbeats.ring({item.worker_id for item in made.placed})
+            made.raise_broken()
+            return len(made.placed)
 
         # What goes wrong here ends this pass: workers are called on, and their leases live.
         with self._doorbells.listen([PLACED]) as listener:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from asyncpg import RaiseError
 
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
@@ -14,7 +15,7 @@ from holdfast.operations.register import drain
 from holdfast.rules.placement.ports import PORT_END, PORT_MIN
 from holdfast.store.database import Database, Transaction
 from tests.audits import assert_audit_is_silent
-from tests.placed_world import GB, PlacedWorld
+from tests.placed_world import GB, PlacedWorld, break_moves
 from tests.stand_in import StandIn
 
 PENDING, ASSIGNED, KILLED = TaskState.PENDING, TaskState.ASSIGNED, TaskState.KILLED
@@ -158,7 +159,7 @@ async def test_a_worker_that_was_shut_after_the_plan_gets_nothing(
     await cluster.add("w1")
     job_id = await cluster.submit(replicas=2)
     late = Late(cluster, lambda: shut(cluster, how))
-    assert await late.run(await cluster.term()) == []
+    assert (await late.run(await cluster.term())).placed == []
     assert await cluster.states(job_id) == [PENDING] * 2
     assert await cluster.count("ready") == 2
     await assert_audit_is_silent(database)
@@ -170,7 +171,7 @@ async def test_a_task_that_was_cancelled_after_the_plan_is_not_placed(
     await cluster.add("w1")
     job_id = await cluster.submit(inputs=[1, 2, 3])
     late = Late(cluster, lambda: cluster.cancel_task(TaskId(job_id, 1)))
-    placed = await late.run(await cluster.term())
+    placed = (await late.run(await cluster.term())).placed
     assert [item.task_id.task_index for item in placed] == [0, 2]
     assert await cluster.states(job_id) == [ASSIGNED, KILLED, ASSIGNED]
     assert await cluster.count("ready") == 0
@@ -183,7 +184,7 @@ async def test_a_job_that_was_cancelled_after_the_plan_is_not_placed(
     await cluster.add("w1")
     job_id = await cluster.submit(replicas=2)
     late = Late(cluster, lambda: cancel_job(cluster.ledger, job_id, "soft", actor="ops"))
-    assert await late.run(await cluster.term()) == []
+    assert (await late.run(await cluster.term())).placed == []
     await cluster.run_chores()
     assert await cluster.states(job_id) == [KILLED] * 2
     await assert_audit_is_silent(database)
@@ -215,7 +216,7 @@ async def test_a_gang_that_lost_a_worker_after_the_plan_waits_as_a_whole(
     await cluster.add("w1", "w2", cpu=1.0)
     gang = await cluster.submit(replicas=2, coscheduling={})
     late = Late(cluster, lambda: shut(cluster, how))
-    assert await late.run(await cluster.term()) == []
+    assert (await late.run(await cluster.term())).placed == []
     assert await cluster.states(gang) == [PENDING] * 2
     await assert_audit_is_silent(database)
 
@@ -233,9 +234,28 @@ async def test_a_gang_that_lost_a_member_after_the_plan_is_undone_alone(
         )
 
     late = Late(cluster, take_away)
-    assert [item.task_id for item in await late.run(await cluster.term())] == [TaskId(single, 0)]
+    placed = (await late.run(await cluster.term())).placed
+    assert [item.task_id for item in placed] == [TaskId(single, 0)]
     assert await cluster.states(gang) == [PENDING] * 2
     assert await cluster.count("leases") == 1
+
+
+async def test_what_is_broken_holds_up_nothing_else_and_is_raised_last(
+    cluster: PlacedWorld, database: Database
+) -> None:
+    await cluster.add("w1", "w2", "w3", cpu=1.0)
+    broken = await cluster.submit(priority=5)
+    await break_moves(cluster, broken)
+    gang = await cluster.submit(replicas=2, coscheduling={})
+    single = await cluster.submit()
+    made = await cluster.scheduler.run(await cluster.term())
+    assert [item.task_id.job_id for item in made.placed] == [gang, gang, single]
+    [error] = made.broken
+    assert isinstance(error, RaiseError)
+    with pytest.raises(ExceptionGroup, match="cannot be placed"):
+        made.raise_broken()
+    assert await cluster.states(broken) == [PENDING]
+    await assert_audit_is_silent(database)
 
 
 async def test_a_retry_prefers_another_worker_and_takes_the_same_if_there_is_none(

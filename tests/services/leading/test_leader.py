@@ -21,6 +21,7 @@ from holdfast.services.writers import Writers
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent
 from tests.fleet import HOUR, Called, Fleet
+from tests.placed_world import break_moves
 from tests.waiting import eventually
 from tests.world import World
 
@@ -81,6 +82,17 @@ async def test_with_hints_nobody_waits_for_a_tick(
     async with open_runtime(Options(database_url, heartbeat_seconds=HOUR)) as server:
         for _ in range(3):
             await ran(server, worker)
+
+
+async def test_workers_hear_of_what_was_placed_beside_what_is_broken(
+    fleet: Fleet, world: World, database_url: str
+) -> None:
+    worker = await fleet.add("w1")
+    await break_moves(world, await world.submit(queue=None, priority=5))
+    gang = await world.submit(queue=None, replicas=2, coscheduling={})
+    async with open_runtime(Options(database_url, heartbeat_seconds=HOUR)):
+        await eventually(lambda: len(worker.running()) == 2)
+    assert worker.running() == [f"{gang}.0", f"{gang}.1"]
 
 
 async def test_of_two_servers_one_leads_and_takes_hints_from_the_other(
