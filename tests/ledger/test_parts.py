@@ -1,12 +1,18 @@
 """What cannot be written costs itself alone, and is not tried for ever."""
 
+from datetime import timedelta
+from itertools import islice
+
 import pytest
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.ledger.parts import FAILURES_MAX, by_job, write_apart, write_in_parts
+from holdfast.ledger.parts import FAILURES_MAX, by_job, write_apart, write_chosen, write_in_parts
 from holdfast.model.ids import TaskId
+from holdfast.rules.outage import GAP_MAX
 from holdfast.store.database import LockTimeout, Transaction
+
+LOCK_TIMEOUT = timedelta(milliseconds=250)
 
 
 class Rows:
@@ -100,6 +106,28 @@ async def test_parts_are_looked_for_only_after_a_failure(ledger: Ledger) -> None
     assert await write_apart(ledger, all_well, unwanted) == (7, [])
     done, [failure] = await write_apart(ledger, change, found)
     assert (done, failure.items) == (3, [2])
+
+
+async def test_all_looks_together_wait_for_locks_no_longer_than_a_reaper_may(
+    ledger: Ledger,
+) -> None:
+    held = {17, 333, *range(500, 5000)}
+    failed = 0
+
+    async def choose(_: Transaction, *, except_jobs: list[int]) -> list[TaskId]:
+        free = (job_id for job_id in range(5000) if job_id not in except_jobs)
+        # Those of the first look, and then what has not been looked at.
+        return [TaskId(job_id, 0) for job_id in islice(free, 500 if except_jobs == [] else 1000)]
+
+    async def change(_: Ledger, __: Transaction, task_ids: list[TaskId]) -> int:
+        nonlocal failed
+        if held.intersection(task_id.job_id for task_id in task_ids):
+            failed += 1
+            raise LockTimeout("held")
+        return len(task_ids)
+
+    await write_chosen(ledger, choose, change)
+    assert failed * LOCK_TIMEOUT < GAP_MAX - timedelta(seconds=2)
 
 
 def test_tasks_are_grouped_by_their_jobs() -> None:

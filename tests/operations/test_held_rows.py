@@ -1,7 +1,7 @@
 """A row that somebody holds, or that is broken, costs itself alone: every chore does the rest."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
+from holdfast.operations.ending import dependents
 from holdfast.operations.ending.follow_up import follow_up, follow_up_all
 from holdfast.operations.ending.lost_workers import end_gone_worker, lose_worker
 from holdfast.operations.ending.reap import reap
@@ -246,10 +247,10 @@ async def lose(cluster: PlacedWorld, *, is_gone: bool) -> int:
 async def ended_with_dependents(world: World, count: int) -> list[int]:
     """Submit a job that others wait for, and let it succeed; returns the others."""
     first = await world.submit(queue="first")
-    dependents = [await world.submit(depends_on=[str(first)]) for _ in range(count)]
+    waiting = [await world.submit(depends_on=[str(first)]) for _ in range(count)]
     [mine] = await world.claim(queue="first")
     await world.succeed(mine)
-    return dependents
+    return waiting
 
 
 async def claimed(world: World) -> list[int]:
@@ -283,6 +284,36 @@ async def test_a_release_that_cannot_be_written_costs_itself_alone(world: World)
     await follow_up_all(world.ledger)
     assert await claimed(world) == [bad]
     await assert_audit_is_silent(world.ledger.database)
+
+
+async def test_one_broken_dependent_does_not_slow_down_all_others_of_the_same_job(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependents, "DEPENDENTS_MAX", 3)
+    bad, *good = await ended_with_dependents(world, 10)
+    mend = await broken(world, "jobs", f"job_id <> {bad} or released_at is null")
+    with pytest.raises(asyncpg.CheckViolationError):
+        await follow_up(world.ledger)
+    assert await claimed(world) == good
+    assert await follow_up(world.ledger) == 0  # what is broken has been put off
+    await mend()
+    await world.clock.advance(100)
+    await follow_up_all(world.ledger)
+    assert await claimed(world) == [bad]
+
+
+async def test_nobody_is_put_off_for_being_next_to_many_broken_dependents(world: World) -> None:
+    everybody = await ended_with_dependents(world, 40)
+    bad = everybody[::5]
+    await broken(world, "jobs", f"job_id <> all (array{bad}) or released_at is null")
+    good = [job_id for job_id in everybody if job_id not in bad]
+    released: list[int] = []
+    for _ in good:  # at most a turn for each, and less than the minute that is for the broken
+        await world.clock.advance(1)
+        with suppress(asyncpg.CheckViolationError):
+            await follow_up(world.ledger)
+        released += await claimed(world)
+    assert sorted(released) == good
 
 
 async def failed_sagas(world: World, count: int) -> list[Saga]:

@@ -5,10 +5,17 @@ The end of a job that others wait for leaves a row in the outbox, in the same tr
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import add_follow_ups
-from holdfast.ledger.parts import Failure, put_off_failures, write_apart
+from holdfast.ledger.parts import (
+    Failure,
+    Patience,
+    put_off_failures,
+    write_at_once,
+    write_in_parts,
+)
 from holdfast.model.ids import TaskId
 from holdfast.operations.requeue import feed_tasks
 from holdfast.rules.dependencies import explain_unmeetable
@@ -33,29 +40,50 @@ from holdfast.store.tables.outbox import (
 ENDED_JOBS_MAX = 1000
 DEPENDENTS_MAX = 2000
 LINED_UP_MAX = 5000
+LOOKS_MAX = 10
 
 
 async def release_dependents(ledger: Ledger) -> int:
     """Release what waited for jobs that have ended: many at a time; returns 0 if nothing did.
 
-    A dependent that somebody holds, or that is broken, is put off alone.
+    A dependent that somebody holds, or that is broken, is left alone. The end of the job that it
+    waits for is put off when nothing else is left to do for it.
     """
-    held: set[int] = set()
-
-    async def find_free() -> list[list[int]]:
-        async with ledger.database.transaction() as tx:
-            waiting = await list_waiting_dependents(
-                tx, ended_max=ENDED_JOBS_MAX, batch_max=DEPENDENTS_MAX
-            )
-            free = await list_free_jobs(tx, waiting)
-        held.update(waiting.difference(free))
-        return [[job_id] for job_id in free]
-
-    done, failures = await write_apart(ledger, _release, find_free)
-    if held:
-        failures.append(Failure(sorted(held), LockTimeout("somebody holds dependents")))
-    await put_off_failures(ledger, failures, put_off_releases)
+    at_once = await write_at_once(ledger, _release)
+    if at_once is not None:
+        return at_once
+    done, is_more = 0, True
+    patience = Patience()
+    left: list[Failure[int]] = []
+    for _ in range(LOOKS_MAX):
+        held, free, is_more = await _find_waiting(ledger, left)
+        if held:
+            left.append(Failure(held, LockTimeout("somebody holds dependents")))
+        write = partial(ledger.write, _release)
+        answers, failures = await write_in_parts(write, [[job_id] for job_id in free], patience)
+        done += sum(answers)
+        left += failures
+        if not is_more or patience.is_over:
+            break
+    if done and (is_more or patience.is_over):
+        return done
+    await put_off_failures(ledger, left, put_off_releases)
     return done
+
+
+async def _find_waiting(
+    ledger: Ledger, left: Sequence[Failure[int]]
+) -> tuple[list[int], list[int], bool]:
+    """Find dependents but for what is left: those somebody holds, the rest; and if more may be."""
+    async with ledger.database.transaction() as tx:
+        waiting = await list_waiting_dependents(
+            tx,
+            except_jobs=[job_id for items, _ in left for job_id in items],
+            ended_max=ENDED_JOBS_MAX,
+            batch_max=DEPENDENTS_MAX,
+        )
+        free = await list_free_jobs(tx, set(waiting))
+    return sorted(set(waiting).difference(free)), sorted(free), len(waiting) == DEPENDENTS_MAX
 
 
 async def _release(_: Ledger, tx: Transaction, among: list[int] | None = None) -> int:

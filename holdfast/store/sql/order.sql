@@ -19,6 +19,7 @@ select waiting.job_id
  cross join lateral (
        select dependencies.job_id from holdfast.dependencies
         where dependencies.depends_on = ended.job_id and dependencies.settled_at is null
+          and dependencies.job_id <> all ($except_jobs::bigint[])
         order by dependencies.job_id limit $batch_max) as waiting
  limit $batch_max;
 

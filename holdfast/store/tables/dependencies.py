@@ -53,12 +53,17 @@ class SettledDependency(NamedTuple):
     holds: bool
 
 
-async def list_waiting_dependents(tx: Transaction, *, ended_max: int, batch_max: int) -> set[int]:
-    """List jobs that wait for jobs whose ends are to be followed up."""
+async def list_waiting_dependents(
+    tx: Transaction, *, except_jobs: Sequence[int] = (), ended_max: int, batch_max: int
+) -> list[int]:
+    """List jobs that wait for jobs whose ends are to be followed up, for each end once."""
     rows = await tx.fetch(
-        _ORDER["list_waiting_dependents"], ended_max=ended_max, batch_max=batch_max
+        _ORDER["list_waiting_dependents"],
+        except_jobs=except_jobs,
+        ended_max=ended_max,
+        batch_max=batch_max,
     )
-    return {row[0] for row in rows}
+    return [row[0] for row in rows]
 
 
 async def settle_dependencies(
