@@ -309,6 +309,7 @@ def test_an_unused_statement_is_found() -> None:
         "state\n between 4 and 8",
         "tasks.state is distinct from 10",
         "case ended.state when 4 then null",
+        "case ended.state when {SUCCEEDED} then null\n when 6 then 'x' end",
         "state smallint not null default 1,",
         "coalesce(kinds.state, 1)",
     ],
@@ -326,6 +327,7 @@ def test_a_state_by_number_is_found(sql: str) -> None:
         "where dataset_versions.state = 'open' limit 1",
         "where state = $1",
         "select 1 -- state = 9",
+        "case state when {FAILED} then 1 end, case times when 0 then 2 end",
         "(moves)[old.state + 1]",
     ],
 )

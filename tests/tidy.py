@@ -36,6 +36,7 @@ _MACHINE_PATH = re.compile(r"(?<![\w.:])/(?:home|work|Users)/\w")
 _BARE_STATE = re.compile(
     r"state(?:_before)?(?:::\w+)?\)?\s+(?:=|<>|[<>]=?|(?:not\s+)?in\s+\([^()]*?|(?:not\s+)?between"
     r"|is\s+(?:not\s+)?distinct\s+from|when)\s*\(?\b\d"
+    r"|case\s+[\w.]*state\s(?:(?!\bend\b)[^;])*?\bwhen\s+\d+\s+then"
     r"|state\s+smallint[^,]*default\s+\d|coalesce\([\w.]*state,\s*\d"
 )
 _REGISTRY = re.compile(r"https?://\S*(?:pythonhosted|pypi|npmjs|artifactory|nexus|/simple\b)")

@@ -14,11 +14,12 @@ from holdfast.store.specs import StoredSpec
 class StoredJob(NamedTuple):
     """A job that was stored, and how many of its tasks can be claimed or placed now: the first.
 
+    Those that count as submitted are all its tasks; of a compensation, which nobody submits, none.
     Of jobs that wait for others of their graph the spec is left out: it is read when they start.
     """
 
     job_id: int
-    num_tasks: int
+    submitted: int
     ready: int
     spec: StoredSpec | None
 

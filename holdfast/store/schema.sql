@@ -119,7 +119,17 @@ CREATE TRIGGER a_job_is_born_pending BEFORE INSERT ON holdfast.jobs FOR EACH ROW
 CREATE TRIGGER a_job_only_moves_forward BEFORE UPDATE ON holdfast.jobs FOR EACH ROW WHEN (new.state <> old.state AND (old.finished_at IS NOT NULL OR new.seq <> (old.seq + 1) OR new.submitted_at IS NULL OR NOT (new.state = 3 AND old.state = 1 OR new.finished_at IS NOT NULL)) OR new.seq <> old.seq AND new.seq <> (old.seq + 1) OR new.seq = (old.seq + 1) AND new.event_type IS DISTINCT FROM
         CASE
             WHEN new.submitted_at IS DISTINCT FROM old.submitted_at THEN 'submitted'::holdfast.event_type
-            WHEN new.state <> old.state THEN ('{NULL,NULL,NULL,started,succeeded,failed,killed,worker_failed,unschedulable,NULL,dead_lettered}'::holdfast.event_type[])[new.state + 1]
+            WHEN new.state <> old.state THEN
+            CASE new.state
+                WHEN 3 THEN 'started'::holdfast.event_type
+                WHEN 4 THEN 'succeeded'::holdfast.event_type
+                WHEN 5 THEN 'failed'::holdfast.event_type
+                WHEN 6 THEN 'killed'::holdfast.event_type
+                WHEN 7 THEN 'worker_failed'::holdfast.event_type
+                WHEN 8 THEN 'unschedulable'::holdfast.event_type
+                WHEN 10 THEN 'dead_lettered'::holdfast.event_type
+                ELSE NULL::holdfast.event_type
+            END
             WHEN new.event_type = ANY (ARRAY['cancel_requested'::holdfast.event_type, 'replayed'::holdfast.event_type, 'compensated'::holdfast.event_type]) THEN new.event_type
             ELSE NULL::holdfast.event_type
         END OR new.seq = (old.seq + 1) AND new.event_at < old.event_at OR old.finished_at IS DISTINCT FROM new.finished_at AND old.finished_at IS NOT NULL OR old.submitted_at IS DISTINCT FROM new.submitted_at AND old.submitted_at IS NOT NULL OR old.cancel_mode = 'hard'::text AND new.cancel_mode IS DISTINCT FROM 'hard'::text OR old.cancel_mode IS NOT NULL AND new.cancel_mode IS NULL OR new.job_id <> old.job_id OR new.num_tasks <> old.num_tasks OR new.spec <> old.spec) EXECUTE FUNCTION holdfast.refuse();

@@ -72,6 +72,7 @@ def _row(job: Admitted, *, shown: bool, unmet: int) -> job_rows.NewJob:
     spec, submission = job.spec, job.submission
     assert spec.type is not None, "an accepted spec is complete"
     assert spec.owner is not None, "an accepted spec is complete"
+    # In order: by name, each job would cost a microsecond more. A test looks at each field.
     return job_rows.NewJob(
         job.job_id,
         spec.name,
@@ -190,7 +191,9 @@ async def announce(
     for job in jobs:
         ready_tasks = 0 if job.job_id in waiting else _first_stretch(job)
         spec = job.stored() if ready_tasks or job.graph_id is None else None
-        tx.news.stored_jobs.append(StoredJob(job.job_id, job.num_tasks, ready_tasks, spec))
+        is_compensation = job.submission.compensates_job_id is not None
+        submitted = 0 if is_compensation else job.num_tasks
+        tx.news.stored_jobs.append(StoredJob(job.job_id, submitted, ready_tasks, spec))
     large = [job for job in jobs if job.num_tasks > CHUNK_TASKS_MAX]
     feeds = [("feed", job.job_id) for job in large if not links.unmet(job.job_id)]
     await add_follow_ups(tx, feeds, next_index=CHUNK_TASKS_MAX)

@@ -51,7 +51,7 @@ class Metrics:
 
     def count(self, news: News) -> None:
         """Count what a transaction did."""
-        self.submissions.inc(sum(job.num_tasks for job in news.stored_jobs))
+        self.submissions.inc(sum(job.submitted for job in news.stored_jobs))
         for (start, end), count in news.moves.items():
             names = TaskState(start).name, TaskState(end).name
             self.transitions.labels(*names).inc(count)

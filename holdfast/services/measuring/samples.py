@@ -40,7 +40,7 @@ class Samples:
     def count(self, news: News) -> None:
         """Count what a transaction did."""
         tally = self._tally
-        tally.counts[_SUBMITTED] += sum(job.num_tasks for job in news.stored_jobs)
+        tally.counts[_SUBMITTED] += sum(job.submitted for job in news.stored_jobs)
         for (start, end), count in news.moves.items():
             position = _POSITIONS.get(TaskState(end))
             if position is not None:

@@ -15,12 +15,12 @@ select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, p
        fan_out, max_task_failures, num_tasks, num_tasks, graph_id, compensates_job_id, unmet, shown::int,
        case when shown then 'submitted'::holdfast.event_type end, case when shown then clock.now end,
        case when shown then owner end
-  from unnest($job_ids::bigint[], $names::text[], $types::text[], $owners::text[], $queues::text[],
-              $priorities::int[], $specs::text[], $labels::text[], $parent_job_ids::bigint[],
-              $replay_of::bigint[], $correlation_ids::text[], $trace_ids::text[], $trace_parents::text[],
-              $idempotency_keys::text[], $asked::text[], $shown::boolean[],
-              $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[], $graph_ids::bigint[],
-              $compensates_job_ids::bigint[], $unmet::int[])
+  from unnest($job_id::bigint[], $name::text[], $type::text[], $owner::text[], $queue::text[],
+              $priority::int[], $spec::text[], $labels::text[], $parent_job_id::bigint[],
+              $replay_of::bigint[], $correlation_id::text[], $trace_id::text[], $trace_parent::text[],
+              $idempotency_key::text[], $asked::text[], $shown::boolean[],
+              $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[], $graph_id::bigint[],
+              $compensates_job_id::bigint[], $unmet::int[])
          as new(job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of,
                 correlation_id, trace_id, trace_parent, idempotency_key, asked, shown, fan_out,
                 max_task_failures, num_tasks, graph_id, compensates_job_id, unmet),
@@ -124,7 +124,7 @@ update holdfast.jobs
        event_type = ended.event_type::holdfast.event_type,
        event_at = greatest(clock.now, jobs.event_at), event_actor = 'server',
        event_cause = case ended.state when {SUCCEEDED} then null
-                                      when 6 then coalesce(jobs.cancel_reason, jobs.error)
+                                      when {KILLED} then coalesce(jobs.cancel_reason, jobs.error)
                                       else jobs.error end,
        event_payload = null,
        error = case when ended.state = {KILLED} then coalesce(jobs.cancel_reason, jobs.error) else jobs.error end,

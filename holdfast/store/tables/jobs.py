@@ -28,7 +28,7 @@ async def allocate_job_ids(database: Database, count: int) -> list[AllocatedId]:
 
 
 class NewJob(NamedTuple):
-    """The row of a job; spec and labels are JSON texts."""
+    """The row of a job, named as its columns are; spec and labels are JSON texts."""
 
     job_id: int
     name: str | None
@@ -55,35 +55,9 @@ class NewJob(NamedTuple):
     unmet: int
 
 
-_NEW_JOB_COLUMNS = (
-    "job_ids",
-    "names",
-    "types",
-    "owners",
-    "queues",
-    "priorities",
-    "specs",
-    "labels",
-    "parent_job_ids",
-    "replay_of",
-    "correlation_ids",
-    "trace_ids",
-    "trace_parents",
-    "idempotency_keys",
-    "asked",
-    "shown",
-    "fan_out",
-    "max_task_failures",
-    "num_tasks",
-    "graph_ids",
-    "compensates_job_ids",
-    "unmet",
-)
-
-
 async def insert_jobs(tx: Transaction, jobs: Sequence[NewJob], *, now: datetime) -> set[int]:
     """Store jobs, at least one; returns the ids of those whose key was not seen before."""
-    columns = dict(zip(_NEW_JOB_COLUMNS, zip(*jobs, strict=True), strict=True))
+    columns = dict(zip(NewJob._fields, zip(*jobs, strict=True), strict=True))
     rows = await tx.fetch(_JOBS["insert_jobs"], **columns, now=now)
     return {row[0] for row in rows}
 

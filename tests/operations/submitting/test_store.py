@@ -74,3 +74,23 @@ async def test_a_repeated_child_is_answered_with_its_job_after_its_parents_end(
     assert await submit_one(ledger, child) == Submitted(taken.job_id, is_new=False)
     with pytest.raises(IllegalMove):
         await submit_one(ledger, a_job(parent=parent, idempotency_key="other"))
+
+
+async def test_each_field_of_a_job_is_stored_as_itself(ledger: Ledger, world: World) -> None:
+    parent, earlier = await world.submit(), await world.submit()
+    stored: dict[str, Any] = {
+        "name": "n", "type": "t", "owner": "o", "queue": "u", "priority": 3,
+        "correlation_id": "c", "idempotency_key": "k", "max_task_failures": 1,
+    }  # fmt: skip
+    spec = parse_spec({"entrypoint": {"function": "app:work"}, "labels": {"l": "v"}} | stored)
+    given = Submission(
+        spec, ("1", "2"), parent_job_id=parent, replay_of=earlier, trace_parent="00f067aa0ba902b7"
+    )
+    job = await world.job((await submit_one(ledger, given)).job_id)
+    stored |= {
+        "parent_job_id": parent, "replay_of": earlier, "trace_parent": "00f067aa0ba902b7",
+        "fan_out": True, "num_tasks": 2, "unmet": 0, "graph_id": None, "compensates_job_id": None,
+    }  # fmt: skip
+    assert {name: job[name] for name in stored} == stored
+    assert '"l": "v"' in job["labels"]
+    assert '"app:work"' in job["spec"]

@@ -238,3 +238,14 @@ async def test_what_a_compensation_is_told_is_stored_in_chunks_of_bounded_size(
     assert [record["task_id"] for record in told] == [f"1.{index}" for index in range(6)]
     assert all(record["input"] == "i" * 500 for record in told)
     await assert_audit_is_silent(saga.world.ledger.database)
+
+
+async def test_a_compensation_is_no_submission(world: World) -> None:
+    submitted: list[int] = []
+    world.ledger.on_commit = lambda news: submitted.extend(j.submitted for j in news.stored_jobs)
+    await alone(world, inputs=["a", "b"], max_task_failures=0, on_exhausted="fail")
+    first, second = await world.claim(2)
+    await world.succeed(first, "1")
+    await world.fail(second, "PermanentError")
+    assert len(await records(world)) == 2, "its compensation was stored"
+    assert submitted == [2, 0]

@@ -133,4 +133,4 @@ def test_the_fields_of_a_new_job_come_in_the_order_of_its_columns() -> None:
     insert = load_statements("jobs")["insert_jobs"]
     listed = insert.text.split("as new(")[1].split(")")[0]
     assert [name.strip() for name in listed.split(",")] == list(jobs.NewJob._fields)
-    assert list(insert.parameters[: len(jobs.NewJob._fields)]) == list(jobs._NEW_JOB_COLUMNS)
+    assert insert.parameters[: len(jobs.NewJob._fields)] == jobs.NewJob._fields

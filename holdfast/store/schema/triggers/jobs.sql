@@ -8,8 +8,11 @@ create or replace trigger a_job_only_moves_forward before update on holdfast.job
           or new.seq = old.seq + 1 and new.event_type is distinct from
              case when new.submitted_at is distinct from old.submitted_at then 'submitted'
                   when new.state <> old.state
-                  then ('{NULL,NULL,NULL,started,succeeded,failed,killed,worker_failed,unschedulable,NULL,'
-                        'dead_lettered}'::holdfast.event_type[])[new.state + 1]
+                  then case new.state
+                       when {RUNNING} then 'started'::holdfast.event_type when {SUCCEEDED} then 'succeeded'
+                       when {FAILED} then 'failed' when {KILLED} then 'killed'
+                       when {WORKER_FAILED} then 'worker_failed' when {UNSCHEDULABLE} then 'unschedulable'
+                       when {DEAD_LETTERED} then 'dead_lettered' end
                   when new.event_type in ('cancel_requested', 'replayed', 'compensated') then new.event_type end
           or new.seq = old.seq + 1 and new.event_at < old.event_at
           or old.finished_at is distinct from new.finished_at and old.finished_at is not null
