@@ -8,8 +8,11 @@ import asyncpg
 import pytest
 
 from holdfast.model.ids import TaskId
+from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import TaskState
 from holdfast.operations.ending import dependents
+from holdfast.operations.ending import follow_up as follow_up_steps
+from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.follow_up import follow_up, follow_up_all
 from holdfast.operations.ending.lost_workers import end_gone_worker, lose_worker
 from holdfast.operations.ending.reap import reap
@@ -21,7 +24,7 @@ from tests.placed_world import PlacedWorld
 from tests.world import World
 
 Hold = Callable[..., AbstractAsyncContextManager[None]]
-PENDING, ASSIGNED, RUNNING = TaskState.PENDING, TaskState.ASSIGNED, TaskState.RUNNING
+PENDING, ASSIGNED, KILLED = TaskState.PENDING, TaskState.ASSIGNED, TaskState.KILLED
 TASK = "select from holdfast.tasks where job_id = $1 and task_index = $2 for update"
 TASKS = "select from holdfast.tasks where job_id = $1 for update"
 LEASE_OF = "select from holdfast.leases where job_id = $1 and task_index = $2 for update"
@@ -242,6 +245,39 @@ async def lose(cluster: PlacedWorld, *, is_gone: bool) -> int:
 
 
 # What follows
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+async def test_a_cancel_stops_all_tasks_of_a_job_that_nobody_holds(
+    world: World, hold: Hold, monkeypatch: pytest.MonkeyPatch, mode: CancelMode
+) -> None:
+    monkeypatch.setattr(follow_up_steps, "SWEEP_TASKS_MAX", 3)
+    job_id = await world.submit(replicas=10)
+    await cancel_job(world.ledger, job_id, mode, actor="operator")
+    async with hold(TASK, job_id, 1):
+        for _ in range(2):
+            await follow_up_all(world.ledger)
+            assert await states(world, job_id) == [KILLED, PENDING, *[KILLED] * 8]
+            await world.clock.advance(10)
+    await follow_up_all(world.ledger)
+    assert await states(world, job_id) == [KILLED] * 10
+    assert await world.count("outbox") == 0
+    await assert_audit_is_silent(world.ledger.database)
+
+
+async def test_a_large_job_is_lined_up_although_somebody_holds_a_task_of_it(
+    world: World, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependents, "LINED_UP_MAX", 4)
+    monkeypatch.setattr(follow_up_steps, "FEED_TASKS_MAX", 3)
+    first = await world.submit(queue="first")
+    job_id = await world.submit(replicas=10, depends_on=[str(first)])
+    await world.succeed((await world.claim(queue="first"))[0])
+    async with hold(TASK, job_id, 1):
+        await follow_up_all(world.ledger)
+        assert len(await world.claim(20)) == 9
+    assert [claim.task_id for claim in await world.claim(20)] == [TaskId(job_id, 1)]
+    await assert_audit_is_silent(world.ledger.database)
 
 
 async def ended_with_dependents(world: World, count: int) -> list[int]:

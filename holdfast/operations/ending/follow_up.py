@@ -13,6 +13,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.ledger.parts import BROKEN_PUT_OFF
 from holdfast.model.attempts import LockedTask
+from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import JobState
 from holdfast.operations.ending.cancel import flag_job, stop_tasks
@@ -27,12 +28,18 @@ from holdfast.store.tables.outbox import (
     advance_outbox,
     delete_outbox,
     drop_childless_ends,
+    let_outbox_wait,
     list_outbox,
     lock_outbox,
     put_off_outbox,
     take_small_sweeps,
 )
-from holdfast.store.tables.tasks import lock_next_tasks, lock_tasks_of_jobs
+from holdfast.store.tables.tasks import (
+    find_unstopped_task,
+    lock_next_tasks,
+    lock_tasks,
+    lock_tasks_of_jobs,
+)
 
 SWEEP_TASKS_MAX = 1000
 FEED_TASKS_MAX = 5000
@@ -115,16 +122,20 @@ async def _step(ledger: Ledger, tx: Transaction, *, row_id: int) -> int:
     following = await step(ledger, tx, work.job_id, next_index=work.next_index)
     if following is None:
         await delete_outbox(tx, [row_id])
-    else:
-        await advance_outbox(tx, row_id, following)
+        return 1
+    await advance_outbox(tx, row_id, following)
+    if following <= work.next_index:  # for something that is held; the rest is done
+        await let_outbox_wait(tx, [row_id])
     return 1
 
 
 async def _sweep(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
-    """Stop the next tasks of a job that was cancelled or has ended."""
+    """Stop the next tasks of a job that was cancelled or has ended; held ones are left for last."""
     tasks = await lock_next_tasks(tx, job_id, next_index=next_index, batch_max=SWEEP_TASKS_MAX)
     await _stop(ledger, tx, tasks)
-    return tasks[-1].task_index + 1 if len(tasks) == SWEEP_TASKS_MAX else None
+    if len(tasks) == SWEEP_TASKS_MAX:
+        return tasks[-1].task_index + 1
+    return await find_unstopped_task(tx, job_id)
 
 
 async def _sweep_small(ledger: Ledger, tx: Transaction) -> int:
@@ -156,14 +167,21 @@ async def _drop_childless(_: Ledger, tx: Transaction) -> int:
     return await drop_childless_ends(tx, SMALL_JOBS_MAX)
 
 
-async def _feed(_: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
-    """Line up the next tasks of a job too large to be lined up at once."""
-    tasks = await lock_next_tasks(tx, job_id, next_index=next_index, batch_max=FEED_TASKS_MAX)
+async def _feed(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
+    """Line up the next tasks of a job too large to be lined up at once.
+
+    They are not locked, as when a small job is lined up, unless they may have to wait for a time.
+    """
     job = (await read_job_flags(tx, [job_id])).get(job_id)
-    if not tasks or job is None or job.finished or job.cancel_mode:
+    if job is None or job.finished or job.cancel_mode:
         return None
-    await feed_tasks(tx, [task.id for task in tasks])
-    return tasks[-1].task_index + 1 if len(tasks) == FEED_TASKS_MAX else None
+    stored = (await ledger.specs.load(tx, {job_id}))[job_id]
+    end = min(next_index + FEED_TASKS_MAX, stored.num_tasks)
+    task_ids = [TaskId(job_id, index) for index in range(next_index, end)]
+    if stored.spec.not_before is not None:
+        await lock_tasks(tx, task_ids)
+    await feed_tasks(tx, task_ids)
+    return end if end < stored.num_tasks else None
 
 
 async def _end_children(

@@ -17,13 +17,22 @@ select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure
    for update of tasks;
 
 -- name: lock_next_tasks
--- A stretch of one job's tasks, for sweeps that go through all of them.
+-- For sweeps that go through all tasks of a job, but for those that somebody holds.
 select job_id, task_index, state, attempt, failure_count, preemption_count, free_loss_count
   from holdfast.tasks
- where job_id = $job_id and task_index >= $next_index
+ where job_id = $job_id and task_index >= $next_index and finished_at is null
  order by task_index
  limit $batch_max
-   for update;
+   for update skip locked;
+
+-- name: find_unstopped_task
+-- A task that a sweep has left out. Of a soft cancel, it is enough that it was asked to stop.
+select tasks.task_index
+  from holdfast.tasks join holdfast.jobs using (job_id) left join holdfast.leases using (job_id, task_index)
+ where tasks.job_id = $job_id and tasks.finished_at is null
+   and (jobs.cancel_mode is distinct from 'soft' or jobs.finished_at is not null
+        or leases.cancel_requested_at is null)
+ order by tasks.task_index limit 1;
 
 -- name: insert_tasks
 insert into holdfast.tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, input)

@@ -32,11 +32,17 @@ async def lock_tasks_of_jobs(tx: Transaction, job_ids: Iterable[int]) -> list[Lo
 async def lock_next_tasks(
     tx: Transaction, job_id: int, *, next_index: int, batch_max: int
 ) -> list[LockedTask]:
-    """Lock a stretch of one job's tasks."""
+    """Lock the next tasks of a job that have not ended; those that somebody holds are left out."""
     rows = await tx.fetch(
         _TASKS["lock_next_tasks"], job_id=job_id, next_index=next_index, batch_max=batch_max
     )
     return list(map(LockedTask._make, rows))
+
+
+async def find_unstopped_task(tx: Transaction, job_id: int) -> int | None:
+    """Find the first task of a job that a sweep has left out, by its index."""
+    row = await tx.fetch_one(_TASKS["find_unstopped_task"], job_id=job_id)
+    return None if row is None else int(row[0])
 
 
 @dataclass(slots=True)
