@@ -15,11 +15,18 @@ import msgspec
 
 from holdfast.errors import Invalid
 from holdfast.worker.placed.shim_launch import launch_shim
-from holdfast.worker.placed.shim_leftovers import kill_leftovers, read_log_tail, remove_folder
+from holdfast.worker.placed.shim_leftovers import (
+    kill_leftovers,
+    read_log_tail,
+    read_report,
+    remove_folder,
+)
 from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder, ShimStarted
 from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running.regular_file import read_regular
 
+ORDER_BYTES_MAX = 256 << 20  # more than any that was written here
 POLL_SECONDS = 1.0  # the backstop of a wait that is woken by the shim's end
 UNLOCK_SECONDS = 0.005  # between a shim's end of file and the end of its lock
 KILL_SECONDS_MAX = 30.0
@@ -54,10 +61,10 @@ class Shim:
         """Take over a shim of another worker process: alive, ended or killed."""
         try:
             # Not by msgspec alone: names and values of an environment need not be Unicode.
-            fields = json.loads((folder / shim_folder.ORDER).read_bytes())
+            fields = json.loads(read_regular(folder / shim_folder.ORDER, ORDER_BYTES_MAX))
             order = msgspec.convert(fields, ShimOrder)
             order.check()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise Invalid("folder", f"{folder} holds no order of a shim: {error}") from error
         return cls(folder, order, child=None)
 
@@ -122,9 +129,8 @@ class Shim:
     @contextmanager
     def _try_lock(self, mode: int) -> Iterator[bool]:
         """Hold the shim's lock for a block, unless it is held; True if there is none any more."""
-        try:
-            lock = os.open(self.folder / shim_folder.LOCK, os.O_RDONLY | os.O_CREAT, 0o600)
-        except FileNotFoundError:
+        lock = shim_folder.open_lock(str(self.folder), os.O_CREAT)
+        if lock is None:
             yield True
             return
         try:
@@ -153,12 +159,14 @@ class Shim:
                     loop.remove_reader(alive)
                     is_closed.set()
 
-        loop.add_reader(alive, read)
         try:
+            loop.add_reader(alive, read)
             read()  # an end before we opened it wakes nobody
             with suppress(TimeoutError):
                 await asyncio.wait_for(is_closed.wait(), POLL_SECONDS)
                 await asyncio.sleep(UNLOCK_SECONDS)
+        except OSError:  # not the pipe any more that it was
+            await asyncio.sleep(POLL_SECONDS)
         finally:
             loop.remove_reader(alive)
             os.close(alive)
@@ -170,33 +178,28 @@ class Shim:
         with self._try_lock(fcntl.LOCK_EX) as is_locked:
             if not is_locked:
                 return None
-            if not path.exists():
+            ended = read_report(path, ShimExit)
+            if ended is None:  # lost, or spoiled by the command
                 if not kill_leftovers(self.folder, self.token):
                     return None
+                ended = self._lost_exit()
                 with suppress(OSError):  # no room, or no folder any more: we know it all the same
-                    lost = msgspec.to_builtins(self._lost_exit())
-                    shim_folder.write_json(str(path), lost, is_synced=True)
+                    shim_folder.write_json(str(path), msgspec.to_builtins(ended), is_synced=True)
             self._reap()
-            try:
-                return msgspec.json.decode(path.read_bytes(), type=ShimExit)
-            except (FileNotFoundError, msgspec.MsgspecError):  # spoiled by the command
-                return self._lost_exit()
+            return ended
 
     def _lost_exit(self) -> ShimExit:
-        started = ShimStarted(0.0, "none")
-        with suppress(OSError, msgspec.MsgspecError):
-            text = (self.folder / shim_folder.STARTED).read_bytes()
-            started = msgspec.json.decode(text, type=ShimStarted)
+        started = read_report(self.folder / shim_folder.STARTED, ShimStarted)
         logged = read_log_tail(self.folder)
         return ShimExit(
             exit_code=None,
             signal=None,
             reason="shim_lost",
             error="its shim was lost, so it was killed" + (f": {logged}" if logged else ""),
-            started_at=started.started_at or None,
+            started_at=None if started is None else started.started_at,
             ended_at=time.time(),
             usage=None,
-            limits=started.limits,
+            limits="none" if started is None else started.limits,
         )
 
     def _reap(self) -> None:

@@ -4,12 +4,17 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from holdfast.worker.processes import resource_limits, shim_folder, watchdog
+from holdfast.worker.running.regular_file import open_regular, read_regular
 
 LOG_BYTES_MAX = 2000
+REPORT_BYTES_MAX = 1 << 20
+
+Report = TypeVar("Report")
 
 
 def kill_leftovers(folder: Path, token: str) -> bool:
@@ -19,9 +24,16 @@ def kill_leftovers(folder: Path, token: str) -> bool:
     return is_clean and all(are_ended)
 
 
+def read_report(path: Path, kind: type[Report]) -> Report | None:
+    """Read what a shim has written down; None if it has not, or if its command has spoiled it."""
+    with suppress(OSError, ValueError, RecursionError):  # of msgspec's, too: they are ValueErrors
+        return msgspec.json.decode(read_regular(path, REPORT_BYTES_MAX), type=kind)
+    return None
+
+
 def read_log_tail(folder: Path) -> str:
     """Read the end of what a shim has written to its log: why it failed, if it did."""
-    with suppress(OSError), open(folder / shim_folder.LOG, "rb") as file:
+    with suppress(OSError), open_regular(folder / shim_folder.LOG) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES_MAX))
         return file.read().decode("utf-8", "replace").strip()
     return ""
@@ -42,8 +54,7 @@ def _list_cgroups(folder: Path, token: str) -> set[str]:
     own = resource_limits.find_own_cgroup()
     paths = set() if own is None else {resource_limits.path_of(own, token)}
     # Not found if the command has deleted or spoiled it.
-    with suppress(OSError, msgspec.MsgspecError):
-        text = (folder / shim_folder.CGROUP).read_bytes()
-        if (made := msgspec.json.decode(text, type=str | None)) is not None:
-            paths.add(made)
+    made = read_report(folder / shim_folder.CGROUP, str)
+    if made is not None and "\0" not in made:
+        paths.add(made)
     return paths

@@ -50,9 +50,8 @@ def find_leftover(folder: Path) -> Leftover:
 
 def _has_shim(folder: Path) -> bool:
     """Tell whether a shim holds the lock of a folder, whatever else is in there."""
-    try:
-        lock = os.open(folder / shim_folder.LOCK, os.O_RDONLY)
-    except FileNotFoundError:
+    lock = shim_folder.open_lock(str(folder))
+    if lock is None:
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,5 +1,6 @@
 """The files by which a worker and a shim know of each other, and how they are written."""
 
+import errno
 import json
 import os
 
@@ -8,11 +9,15 @@ LOCK, CONTROL, ALIVE = "lock", "control", "alive"
 OUTPUT, LOG = "output.log", "shim.log"
 READY = b"ready\n"  # what a shim writes to ALIVE once it holds its lock
 
+_TROUBLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # of this host, not of the folder
+
 
 def write_json(path: str, content: object, *, is_synced: bool = False) -> None:
     """Write a file of JSON in one step, so that nobody reads half of it."""
     unfinished = f"{path}.new"
-    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    # Neither a pipe nor a link that the command has put there is written to.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(unfinished, flags, 0o600)
     with open(fd, "w") as file:
         json.dump(content, file)
         if is_synced:
@@ -23,3 +28,14 @@ def write_json(path: str, content: object, *, is_synced: bool = False) -> None:
         folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
         os.fsync(folder)
         os.close(folder)
+
+
+def open_lock(folder: str, flags: int = 0) -> int | None:
+    """Open the lock of a folder; None if it is gone, or has become something else."""
+    flags |= os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(f"{folder}/{LOCK}", flags, 0o600)
+    except OSError as error:
+        if error.errno in _TROUBLES:
+            raise
+        return None

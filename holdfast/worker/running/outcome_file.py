@@ -5,7 +5,6 @@ failure. Whether a failure was a stop that somebody had asked for, the worker kn
 """
 
 import os
-import stat
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from holdfast.worker.running.attempt_outcome import (
     Outcome,
     storable,
 )
+from holdfast.worker.running.regular_file import read_regular
 
 FILE = "outcome.json"
 # Twice the largest result, and what it may have written to datasets, fit in.
@@ -34,7 +34,7 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
 def read_outcome(folder: Path, *, was_asked_to_stop: bool) -> Outcome | None:
     """Read what the process of a function has left; None if it has left nothing."""
     try:
-        outcome = _decode(_read(folder / FILE))
+        outcome = _decode(read_regular(folder / FILE, BYTES_MAX))
         if outcome.result is not None:
             _check_result(outcome.result.encode())
     except FileNotFoundError:
@@ -52,18 +52,6 @@ def read_outcome(folder: Path, *, was_asked_to_stop: bool) -> Outcome | None:
             return Outcome("failed", None, error_text, kind, outcome.stage)
         case status:
             return _unfit(f"its function reported the status {status!r}, which is not its own")
-
-
-def _read(path: Path) -> bytes:
-    # Neither a pipe, which would be waited for, nor a link to something without an end.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError("it is not a file")
-        content = file.read(BYTES_MAX + 1)
-    if len(content) > BYTES_MAX:
-        raise OSError(f"it is over {BYTES_MAX} bytes")
-    return content
 
 
 def _unfit(problem: str) -> Outcome:

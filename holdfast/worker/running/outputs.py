@@ -13,6 +13,7 @@ import msgspec
 from holdfast.model.datasets import ENTRIES_BYTES_MAX, OutputEntry
 from holdfast.model.order import Output
 from holdfast.worker.running.attempt_outcome import Outcome
+from holdfast.worker.running.regular_file import open_regular
 
 FILE = "outputs.jsonl"
 VARIABLE = "HOLDFAST_OUTPUTS"
@@ -42,7 +43,7 @@ def with_outputs(outcome: Outcome, entries: Sequence[OutputEntry]) -> Outcome:
 def read_success(folder: Path) -> Outcome:
     """Describe the success of a command; what it says it has written may be anything."""
     try:
-        with open(folder / FILE, "rb") as file:
+        with open_regular(folder / FILE) as file:
             content = file.read(_FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return Outcome("succeeded", 0)

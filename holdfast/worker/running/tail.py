@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from holdfast.worker.running.regular_file import open_regular
+
 
 class LogTail:
     """Give what was written to a file in pieces, each once, up to a limit."""
@@ -41,7 +43,7 @@ class LogTail:
 
     def _read(self, bytes_max: int) -> bytes:
         try:
-            with open(self._path, "rb") as file:
+            with open_regular(self._path) as file:
                 if file.seek(0, 2) < self._position:  # a command wrote to `> /dev/stdout`
                     self._position = 0
                 file.seek(self._position)

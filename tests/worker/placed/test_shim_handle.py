@@ -145,12 +145,65 @@ async def test_a_shim_that_is_stuck_past_its_deadline_is_killed_with_its_command
         assert not any(lives(member) for member in family)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1"])
-async def test_an_end_that_the_command_has_spoiled_is_a_lost_one(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("name", [shim_folder.EXIT, shim_folder.STARTED, shim_folder.CGROUP])
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[1", b'"holdfast-\\u0000"', b'{"error": "\xff"}', b'{"a":' * 100_000]
+)
+async def test_an_end_that_the_command_has_spoiled_is_a_lost_one(
+    tmp_path: Path, text: bytes, name: str
+) -> None:
     async with running(tmp_path, a_script("exit 0")) as started:
         await started.wait()
-        (tmp_path / shim_folder.EXIT).write_text(text)
+        (tmp_path / shim_folder.EXIT).unlink()
+        (tmp_path / name).write_bytes(text)
         assert (await started.wait()).reason == "shim_lost"
+
+
+SPOILING = {
+    "a folder": "mkdir {path}",
+    "a pipe": "mkfifo {path}",
+    "a link to what has no end": "ln -s /dev/zero {path}",
+    "a link to itself": "ln -s {path} {path}",
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)
+@pytest.mark.parametrize(
+    "name",
+    [
+        shim_folder.EXIT,
+        f"{shim_folder.EXIT}.new",
+        shim_folder.STARTED,
+        shim_folder.CGROUP,
+        shim_folder.LOG,
+        shim_folder.LOCK,
+        shim_folder.ALIVE,
+    ],
+)
+async def test_whatever_a_command_makes_of_its_folder_its_end_is_found(
+    tmp_path: Path, name: str, spoil: str
+) -> None:
+    folder = tmp_path / "folder"
+    script = f"rm -f {folder / name}; {spoil.format(path=folder / name)}; kill -9 $PPID; sleep 600"
+    async with asyncio.timeout(60), running(folder, a_script(script)) as started:
+        assert (await started.wait()).reason == "shim_lost"
+
+
+async def test_a_file_where_a_pipe_was_is_looked_at_again_and_leaves_no_descriptor(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "folder"
+    await run(tmp_path / "first", a_script("exit 0"))  # threads of the pool are there to stay
+    before = len(os.listdir("/proc/self/fd"))
+    alive = folder / shim_folder.ALIVE
+    script = f"rm {alive}; touch {alive} made; exec sleep 600"
+    async with running(folder, a_script(script, cwd=str(tmp_path))) as started:
+        await eventually((tmp_path / "made").exists)
+        waiting = asyncio.create_task(started.wait())
+        assert not (await asyncio.wait([waiting], timeout=0.1))[0]
+        started.hard()
+        assert (await waiting).reason == "hard"
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_an_order_whose_shim_never_came_is_lost_and_not_carried_out_later(
@@ -182,13 +235,19 @@ async def test_words_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         assert started.is_alive()
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", '{"token": 5}'])
+@pytest.mark.parametrize("text", [None, "", "[]", '{"token": 5}', "[" * 100_000])
 def test_a_folder_without_an_order_cannot_be_adopted(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / shim_folder.ORDER).write_text(text)
     with pytest.raises(Invalid) as refused:
         Shim.adopt(tmp_path)
     assert refused.value.field == "folder"
+
+
+def test_an_order_that_has_become_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / shim_folder.ORDER)
+    with pytest.raises(Invalid, match="is not a file"):
+        Shim.adopt(tmp_path)
 
 
 async def test_an_environment_need_not_be_unicode(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What attempts have written, on its way into the report of their success."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,11 @@ def test_what_makes_no_sense_is_how_it_failed(tmp_path: Path, content: bytes, pr
     assert problem in (outcome.error or "")
 
 
-def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_has_its_name_is_an_error(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
     assert "cannot be read" in (read_success(tmp_path).error or "")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    assert "cannot be read: it is not a file" in (read_success(tmp_path).error or "")

@@ -1,5 +1,6 @@
 """Following an output file."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,9 @@ def test_a_truncated_file_is_read_from_its_start(tmp_path: Path) -> None:
     assert tail.read_new() == (18, b"short\n")
     append(path, b"more\n")
     assert tail.read_new() == (24, b"more\n")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "output.log")
+    with pytest.raises(OSError, match="is not a file"):
+        LogTail(tmp_path / "output.log").read_new()
