@@ -4,6 +4,7 @@ A `JobSpec` arrives with holes where the default depends on the rest; `rules/sub
 it and fills the holes. What is stored is complete, so that no reader has to know the defaults.
 """
 
+from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -150,6 +151,16 @@ class TaskTerms(msgspec.Struct, frozen=True):
     coscheduling: Coscheduling | None = None
     # Of a compensation: whatever ends it for good makes a dead letter of its own kind.
     is_compensation: bool = False
+
+    @property
+    def lease_duration(self) -> timedelta:
+        """Give for how long a lease holds unless it is renewed."""
+        return timedelta(seconds=self.lease)
+
+    @property
+    def run_timeout(self) -> timedelta | None:
+        """Give for how long an attempt may run, if that is limited."""
+        return None if self.timeout is None else timedelta(seconds=self.timeout)
 
     @property
     def placed(self) -> bool:

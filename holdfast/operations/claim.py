@@ -11,7 +11,6 @@ from holdfast.errors import Invalid, KeyReused, LeaseConflict, Refused, Unavaila
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId, check_task_id, check_worker_id
-from holdfast.model.spec import TaskTerms
 from holdfast.model.states import TaskState
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
@@ -236,7 +235,10 @@ async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[
     if not chosen:
         return [[] for _ in shares]
     specs = await ledger.specs.load(tx, {task.job_id for _, task, _ in chosen})
-    terms = {job_id: _lease_terms(stored.terms) for job_id, stored in specs.items()}
+    terms = {
+        job_id: (stored.terms.lease_duration, stored.terms.run_timeout)
+        for job_id, stored in specs.items()
+    }
     leases = await assign_tasks(
         tx,
         [
@@ -273,12 +275,6 @@ async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[
             task.preemption_count,
         )
     return [[claims[task[:2]] for task in share] for _, share in shares]
-
-
-def _lease_terms(terms: TaskTerms) -> tuple[timedelta, timedelta | None]:
-    """Say for how long leases of a job hold, and its attempts may run."""
-    timeout = None if terms.timeout is None else timedelta(seconds=terms.timeout)
-    return timedelta(seconds=terms.lease), timeout
 
 
 async def _repeated(

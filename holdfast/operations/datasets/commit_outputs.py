@@ -78,7 +78,7 @@ async def _find_live(tx: Transaction, commits: Sequence[Commit]) -> list[Commit]
         commit
         for commit in commits
         if (lease := leases.get(commit.fence.task_id)) is not None
-        and (lease.attempt, lease.lease_token) == commit.fence[1:]
+        and lease.fence == commit.fence
         and not lease.ending
     ]
 

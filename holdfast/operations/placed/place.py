@@ -5,7 +5,7 @@ import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
@@ -287,8 +287,8 @@ def _placed_task(item: _Chosen, ports: dict[str, int], terms: TaskTerms) -> Plac
     return PlacedTask(
         item.task_id,
         item.worker_id,
-        timedelta(seconds=terms.lease),
-        None if terms.timeout is None else timedelta(seconds=terms.timeout),
+        terms.lease_duration,
+        terms.run_timeout,
         json.dumps(ports) if ports else None,
     )
 

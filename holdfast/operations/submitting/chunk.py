@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from holdfast.errors import Refused, Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations.datasets.bind_outputs import (
+from holdfast.operations.submitting.admit import Admitted
+from holdfast.operations.submitting.bind_outputs import (
     bind_outputs,
     forget_versions,
     hold_bindings,
     keep_bindings,
 )
-from holdfast.operations.submitting.admit import Admitted
 from holdfast.operations.submitting.links import hold_links, insert_dependencies
 from holdfast.operations.submitting.repeats import find_first
 from holdfast.operations.submitting.store import (

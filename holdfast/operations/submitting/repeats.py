@@ -20,7 +20,7 @@ COMPARED_BYTES_MAX = 16 << 20
 async def find_first(tx: Transaction, jobs: Sequence[Admitted]) -> dict[int, KeyedJob]:
     """Find the jobs that came first under the keys of these, by the ids of these.
 
-    Of a job that is still hidden the inputs are not compared: they may not all be there.
+    Of a job that is still hidden those inputs are compared that are there.
     """
     repeats = [
         Repeat(
@@ -34,9 +34,8 @@ async def find_first(tx: Transaction, jobs: Sequence[Admitted]) -> dict[int, Key
     found = await find_repeated(tx, repeats)
     first = {job.job_id: it for job, it in zip(jobs, found, strict=True) if it is not None}
     alike = [job for job in jobs if job.job_id in first and first[job.job_id].is_same]
-    shown = [job for job in alike if first[job.job_id].shown]
     others: set[int] = set()
-    for rows in _pack(shown, first):
+    for rows in _pack(alike, first):
         others |= await find_other_inputs(tx, rows)
     return first | {job_id: first[job_id]._replace(is_same=False) for job_id in others}
 

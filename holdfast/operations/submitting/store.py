@@ -13,8 +13,8 @@ import msgspec
 from holdfast.errors import KeyReused, Refused
 from holdfast.ledger.moves import add_follow_ups
 from holdfast.ledger.news import StoredJob
-from holdfast.operations.datasets.bind_outputs import bind_outputs, keep_bindings
 from holdfast.operations.submitting.admit import Admitted
+from holdfast.operations.submitting.bind_outputs import bind_outputs, keep_bindings
 from holdfast.operations.submitting.links import Links, hold_links, insert_dependencies
 from holdfast.operations.submitting.repeats import find_first
 from holdfast.store.database import Transaction

@@ -73,6 +73,16 @@ async def test_an_abandoned_large_job_keeps_its_key_from_another_spec(
         await submit_one(ledger, a_submission(replicas=LARGE + 1, idempotency_key="k"))
 
 
+async def test_an_abandoned_large_job_keeps_its_key_from_other_inputs(
+    ledger: Ledger, world: World
+) -> None:
+    inputs = list(range(LARGE))
+    await _abandon(ledger, world, a_submission(inputs, idempotency_key="k"))
+    with pytest.raises(KeyReused):
+        await submit_one(ledger, a_submission([-1, *inputs[1:]], idempotency_key="k"))
+    assert (await submit_one(ledger, a_submission(inputs, idempotency_key="k"))).is_new
+
+
 async def test_a_large_child_does_not_outlive_a_parent_that_ended_while_it_arrived(
     ledger: Ledger, world: World
 ) -> None:

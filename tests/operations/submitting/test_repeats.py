@@ -71,15 +71,22 @@ async def test_a_repeat_says_what_was_said_before_a_policy_filled_it_in(ledger: 
     assert other == KeyedJob(first.job_id, shown=True, is_same=False)
 
 
-async def test_of_a_hidden_job_inputs_are_not_compared(ledger: Ledger, world: World) -> None:
+async def test_of_a_hidden_job_the_inputs_that_are_there_are_compared(
+    ledger: Ledger, world: World
+) -> None:
     first = await submit_one(ledger, a_submission("1", "2"))
     await world.clock.fetch(
         "with past as (select set_config('session_replication_role', 'replica', true)) "
         "update holdfast.jobs set submitted_at = null from past"
     )
-    [found, other] = await compare(ledger, a_submission("1", "3"), a_submission("1"))
-    assert found == KeyedJob(first.job_id, shown=False, is_same=True)
-    assert other == KeyedJob(first.job_id, shown=False, is_same=False)
+    given = [a_submission(*inputs) for inputs in (("1", "2"), ("1", "3"), ("1",))]
+    found = await compare(ledger, *given)
+    same, other = (
+        KeyedJob(first.job_id, shown=False, is_same=is_same) for is_same in (True, False)
+    )
+    assert found == [same, other, other]
+    await world.clock.fetch("delete from holdfast.tasks where task_index = 1")
+    assert await compare(ledger, *given) == [same, same, other]
 
 
 async def test_without_a_key_nothing_is_kept_of_what_was_asked(
