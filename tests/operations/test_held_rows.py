@@ -255,6 +255,8 @@ async def test_a_cancel_stops_all_tasks_of_a_job_that_nobody_holds(
     job_id = await world.submit(replicas=10)
     await cancel_job(world.ledger, job_id, mode, actor="operator")
     async with hold(TASK, job_id, 1):
+        await follow_up(world.ledger)
+        await assert_audit_is_silent(world.ledger.database)
         for _ in range(2):
             await follow_up_all(world.ledger)
             assert await states(world, job_id) == [KILLED, PENDING, *[KILLED] * 8]
