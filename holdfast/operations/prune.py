@@ -1,11 +1,13 @@
 """Retention: what is old and settled goes, a bounded step at a time."""
 
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.partitions import prune_partition
 from holdfast.operations.submitting.chunk import delete_hidden
+from holdfast.store.database import LockTimeout
 from holdfast.store.tables.endpoints import prune_endpoints
 from holdfast.store.tables.jobs import list_hidden_jobs
 from holdfast.store.tables.keys import prune_keys
@@ -13,6 +15,7 @@ from holdfast.store.tables.notes import prune_notes
 from holdfast.store.tables.samples import prune_samples
 from holdfast.store.tables.workers import prune_workers
 
+log = logging.getLogger("holdfast.prune")
 BATCH_MAX = 1000
 HIDDEN_STEPS_MAX = 10
 
@@ -40,13 +43,19 @@ async def prune(ledger: Ledger, retention: Retention) -> int:
 
 
 async def _prune_hidden(ledger: Ledger, older_than: timedelta) -> int:
-    """Take away submissions that never arrived whole; returns how many there were."""
+    """Take away submissions that never arrived whole; returns of how many something went."""
     async with ledger.database.transaction() as tx:
         job_ids = await list_hidden_jobs(tx, older_than=older_than, batch_max=HIDDEN_STEPS_MAX)
+    gone: set[int] = set()
     steps = 0
     for job_id in job_ids:
         is_gone = False
         while not is_gone and steps < HIDDEN_STEPS_MAX:
-            is_gone = await delete_hidden(ledger, job_id)
             steps += 1
-    return len(job_ids)
+            try:
+                is_gone = await delete_hidden(ledger, job_id)
+            except LockTimeout as error:
+                log.warning("hidden job %s is left for the next time: %s", job_id, error)
+                break
+            gone.add(job_id)
+    return len(gone)

@@ -17,6 +17,7 @@ from holdfast.operations.submitting import chunk
 from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import complete_submission, parse_spec
+from holdfast.store.database import Database
 from holdfast.store.tables.samples import STEPS, Tally, add_sample
 from holdfast.store.tables.workers import see_workers
 from tests.audits import assert_audit_is_silent
@@ -104,6 +105,30 @@ async def test_a_submission_that_retention_has_begun_to_take_away_is_never_shown
     async with ledger.database.transaction() as tx:
         with pytest.raises(Unavailable, match="started over"):
             await chunk.show_hidden(tx, stored)
+
+
+async def test_a_hidden_job_that_somebody_holds_keeps_nothing_else_from_going(
+    ledger: Ledger, world: World, database_url: str
+) -> None:
+    spec = parse_spec(SPEC | {"replicas": 25})
+    held, other = [
+        (await admit(ledger, [complete_submission(Submission(spec), ledger.limits)]))[0]
+        for _ in range(2)
+    ]
+    for job in (held, other):
+        await chunk.store_hidden(ledger, job)
+    await world.submit()
+    [mine] = await world.claim()
+    await world.complete(mine, "succeeded", events=(Note("a"),))
+    await world.clock.advance(8 * DAY)
+    async with Database(database_url) as holder, holder.transaction() as tx:
+        await tx.connection.execute(
+            f"select from holdfast.jobs where job_id = {held.job_id} for update"
+        )
+        assert await prune(ledger, Retention()) == 2  # a job and a note
+        assert await world.count("notes") == 0
+        assert await prune(ledger, Retention()) == 0
+    assert await prune(ledger, Retention()) == 1
 
 
 async def test_notes_go_when_their_time_is_over(ledger: Ledger, world: World) -> None:

@@ -4,7 +4,7 @@ from functools import partial
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.ledger.parts import write_chosen
+from holdfast.ledger.parts import Failure, by_job, jobs_of, raise_broken, write_in_parts
 from holdfast.model.attempts import LockedLease
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import TaskTerms
@@ -32,16 +32,25 @@ async def end_gone_worker(ledger: Ledger, worker_id: str) -> int:
 
 
 async def _end_all(ledger: Ledger, worker_id: str, cause: str, *, is_gone: bool) -> int:
-    choose = partial(
-        list_leases_of_worker, worker_id=worker_id, also_ending=is_gone, batch_max=BATCH_MAX
-    )
-    named = {"worker_id": worker_id, "cause": cause, "is_gone": is_gone}
+    """End all there is, but for what somebody holds: that is left to the reaper."""
+    write = partial(ledger.write, _end_some, worker_id=worker_id, cause=cause, is_gone=is_gone)
     ended = 0
+    left: list[Failure[TaskId]] = []
     for _ in range(ROUNDS_MAX):
-        count = await write_chosen(ledger, choose, _end_some, **named)
-        ended += count
-        if count < BATCH_MAX:  # a task that somebody holds is left to the reaper
+        async with ledger.database.transaction() as tx:
+            chosen = await list_leases_of_worker(
+                tx,
+                worker_id=worker_id,
+                also_ending=is_gone,
+                except_jobs=jobs_of(left),
+                batch_max=BATCH_MAX,
+            )
+        answers, failures = await write_in_parts(write, by_job(chosen))
+        ended += sum(answers)
+        left += failures
+        if len(chosen) < BATCH_MAX:
             break
+    raise_broken(left)
     return ended
 
 

@@ -1,7 +1,10 @@
 """The leases of a worker that is gone: ended at once, released when that is proven."""
 
+import pytest
+
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
+from holdfast.operations.ending import lost_workers
 from holdfast.operations.ending.lost_workers import BATCH_MAX, end_gone_worker, lose_worker
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
@@ -133,3 +136,18 @@ async def test_a_worker_with_many_attempts_loses_them_all(
     assert await end_gone_worker(cluster.ledger, "w1") == count
     assert await cluster.count("leases") == 0
     await assert_audit_is_silent(database)
+
+
+async def test_a_worker_with_many_attempts_loses_all_of_the_jobs_that_nobody_holds(
+    cluster: PlacedWorld, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_workers, "BATCH_MAX", 5)
+    jobs = [await cluster.submit(queue="q") for _ in range(12)]
+    await cluster.claim(12, worker="w1")
+    async with Database(database_url) as holder, holder.transaction() as tx:
+        await tx.connection.execute(
+            f"select from holdfast.jobs where job_id <= {jobs[4]} for no key update"
+        )
+        assert await end_gone_worker(cluster.ledger, "w1") == 7
+        assert await cluster.count("leases") == 5
+    assert await end_gone_worker(cluster.ledger, "w1") == 5
