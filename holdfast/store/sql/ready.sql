@@ -1,8 +1,38 @@
 -- name: take_ready
 -- The rows are deleted by the claim that takes them; one that is stale (its task was cancelled) goes
 -- with it, and one whose task somebody holds stays. One index range per queue, then the best of all: a
--- sort over `queue = any` reads a million.
-with picked as materialized (
+-- sort over `queue = any` reads a million. Of several queues, each gives as many as it has among the
+-- best, and no more are locked; only if that is too few, since some are held, each is asked for all.
+with shares as materialized (
+    select best.queue, count(*) as share
+      from (select wanted.queue
+              from unnest($queues::text[]) as wanted(queue)
+             cross join lateral (
+                   select ready.urgency, ready.eligible_at
+                     from holdfast.ready
+                    where ready.queue = wanted.queue
+                    order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+                    limit $tasks_max) as head
+             where cardinality($queues::text[]) > 1
+               and not exists (select from holdfast.queues where queues.queue = wanted.queue)
+             order by head.urgency, head.eligible_at
+             limit $tasks_max) as best
+     group by best.queue
+),
+shared as materialized (
+    select head.*
+      from shares
+     cross join lateral (
+           select ready.ctid as row_id, ready.urgency, ready.eligible_at, tasks.job_id, tasks.task_index,
+                  tasks.state, tasks.attempt, tasks.failure_count, tasks.preemption_count, tasks.input
+             from holdfast.ready
+             join holdfast.tasks on tasks.job_id = ready.job_id and tasks.task_index = ready.task_index
+            where ready.queue = shares.queue
+            order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+            limit shares.share
+              for update of ready, tasks skip locked) as head
+),
+best as materialized (
     select head.*
       from unnest($queues::text[]) as wanted(queue)
      cross join lateral (
@@ -14,9 +44,15 @@ with picked as materialized (
             order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
             limit $tasks_max
               for update of ready, tasks skip locked) as head
-     where not exists (select from holdfast.queues where queues.queue = wanted.queue)
+     where (select count(*) from shared) < $tasks_max
+       and not exists (select from holdfast.queues where queues.queue = wanted.queue)
      order by head.urgency, head.eligible_at
      limit $tasks_max
+),
+picked as materialized (
+    select * from best
+    union all
+    select * from shared where (select count(*) from shared) = $tasks_max
 ),
 taken as (
     delete from holdfast.ready where ctid = any (array(select row_id from picked))

@@ -5,7 +5,7 @@ from datetime import timedelta
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.store.database import Transaction
+from holdfast.store.database import Database, Transaction
 from holdfast.store.tables.ready import (
     ReadyStretch,
     ReadyTask,
@@ -42,6 +42,40 @@ async def test_tasks_are_taken_from_queues_or_by_id(world: World, tx: Transactio
         first: "not_eligible",
         TaskId(job_id, 9): "not_found",
     }
+
+
+QUEUES = ["a", "b", "c", "d"]
+
+
+async def taken_of(tx: Transaction, tasks_max: int) -> list[tuple[int, int]]:
+    """Take the first tasks out of several queues."""
+    return [(task.job_id, task.task_index) for task in await take_ready(tx, QUEUES, tasks_max)]
+
+
+async def test_of_several_queues_no_more_is_locked_than_is_taken(
+    world: World, tx: Transaction
+) -> None:
+    jobs = [await world.submit(replicas=8, queue=queue) for queue in QUEUES]
+    await world.clock.advance(1)
+    urgent = await world.submit(replicas=2, queue="c", priority=1)
+    taken = await taken_of(tx, 8)
+    assert [job_id for job_id, _ in taken] == [jobs[0]] * 6 + [urgent] * 2
+    count = "select count(*) from holdfast.tasks where xmax = pg_current_xact_id()::xid"
+    assert await tx.connection.fetchval(count) == 8
+
+
+async def test_for_what_somebody_holds_others_are_taken_from_any_of_several_queues(
+    world: World, tx: Transaction, database: Database
+) -> None:
+    first = await world.submit(replicas=4, queue="a", priority=1)
+    second = await world.submit(replicas=4, queue="b")
+    hold = "select from holdfast.tasks where job_id = $1 and task_index < 3 for update"
+    async with database.transaction() as other:
+        await other.connection.execute(hold, first)
+        expected = [(first, 3)] + [(second, index) for index in range(3)]
+        assert await taken_of(tx, 4) == expected
+    assert await taken_of(tx, 9) == [(first, 0), (first, 1), (first, 2), (second, 3)]
+    assert await taken_of(tx, 9) == []
 
 
 async def test_what_is_put_in_line_can_be_taken_when_it_is_due(
