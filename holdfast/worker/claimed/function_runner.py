@@ -168,6 +168,11 @@ class FunctionRunner:
             self._connection.loop_thread.stop(self._connection.transport.__aexit__())
 
     def _run_in_thread(self, call: FunctionCall) -> Answer:
+        if call.is_interrupted:
+            return call.describe_error(TaskStopped())
+        answer = call.variables.run(self._find, call)
+        if answer is not None:
+            return answer
         assert call.in_thread is not None
         answer, error = call.variables.run(call.in_thread)
         if error is not None:
@@ -175,20 +180,31 @@ class FunctionRunner:
         assert answer is not None
         return answer
 
+    def _find(self, call: FunctionCall) -> Answer | None:
+        """Import or unpickle what is called; None if it is to be called here.
+
+        Nothing interrupts this: half an import would spoil the module for every later task.
+        """
+        if not call.begin():
+            return HANDED_BACK
+        try:
+            if call.callee is None:
+                call.callee = self._functions.find(call.attempt.job.entrypoint)
+        except BadCall as problem:
+            return problem.outcome
+        except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
+            return call.describe_error(error)
+        return "process" if call.callee.isolation == "process" else None
+
     def _end_thread(self, call: FunctionCall, running: Future[Answer]) -> None:
         error = running.exception()
         self._end(call, running.result() if error is None else error)
 
     def _prepare_and_call(self, call: FunctionCall) -> Answer:
-        """Do in a thread what can be done there: to import, to unpickle, to call a function."""
+        """Do in a thread what can be done there: to get the arguments, to call a function."""
         attempt = call.attempt
-        if not call.begin():
-            return HANDED_BACK
+        assert call.callee is not None
         try:
-            if call.callee is None:
-                call.callee = self._functions.find(attempt.job.entrypoint)
-            if call.callee.isolation == "process":
-                return "process"
             if attempt.job.entrypoint.results:
                 call.callee = self._fill_in(call.callee, attempt)
             self._put_arguments(call, call.callee)

@@ -114,7 +114,9 @@ class PlacedAttempt:
         self.input, self.ports, self.gang = task.input, task.ports, task.gang
 
     def renew(self, expires_at: float) -> None:
-        """Move the end of the lease, which only ever grows."""
+        """Move the end of the lease, which only ever grows, but not that of one that must go."""
+        if self.stop in ("hard", "handed_back"):
+            return
         if expires_at > self.expires_at:
             self.expires_at = expires_at
             if self.shim is not None and not self.is_over:

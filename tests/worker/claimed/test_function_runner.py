@@ -27,6 +27,30 @@ async def test_a_function_that_is_not_async_runs_in_a_thread(inside: Inside) -> 
     assert outcome.result == "false"
 
 
+async def test_an_import_is_not_broken_half_way_by_a_request_to_stop(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go = tmp_path / "began", tmp_path / "go"
+    (tmp_path / "registering_module.py").write_text(
+        "from tests.worker.sample_tasks import *\n"
+        "assert not add.__dict__.get('is_registered'), 'registered twice'\n"
+        "add.__dict__['is_registered'] = True\n"
+        f"wait_for_file({str(began)!r}, {str(go)!r})\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entrypoint = Entrypoint(function="registering_module:echo")
+    call, running = inside.begin(sample_tasks.echo, 1, entrypoint=entrypoint)
+    await eventually(began.exists)
+    inside.stop(call, "soft")
+    go.touch()
+    assert await running == KILLED
+    assert call.has_begun is False
+    _, again = inside.begin(
+        sample_tasks.echo, entrypoint=Entrypoint(function="registering_module:echo", args=[1])
+    )
+    assert await again == Outcome("succeeded", 0, result="1")
+
+
 async def test_a_start_is_noted_when_its_code_begins_with_the_import(
     inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,6 +64,7 @@ async def test_a_start_is_noted_when_its_code_begins_with_the_import(
     await eventually(began.exists)
     assert call.attempt.started_at is not None
     inside.runner.interrupt(call)
+    go.touch()
     assert await running == HANDED_BACK
 
 

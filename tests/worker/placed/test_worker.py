@@ -9,15 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.wire.cluster import TaskToKill
 from holdfast.worker.building.caches import Hold, try_hold
 from holdfast.worker.building.environments import name_environment
+from holdfast.worker.placed import shim_handle
 from holdfast.worker.placed.incarnation import CallRefused
 from holdfast.worker.placed.worker import PlacedWorker
 from tests.waiting import eventually
 from tests.worker.living import await_process, lives
 from tests.worker.placed_orders import EPOCH, Caller, an_order, softly
 from tests.worker.placed_workplace import Employed, PlacedWorkplace, open_placed
-from tests.worker.shimmed import list_carriers
+from tests.worker.shimmed import find_shim, list_carriers
 
 REQUIREMENTS = ["nothing-of-the-kind==1.0"]
 
@@ -178,6 +180,27 @@ async def test_the_next_attempt_of_a_task_does_not_wait_for_the_last_to_die(
         return (names(answer.running_tasks), names(answer.completed_tasks)) == (
             [(1, "RUNNING")],
             [(0, "killed")],
+        )
+
+    await eventually(is_next)
+    assert list_carriers(str(first.lease_token)) == []
+    await caller.until_ended(kill=[first, second])
+
+
+async def test_a_stuck_shim_is_killed_in_time_however_often_its_attempt_is_named(
+    caller: Caller, worker: PlacedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim_handle, "KILL_SECONDS_MAX", 0.5)
+    first, second = an_order(0), an_order(1)
+    await caller.until_running(first)
+    find_shim(worker.options.folder / "999.0.0").suspend()
+    kill = [TaskToKill(first.task_id, first.attempt, first.lease_token, lease_ms=600_000)]
+
+    def is_next() -> bool:
+        answer = caller.call([second], tasks_to_kill=kill)
+        return (names(answer.running_tasks), names(answer.completed_tasks)) == (
+            [(1, "RUNNING")],
+            [(0, "worker_failed")],
         )
 
     await eventually(is_next)
