@@ -1,12 +1,11 @@
 """A job that was submitted, as its submitter holds it."""
 
 import asyncio
-import math
-import time
 from collections.abc import AsyncGenerator, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from holdfast.client.both import LoopThread, both, both_stream
+from holdfast.client.deadline import Deadline
 from holdfast.client.outcome import open_result, open_results, read_results
 from holdfast.client.pages import read_pages
 from holdfast.client.progress import count_live, show_progress
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from holdfast.client.client import Client
 
 Answer = TypeVar("Answer")
-WAIT_SECONDS = 10.0
 PROGRESS_SECONDS = 0.5
 STRAGGLERS_SECONDS = 0.1
 # Why a job cannot be sent as a value, to those who try.
@@ -72,7 +70,7 @@ class Job(Generic[Answer]):
     @both
     async def wait(self, timeout: float | None = None, *, progress: bool = False) -> JobStatus:
         """Wait for the job's end, however it ends; TimeoutError if it takes longer."""
-        return await self._wait(_Deadline(timeout), progress=progress)
+        return await self._wait(Deadline(timeout), progress=progress)
 
     @both
     async def result(
@@ -83,9 +81,9 @@ class Job(Generic[Answer]):
             problem = f"job {self.id} has {self.num_tasks} tasks; name one, or use results()"
             raise Invalid("task_index", problem)
         task_id = f"{self.id}.{check_index(task_index or 0, 'task_index')}"
-        deadline = _Deadline(timeout)
+        deadline = Deadline(timeout)
         while True:
-            query = ResultQuery(deadline.wait_ms(WAIT_SECONDS))
+            query = ResultQuery(deadline.wait_ms())
             path = f"/api/tasks/{task_id}/result"
             found = await self._client.read(path, TaskResult, query=query)
             if found.is_finished:
@@ -138,9 +136,9 @@ class Job(Generic[Answer]):
         query = JobQuery(wait_ms=wait_ms)
         return await self._client.read(f"/api/jobs/{self.id}", JobStatus, query=query)
 
-    async def _wait(self, deadline: "_Deadline", *, progress: bool = False) -> JobStatus:
+    async def _wait(self, deadline: Deadline, *, progress: bool = False) -> JobStatus:
         with show_progress(self.id, self.num_tasks, wanted=progress) as show:
-            pause = WAIT_SECONDS if show is None else PROGRESS_SECONDS
+            pause = None if show is None else PROGRESS_SECONDS
             while True:
                 status = await self._read(deadline.wait_ms(pause))
                 if show is not None:
@@ -150,7 +148,7 @@ class Job(Generic[Answer]):
                 deadline.check(f"job {self.id} is {status.state}")
 
     async def _outcomes(self, timeout: float | None) -> list[TaskResult]:
-        deadline = _Deadline(timeout)
+        deadline = Deadline(timeout)
         status = await self._wait(deadline)
         while live := count_live(status):
             # The job's end was decided before every task of it had been stopped.
@@ -162,21 +160,3 @@ class Job(Generic[Answer]):
             async for page in read_results(self._client.read, self.id)
             for result in page.results
         ]
-
-
-class _Deadline:
-    """The moment at which somebody stops waiting, if ever."""
-
-    def __init__(self, timeout: float | None) -> None:
-        self._timeout = math.inf if timeout is None else timeout
-        self._ends_at = time.monotonic() + self._timeout
-
-    def wait_ms(self, seconds_max: float) -> int:
-        """Say how long the server should wait this time."""
-        left = self._ends_at - time.monotonic()
-        return int(max(min(left, seconds_max), 0.0) * 1000)
-
-    def check(self, standing: str) -> None:
-        """Raise TimeoutError, with how things stand, if it has passed."""
-        if time.monotonic() >= self._ends_at:
-            raise TimeoutError(f"{standing} after {self._timeout:g} s")

@@ -4,11 +4,13 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from holdfast.client.both import both
+from holdfast.client.deadline import Deadline
 from holdfast.client.namespaces.namespace import Namespace, repeatable
 from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.client.submission import submit_request, submit_requests
 from holdfast.model.ids import parse_job_id
 from holdfast.model.outcomes import CancelMode
+from holdfast.model.states import ENDED_STATES, parse_state
 from holdfast.wire.graphs import JobGraph
 from holdfast.wire.lists import RerunAnswer
 from holdfast.wire.requests import (
@@ -35,10 +37,14 @@ class Jobs(Namespace):
         return submit_requests(self._client, list(requests))
 
     @both
-    def get(self, job_id: str | int, *, wait: float = 0.0) -> Coroutine[Any, Any, JobStatus]:
+    async def get(self, job_id: str | int, *, wait: float = 0.0) -> JobStatus:
         """Read a job; with a wait, once it has ended or so many seconds are over."""
-        query = JobQuery(wait_ms=int(wait * 1000))
-        return self._client.read(_path(job_id), JobStatus, query=query)
+        path, deadline = _path(job_id), Deadline(wait)
+        while True:
+            query = JobQuery(wait_ms=deadline.wait_ms())
+            status = await self._client.read(path, JobStatus, query=query)
+            if deadline.is_over or parse_state(status.state) in ENDED_STATES:
+                return status
 
     @both
     def cancel(

@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from holdfast.client.both import both
+from holdfast.client.deadline import Deadline
 from holdfast.client.namespaces.namespace import Namespace
 from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.model.ids import parse_job_id, parse_task_id
@@ -28,10 +29,17 @@ class Tasks(Namespace):
         return self._client.read(_path(task_id), TaskStatus)
 
     @both
-    def result(self, task_id: str, *, wait: float = 0.0) -> Coroutine[Any, Any, TaskResult]:
-        """Read how a task stands and what it returned; with a wait, once it has finished."""
-        query = ResultQuery(int(wait * 1000))
-        return self._client.read(f"{_path(task_id)}/result", TaskResult, query=query)
+    async def result(self, task_id: str, *, wait: float = 0.0) -> TaskResult:
+        """Read how a task stands and what it returned.
+
+        With a wait: once it has finished, or so many seconds are over.
+        """
+        path, deadline = f"{_path(task_id)}/result", Deadline(wait)
+        while True:
+            query = ResultQuery(deadline.wait_ms())
+            result = await self._client.read(path, TaskResult, query=query)
+            if deadline.is_over or result.is_finished:
+                return result
 
     @both
     def explain(self, task_id: str) -> Coroutine[Any, Any, Explanation]:

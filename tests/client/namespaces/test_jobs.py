@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.client import pages
+from holdfast.client import deadline, pages
 from holdfast.client.client import Client
 from holdfast.errors import Invalid, KeyReused, NotFound
 from holdfast.model.spec import Entrypoint
@@ -119,3 +119,17 @@ def test_what_a_task_submits_is_a_child_of_its_job(
     assert client.jobs.get(submit()).parent_job_id == parent
     monkeypatch.delenv("HOLDFAST_LEASE_TOKEN")
     assert client.jobs.get(submit()).parent_job_id is None
+
+
+def test_a_wait_may_be_longer_than_one_request(
+    call: Face,
+    client: Client,
+    hand: Hand,
+    submit: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deadline, "STEP_SECONDS", 0.05)
+    job_id = submit()
+    assert call(client.jobs.get, job_id, wait=0.2).state == "JOB_STATE_PENDING"
+    hand.work("one")
+    assert call(client.jobs.get, job_id, wait=3600).state == "JOB_STATE_SUCCEEDED"

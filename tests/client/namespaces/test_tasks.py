@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast.client import deadline
 from holdfast.client.client import Client
 from holdfast.errors import Invalid, NotFound
 from tests.client.hand import Hand
@@ -59,3 +60,17 @@ def test_what_is_no_task_is_refused(call: Face, client: Client) -> None:
         call(client.tasks.get, "999999.0")
     with pytest.raises(Invalid):
         call(client.tasks.get, "999999")
+
+
+def test_a_wait_may_be_longer_than_one_request(
+    call: Face,
+    client: Client,
+    hand: Hand,
+    submit: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deadline, "STEP_SECONDS", 0.05)
+    job_id = submit()
+    assert not call(client.tasks.result, f"{job_id}.0", wait=0.2).is_finished
+    hand.work("one")
+    assert call(client.tasks.result, f"{job_id}.0", wait=3600).is_finished
