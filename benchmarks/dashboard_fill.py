@@ -15,7 +15,7 @@ from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import ClaimRequest, claim
 from holdfast.operations.ending.complete import Completion, complete
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.logs import Stretch, append_logs
 from holdfast.operations.partitions import ensure_partitions
 from holdfast.operations.report import Report, report

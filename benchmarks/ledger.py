@@ -31,7 +31,7 @@ from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.ending.complete import Completion, complete
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.renew import renew
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.submit import submit_one

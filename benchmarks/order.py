@@ -25,7 +25,7 @@ from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.dependents import release_dependents
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit

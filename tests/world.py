@@ -11,8 +11,8 @@ from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.ending.complete import Completed, Completion, complete
-from holdfast.operations.ending.follow_up import follow_up_all
 from holdfast.operations.ending.reap import reap
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -25,6 +25,9 @@ class Note:
 
     kind: str
     payload: str | None = None
+
+
+_HEARTBEAT = Note("heartbeat")
 
 
 async def add_notes(tx: Transaction, notes: Sequence[tuple[TaskId, int, Note]]) -> None:
@@ -54,6 +57,28 @@ async def note_progress(
                 if fence in held
             ],
         )
+
+
+async def note_beats(
+    ledger: Ledger, tx: Transaction, renewed: Sequence[tuple[TaskId, int, datetime]]
+) -> None:
+    """Note renewals, of jobs that asked for verbose events; of most jobs, nothing."""
+    verbose = await ledger.specs.list_verbose(tx, {task_id.job_id for task_id, _, _ in renewed})
+    if verbose:
+        await add_notes(
+            tx,
+            [
+                (task_id, attempt, note)
+                for task_id, attempt, expires_at in renewed
+                if task_id.job_id in verbose
+                for note in (_HEARTBEAT, _renewal(expires_at))
+            ],
+        )
+
+
+def _renewal(expires_at: datetime) -> Note:
+    until = {"lease_expires_at_ms": int(expires_at.timestamp() * 1000)}
+    return Note("lease_renewed", msgspec.json.encode(until).decode())
 
 
 def check_progress(fraction: float, message: str | None, limits: Limits) -> None:

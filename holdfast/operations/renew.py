@@ -9,7 +9,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
-from holdfast.operations.placed.heartbeat_notes import note_beats
+from holdfast.operations.notes import note_beats
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.tables.leases import find_leases, renew_leases
 

@@ -13,7 +13,7 @@ from holdfast.ledger.news import News
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
 from holdfast.operations.datasets.triggers import start_triggered
-from holdfast.operations.ending.follow_up import follow_up
+from holdfast.operations.follow_up import follow_up
 from holdfast.operations.prune import Retention
 from holdfast.services.changes import Changes
 from holdfast.services.chore_list import list_chores

@@ -17,7 +17,7 @@ from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import LIVE_STATES, TaskState
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.ending.cancel import cancel_job
-from holdfast.operations.ending.follow_up import follow_up, follow_up_all
+from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.submitting.admit import admit
 from holdfast.operations.submitting.children import get_parent
 from holdfast.operations.submitting.store import store_jobs

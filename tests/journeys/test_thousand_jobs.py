@@ -13,7 +13,7 @@ from holdfast.operations.audit import audit
 from holdfast.operations.claim import Claim
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit

@@ -8,7 +8,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim
 from holdfast.operations.ending.cancel import cancel_job
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from tests.world import World
 
 FAILED, KILLED = TaskState.FAILED, TaskState.KILLED

@@ -13,8 +13,8 @@ from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.dead_letters import dead_letter_task, discard, replay
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
-from holdfast.operations.ending.follow_up import follow_up, follow_up_all
 from holdfast.operations.ending.reap import reap
+from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register

@@ -7,7 +7,7 @@ import pytest
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.operations.damage import Damage, a_scene, find_planted, reported

@@ -20,7 +20,7 @@ from holdfast.operations.dead_letters import (
     discard,
     replay,
 )
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting import resubmission
 from holdfast.store.database import Database, Transaction
 from tests.audits import assert_audit_is_silent

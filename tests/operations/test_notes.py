@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.errors import Invalid, TooLarge
+from holdfast.errors import Invalid, LeaseConflict, TooLarge
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.spec import Limits
@@ -17,6 +17,9 @@ from holdfast.operations.notes import (
     check_progress,
     note_progress,
 )
+from holdfast.operations.prune import Retention, prune
+from holdfast.store.specs import SpecCache
+from tests.placed_world import PlacedWorld
 from tests.world import World, fence_of
 
 
@@ -115,3 +118,50 @@ async def test_progress_that_cannot_be_stored_names_its_field_and_notes_nothing(
         with pytest.raises(Invalid):
             await note_progress(ledger, [good, (fence_of(mine), fraction, message)])
     assert await world.count("notes") == 0
+
+
+# Heartbeats: of claimed and of placed work, and nothing where nobody asked for them
+
+
+async def kinds(world: World | PlacedWorld, job_id: int) -> list[str]:
+    rows = await world.clock.fetch(
+        "select kind from holdfast.notes where job_id = $1 order by id", job_id
+    )
+    return [row[0] for row in rows]
+
+
+async def test_the_renewals_of_a_verbose_job_are_noted_and_forgotten_in_time(world: World) -> None:
+    verbose, quiet = await world.submit(verbose_events=True), await world.submit()
+    for mine in await world.claim(2):
+        await world.renew(mine)
+    assert await kinds(world, verbose) == ["heartbeat", "lease_renewed"]
+    assert await kinds(world, quiet) == []
+    await world.clock.advance(8 * 86_400)
+    await prune(world.ledger, Retention())
+    assert await kinds(world, verbose) == []
+
+
+async def test_a_server_that_has_not_met_the_job_knows_it_too(world: World) -> None:
+    job_id = await world.submit(verbose_events=True)
+    [mine] = await world.claim()
+    world.ledger.specs = SpecCache(jobs_max=1)
+    await world.renew(mine)
+    assert await kinds(world, job_id) == ["heartbeat", "lease_renewed"]
+
+
+async def test_a_refused_renewal_leaves_no_note(world: World) -> None:
+    job_id = await world.submit(verbose_events=True)
+    [mine] = await world.claim()
+    await world.succeed(mine)
+    with pytest.raises(LeaseConflict):
+        await world.renew(mine)
+    assert await kinds(world, job_id) == []
+
+
+async def test_answers_of_placed_work_are_noted(cluster: PlacedWorld) -> None:
+    await cluster.add("w1")
+    job_id = await cluster.submit(verbose_events=True)
+    await cluster.placed(job_id)
+    before = await kinds(cluster, job_id)
+    await cluster.beat("w1")
+    assert (await kinds(cluster, job_id))[len(before) :] == ["heartbeat", "lease_renewed"]

@@ -16,7 +16,7 @@ from holdfast.operations import partitions
 from holdfast.operations.dead_letters import discard
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.partitions import (
     add_partitions,
     ensure_partitions,

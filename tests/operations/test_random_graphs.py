@@ -21,7 +21,7 @@ from holdfast.model.order import Condition, holds
 from holdfast.model.spec import Submission
 from holdfast.model.states import JobState, TaskState
 from holdfast.operations.ending.cancel import cancel_job
-from holdfast.operations.ending.follow_up import follow_up, follow_up_all
+from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.requeue import requeue_due
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.rules.submission import parse_inputs, parse_spec

@@ -19,8 +19,8 @@ from holdfast.model.states import TaskState
 from holdfast.operations.claim import ClaimRequest, claim
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.ending.complete import Completion, complete
-from holdfast.operations.ending.follow_up import follow_up
 from holdfast.operations.ending.reap import reap
+from holdfast.operations.follow_up import follow_up
 from holdfast.operations.renew import renew
 from holdfast.operations.report import Report, report
 from holdfast.operations.requeue import requeue_due

@@ -20,8 +20,8 @@ from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import ClaimRequest, claim
 from holdfast.operations.ending.complete import Completed, Completion, complete
-from holdfast.operations.ending.follow_up import follow_up
 from holdfast.operations.ending.reap import reap
+from holdfast.operations.follow_up import follow_up
 from holdfast.operations.report import Report, report
 from holdfast.operations.requeue import requeue_due
 from holdfast.operations.submitting.submit import submit_one

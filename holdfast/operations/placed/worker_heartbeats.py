@@ -14,7 +14,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.placed.heartbeat_notes import note_beats
+from holdfast.operations.notes import note_beats
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.rules.health import Health, judge
 from holdfast.store.database import Transaction

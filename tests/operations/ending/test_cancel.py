@@ -10,7 +10,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
-from holdfast.operations.ending.follow_up import follow_up, follow_up_all
+from holdfast.operations.follow_up import follow_up, follow_up_all
 from tests.world import World
 
 KILLED, SUCCEEDED = TaskState.KILLED, TaskState.SUCCEEDED

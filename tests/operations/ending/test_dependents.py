@@ -10,7 +10,7 @@ from holdfast.model.states import JobState
 from holdfast.operations.ending import dependents
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.dependents import find_forgotten, release_dependents
-from holdfast.operations.ending.follow_up import follow_up, follow_up_all
+from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.partitions import prune_partition
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting import chunk, store

@@ -10,7 +10,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit, submit_one

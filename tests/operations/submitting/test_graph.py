@@ -9,7 +9,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import JobState
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit_one

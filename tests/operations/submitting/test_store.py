@@ -10,7 +10,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.partitions import prune_partition
 from holdfast.operations.submitting.admit import admit
 from holdfast.operations.submitting.store import Submitted, store_jobs

@@ -9,7 +9,7 @@ import pytest
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
-from holdfast.operations.ending.follow_up import follow_up, follow_up_all
+from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.submitting import chunk
 from holdfast.operations.submitting.graph import submit_batch

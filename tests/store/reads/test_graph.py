@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import NotFound
 from holdfast.model.spec import Submission
-from holdfast.operations.ending.follow_up import follow_up_all
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database

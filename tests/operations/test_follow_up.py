@@ -13,7 +13,7 @@ from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim
 from holdfast.operations.ending.cancel import cancel_job
-from holdfast.operations.ending.follow_up import follow_up, follow_up_all
+from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
