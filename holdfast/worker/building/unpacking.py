@@ -5,6 +5,7 @@ so nothing in it may reach outside of the folder that it is unpacked into.
 """
 
 import errno
+import io
 import os
 import stat
 import struct
@@ -18,9 +19,11 @@ from holdfast.wire.bundles import ENTRIES_MAX, UNPACKED_BYTES_MAX
 from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, Hold
 
 WRITE_BYTES = 1 << 20
+DIRECTORY_BYTES_MAX = 64 << 20
 LINK_BYTES_MAX = 4095  # longer targets no disk can have
 _KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
+_ENTRY = b"PK\1\2"  # how an entry of the directory begins
 # Errors of names that no disk can have; any other is this host's own trouble.
 _IMPOSSIBLE = (
     *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
@@ -45,7 +48,7 @@ def unpack(hold: Hold, into: Path, stop: threading.Event) -> None:
             raise BuildUnavailable(
                 f"{into} is not empty; a workspace is unpacked into a new folder"
             )
-        with open(hold.fd, "rb", closefd=False) as file, zipfile.ZipFile(file) as bundle:
+        with _open(hold.fd) as file, zipfile.ZipFile(file) as bundle:
             entries = bundle.infolist()
             _check(entries)
             for entry in entries:
@@ -62,6 +65,25 @@ def unpack(hold: Hold, into: Path, stop: threading.Event) -> None:
         if error.errno in _IMPOSSIBLE:
             raise BuildFailed(f"the bundle cannot be unpacked: {error}") from error
         raise
+
+
+class _BundleFile(io.BufferedReader):
+    """A bundle whose directory, which is read in one piece, cannot take all memory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read a piece. Raises BuildFailed if it is a directory that nobody should read."""
+        if size is None or size < 0:  # the last 64 kB, to find the end record
+            return super().read(WRITE_BYTES)
+        if size > DIRECTORY_BYTES_MAX:
+            raise BuildFailed(f"the directory of the bundle is over {DIRECTORY_BYTES_MAX} bytes")
+        piece = super().read(size)
+        if size > WRITE_BYTES and piece.count(_ENTRY) > ENTRIES_MAX:
+            raise BuildFailed(f"the bundle has over {ENTRIES_MAX} entries")
+        return piece
+
+
+def _open(fd: int) -> _BundleFile:
+    return _BundleFile(io.FileIO(fd, "rb", closefd=False))
 
 
 def _check(entries: Sequence[zipfile.ZipInfo]) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.bundle import pack
+from holdfast.wire.bundles import ENTRIES_MAX
 from holdfast.worker.building import unpacking
 from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, Hold, try_hold
-from holdfast.worker.building.unpacking import unpack
+from holdfast.worker.building.unpacking import DIRECTORY_BYTES_MAX, unpack
 from tests.worker.bundle_store import an_entry, zip_of
 
 
@@ -224,3 +225,23 @@ def test_unpacking_is_broken_off_when_nobody_wants_it(tmp_path: Path, into: Path
         unpack(hold, into, stop)
     hold.close()
     assert list(into.iterdir()) == []
+
+
+def directory_of(record: bytes, count: int) -> bytes:
+    """Write the end of a zip: a directory of the same record again and again."""
+    directory = record * count
+    return directory + struct.pack(
+        "<4s4H2LH", b"PK\5\6", 0, 0, count & 0xFFFF, count & 0xFFFF, len(directory), 0, 0
+    )
+
+
+def test_a_directory_that_is_too_large_is_not_read(tmp_path: Path, into: Path) -> None:
+    content = directory_of(b"\0" * (1 << 20), DIRECTORY_BYTES_MAX // (1 << 20) + 1)
+    with pytest.raises(BuildFailed, match="the directory of the bundle is over"):
+        unpack_all(tmp_path, content, into)
+
+
+def test_entries_are_counted_before_they_are_read(tmp_path: Path, into: Path) -> None:
+    record = struct.pack("<4s24xH16x", b"PK\1\2", 1) + b"a"  # its name has one letter
+    with pytest.raises(BuildFailed, match=f"over {ENTRIES_MAX} entries"):
+        unpack_all(tmp_path, directory_of(record, ENTRIES_MAX + 1), into)
