@@ -42,8 +42,8 @@ def read_tolerantly(text: bytes | str, shape: type[Shape]) -> Shape:
                 raise
             value = msgspec.json.decode(text) if value is None else value
             holder = value
-            for name, place in _STEP.findall(found[2] or ""):
-                holder = holder[int(place)] if place else holder[name]
+            for name, index in _STEP.findall(found[2] or ""):
+                holder = holder[int(index)] if index else holder[name]
             del holder[found[1]]
             text = msgspec.json.encode(value)
     raise msgspec.ValidationError(f"more than {UNKNOWN_MAX} unknown fields")

@@ -23,7 +23,7 @@ from holdfast.model.outcomes import (
 from holdfast.model.spec import TaskTerms
 from holdfast.rules.gang import Member, after_round
 from holdfast.rules.outage import Watch, is_free, is_waiting
-from holdfast.rules.retry import Counters, after_attempt, as_recorded, dead_letter_by_policy
+from holdfast.rules.retry import Counters, after_attempt, as_recorded, dead_letter_by_operator
 
 
 class AttemptEnd(NamedTuple):
@@ -148,7 +148,7 @@ def decide_ends(
     for task_id, end in ends.items():
         task, lease, terms = tasks[task_id], leases[task_id], terms_by_job[task_id.job_id]
         if end.is_dead_letter:
-            decided.append(DecidedEnd(task, end, dead_letter_by_policy(_counters(task))))
+            decided.append(DecidedEnd(task, end, dead_letter_by_operator(_counters(task))))
         elif terms.is_gang:
             gangs[task_id.job_id][task_id] = end
         else:

@@ -116,8 +116,8 @@ def _after_loss(
     return TaskDeadLettered(state, failures, preemptions, "infrastructure_failure")
 
 
-def dead_letter_by_policy(counters: Counters) -> TaskDeadLettered:
-    """End a task by an operator's call or a terms limit, whatever is left of its budgets."""
+def dead_letter_by_operator(counters: Counters) -> TaskDeadLettered:
+    """End a task because an operator says so, whatever is left of its budgets."""
     return TaskDeadLettered(TaskState.KILLED, *counters[:2], "policy_violation")
 
 

@@ -20,7 +20,7 @@ from holdfast.model.spec import JobSpec
 from holdfast.model.states import ENDED_STATES, OPEN_STATES, TaskState
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.rules.outage import is_free, is_waiting, next_watch
-from holdfast.rules.retry import dead_letter_by_policy
+from holdfast.rules.retry import dead_letter_by_operator
 from holdfast.rules.submission import terms_of
 from tests.operations.model_state import ModelJob, ModelLease, ModelState, ModelTask
 
@@ -130,7 +130,7 @@ class LedgerModel(ModelState):
 
     def dead_letter(self, task: ModelTask) -> bool:
         """Send a task to the dead letters; answers whether it could be."""
-        verdict = dead_letter_by_policy(task.counters)
+        verdict = dead_letter_by_operator(task.counters)
         if task.state in OPEN_STATES:
             self.end(task, Killed("an operator's call"), released=False, verdict=verdict)
         elif task.state == PENDING:

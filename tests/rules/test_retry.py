@@ -24,7 +24,7 @@ from holdfast.rules.retry import (
     Counters,
     after_attempt,
     as_recorded,
-    dead_letter_by_policy,
+    dead_letter_by_operator,
 )
 
 BACKOFF = Backoff(base=1.0, factor=2.0, ceiling=10.0)
@@ -321,7 +321,7 @@ def test_an_end_after_a_soft_cancel_charges_nothing() -> None:
 
 
 def test_an_operators_dead_letter_call_kills_and_keeps_the_counters() -> None:
-    verdict = dead_letter_by_policy(Counters(2, 3, 4))
+    verdict = dead_letter_by_operator(Counters(2, 3, 4))
     assert verdict == TaskDeadLettered(TaskState.KILLED, 2, 3, "policy_violation")
 
 

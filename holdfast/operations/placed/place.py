@@ -70,7 +70,7 @@ class _Chosen(NamedTuple):
 
 
 # A job's ready tasks, by the worker that they should avoid.
-_Line = tuple[int, str | None]
+_Demand = tuple[int, str | None]
 
 
 class Scheduler:
@@ -83,8 +83,8 @@ class Scheduler:
         # Of one look: jobs with cancelled tasks in line, and how many tasks could not be had. Of
         # the whole pass: how many could not, and so are not planned for again; what was broken.
         self._stale: set[int] = set()
-        self._missing: dict[_Line, int] = {}
-        self._held: Counter[_Line] = Counter()
+        self._missing: dict[_Demand, int] = {}
+        self._held: Counter[_Demand] = Counter()
         self._broken: list[Exception] = []
 
     async def run(self, term: Term) -> Pass:
@@ -243,14 +243,14 @@ class Scheduler:
         self,
         tx: Transaction,
         placements: Sequence[Placement],
-        wanted: Counter[_Line],
+        wanted: Counter[_Demand],
     ) -> list[_Chosen]:
         """Take ready tasks for placements; fewer than planned, if some have gone or are held."""
         keys = sorted(wanted, key=lambda key: (key[0], key[1] or ""))
         taken = await take_ready_of_jobs(tx, [WantedOfJob(*key, wanted[key]) for key in keys])
         had = Counter((task.job_id, task.avoid) for task in taken)
         self._missing.update({key: wanted[key] - had[key] for key in keys})
-        fresh: dict[_Line, list[TakenOfJob]] = defaultdict(list)
+        fresh: dict[_Demand, list[TakenOfJob]] = defaultdict(list)
         for task in taken:
             if task.state == TaskState.PENDING and task.job_is_live:
                 fresh[task.job_id, task.avoid].append(task)
@@ -264,7 +264,7 @@ class _GangIncomplete(Exception):
 
 
 def _share_out(
-    placements: Sequence[Placement], fresh: dict[_Line, list[TakenOfJob]]
+    placements: Sequence[Placement], fresh: dict[_Demand, list[TakenOfJob]]
 ) -> list[_Chosen]:
     """Give ready tasks to the workers that the plan has chosen."""
     chosen: list[_Chosen] = []
@@ -317,9 +317,9 @@ def _job_of(placement: Placement) -> int:
     return placement.job_id
 
 
-def _count(placements: Iterable[Placement]) -> Counter[_Line]:
-    """Count how many tasks a plan takes of each line."""
-    wanted: Counter[_Line] = Counter()
+def _count(placements: Iterable[Placement]) -> Counter[_Demand]:
+    """Count how many tasks a plan takes of each demand."""
+    wanted: Counter[_Demand] = Counter()
     for placement in placements:
         wanted[placement.job_id, placement.avoid] += placement.count
     return wanted

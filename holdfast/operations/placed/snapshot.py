@@ -20,7 +20,7 @@ from holdfast.store.tables.placed.leases import Booked, list_booked, list_ports
 from holdfast.store.tables.placed.ready import ReadyOfJob, list_demands, list_demands_of_job
 from holdfast.store.tables.workers import FleetWorker, read_fleet
 
-LINE_TASKS_MAX = 256
+DEMAND_TASKS_MAX = 256
 _decode_capacity = msgspec.json.Decoder(Capacity).decode
 
 
@@ -54,7 +54,7 @@ class SnapshotReader:
         now = (await tx.now()).timestamp()
         # Before the leases: a worker that registers meanwhile brings adopted ones along.
         fleet = await read_fleet(tx)
-        most = {"tasks_max": LINE_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
+        most = {"tasks_max": DEMAND_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
         if job_id is None:
             ready = await list_demands(tx, **most)
         else:

@@ -176,13 +176,13 @@ class Room:
         self._touched += len(columns)
         return list(zip(columns.tolist(), tasks.tolist(), strict=True))
 
-    def _book_one(self, need: Need, place: int) -> Taken:
-        """Book one task at a place in the index: the same, quicker, for jobs of one task."""
+    def _book_one(self, need: Need, position: int) -> Taken:
+        """Book one task at a position in the index: the same, quicker, for jobs of one task."""
         if need.column[PORTS] and self._shares_hosts:
-            return self._book(need, self._index[place : place + 1], _ONE)
-        column = int(self._index[place])
+            return self._book(need, self._index[position : position + 1], _ONE)
+        column = int(self._index[position])
         self.free[:, column] -= need.column
-        self._free[:, place] -= need.column
+        self._free[:, position] -= need.column
         self._touched += 1
         return [(column, 1)]
 

@@ -117,7 +117,7 @@ with kinds as (
     select type::holdfast.event_type, state
       from unnest($types::text[], $states::int[]) as kinds(type, state)
 ),
-told as (
+derived as (
     select job_id, task_index, attempt,
            count(*) filter (where state = {ASSIGNED}) as claims,
            min(ts) filter (where state = {ASSIGNED}) as claimed_at,
@@ -143,11 +143,11 @@ checked as (
            and (attempts.state <> end_state
                 or attempts.state is not null
                    and (attempts.created_at, attempts.started_at, attempts.finished_at)
-                       is distinct from (claimed_at, told.started_at, ended_at))
+                       is distinct from (claimed_at, derived.started_at, ended_at))
                as attempt_differs_from_its_events,
            open.job_id is not null and (attempts.state is not null or ends > 0)
                as live_lease_of_an_ended_attempt
-      from told
+      from derived
       full join holdfast.attempts using (job_id, task_index, attempt)
       left join (select job_id, task_index, attempt from holdfast.leases where not ending) as open
           using (job_id, task_index, attempt)

@@ -58,7 +58,7 @@ with kinds as (
     select type::holdfast.event_type, state
       from unnest($types::text[], $states::int[]) as kinds(type, state)
 ),
-told as (
+derived as (
     select job_id, count(*) as events,
            (max(seq * 16::bigint + state) % 16)::int as state,
            min(ts) filter (where type = 'submitted') as submitted_at,
@@ -71,23 +71,23 @@ told as (
      group by job_id
 ),
 checked as (
-    select job_id, jobs.state, told.state as told_state, jobs.seq, coalesce(told.events, 0) as events,
+    select job_id, jobs.state, derived.state as derived_state, jobs.seq, coalesce(derived.events, 0) as events,
            jobs.submitted_at, jobs.started_at, jobs.finished_at, jobs.cancel_mode,
            jobs.job_id is null as event_without_job,
-           jobs.seq > coalesce(told.events, 0) as move_without_event,
-           jobs.seq < told.events as event_without_move,
-           jobs.submitted_at is null and (jobs.seq > 0 or jobs.state <> {PENDING} or told.events > 0)
+           jobs.seq > coalesce(derived.events, 0) as move_without_event,
+           jobs.seq < derived.events as event_without_move,
+           jobs.submitted_at is null and (jobs.seq > 0 or jobs.state <> {PENDING} or derived.events > 0)
                as hidden_job_has_moved,
-           jobs.state <> coalesce(told.state, {PENDING}) as job_state_differs_from_its_events,
+           jobs.state <> coalesce(derived.state, {PENDING}) as job_state_differs_from_its_events,
            (jobs.submitted_at, jobs.started_at, jobs.finished_at, jobs.event_at) is distinct from
-               (told.submitted_at, told.started_at, told.finished_at, told.event_at)
+               (derived.submitted_at, derived.started_at, derived.finished_at, derived.event_at)
                as job_times_differ_from_its_events,
            jobs.cancel_mode is distinct from
-               case told.hard when true then 'hard' when false then 'soft' end
+               case derived.hard when true then 'hard' when false then 'soft' end
                as cancel_flag_differs_from_its_events,
            (jobs.finished_at is not null) <> (jobs.state in ({ENDED}))
                as finished_at_does_not_fit_the_state
-      from holdfast.jobs full join told using (job_id)
+      from holdfast.jobs full join derived using (job_id)
 )
 select checks.invariant, job_id, null::int, null::int, checks.detail
   from checked
@@ -98,7 +98,7 @@ select checks.invariant, job_id, null::int, null::int, checks.detail
     ('hidden_job_has_moved', hidden_job_has_moved and not event_without_job,
      format('state %s, seq %s, %s events before its submission is complete', state, seq, events)),
     ('job_state_differs_from_its_events', job_state_differs_from_its_events,
-     format('state %s; its events lead to %s', state, coalesce(told_state, {PENDING}))),
+     format('state %s; its events lead to %s', state, coalesce(derived_state, {PENDING}))),
     ('job_times_differ_from_its_events', job_times_differ_from_its_events and not event_without_job,
      format('submitted %s, started %s, finished %s', submitted_at, started_at, finished_at)),
     ('cancel_flag_differs_from_its_events', cancel_flag_differs_from_its_events and not event_without_job,

@@ -73,7 +73,7 @@ family as (
      where compensates_job_id is not null and submitted_at is not null
      group by compensates_job_id
 ),
-told as (
+noted as (
     select job_id, count(*) as times from holdfast.events
      where task_index = -1 and type = 'compensated' group by job_id
 ),
@@ -90,7 +90,7 @@ driven as (
 ),
 checked as (
     select coalesce(undos.job_id, jobs.job_id) as job_id, undos.compensation_job_id, undos.ended_at, undos.succeeded,
-           jobs.job_id as found_job_id, coalesce(told.times, 0) as times,
+           jobs.job_id as found_job_id, coalesce(noted.times, 0) as times,
            -- Retention may have taken one of the two, and left the other.
            exists (select from holdfast.partitions
                     where first_job_id <= undos.compensation_job_id and end_job_id > undos.compensation_job_id)
@@ -105,7 +105,7 @@ checked as (
       left join first using (job_id, compensation_job_id)
       full join holdfast.jobs on jobs.job_id = first.compensation_job_id
       left join family on family.job_id = undos.job_id
-      left join told on told.job_id = undos.job_id
+      left join noted on noted.job_id = undos.job_id
       left join driven on driven.graph_id = undos.graph_id
      where undos.job_id is not null or jobs.compensates_job_id is not null and jobs.replay_of is null
            and jobs.submitted_at is not null

@@ -267,11 +267,11 @@ select leases.job_id, leases.task_index, leases.attempt, leases.lease_token
  where leases.worker_id = $worker_id and not leases.ending;
 
 -- name: keep_usage
--- Told with the end of an attempt; a report that comes again says the same.
+-- Given with the end of an attempt; a report that comes again says the same.
 insert into holdfast.attempt_usage (job_id, task_index, attempt, ports, usage, build)
 select job_id, task_index, attempt, ports::jsonb, usage::jsonb, build::jsonb
   from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $ports::text[], $usages::text[],
-              $builds::text[]) as told(job_id, task_index, attempt, ports, usage, build)
+              $builds::text[]) as given(job_id, task_index, attempt, ports, usage, build)
 on conflict (job_id, task_index, attempt) do update
    set ports = coalesce(attempt_usage.ports, excluded.ports),
        usage = coalesce(attempt_usage.usage, excluded.usage),

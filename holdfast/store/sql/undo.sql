@@ -100,18 +100,18 @@ with listed as (
     select task_index, dataset, key,
            json_build_object('dataset', dataset, 'version', version, 'key', key, 'partition_key', partition_key,
                              'uri', uri, 'size_bytes', size_bytes, 'checksum', checksum, 'metadata', metadata)::text
-             as told
+             as text
       from holdfast.dataset_entries
      where job_id = $job_id and copied_from is null
      order by task_index, dataset, key
      limit $batch_max
 ),
 summed as (
-    select task_index, dataset, key, told, count(*) over () as available,
-           sum(octet_length(told)) over (order by task_index, dataset, key) as size
+    select task_index, dataset, key, text, count(*) over () as available,
+           sum(octet_length(text)) over (order by task_index, dataset, key) as size
       from listed
 )
-select task_index, told, available from summed where size <= $bytes_max order by task_index, dataset, key;
+select task_index, text, available from summed where size <= $bytes_max order by task_index, dataset, key;
 
 -- name: read_undone_job
 select state, error from holdfast.jobs where job_id = $job_id;

@@ -38,9 +38,9 @@ async def succeed_attempts(tx: Transaction, successes: Sequence[Success]) -> lis
     """Lock tasks and end the attempts among them that run under a live lease; ids come sorted."""
     rows = await tx.fetch(
         _TASKS["succeed_attempts"],
-        **fence_columns([success[0] for success in successes]),
-        exit_codes=[success[1] for success in successes],
-        results=[success[2] for success in successes],
+        **fence_columns([success.fence for success in successes]),
+        exit_codes=[success.exit_code for success in successes],
+        results=[success.result for success in successes],
     )
     return list(map(SucceededAttempt._make, rows))
 

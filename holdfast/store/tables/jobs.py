@@ -178,13 +178,13 @@ class CountedJob(NamedTuple):
 
 async def count_moves(tx: Transaction, moves: Sequence[JobMoves]) -> list[CountedJob]:
     """Lock jobs in the order given, that of their ids, and change their counts."""
-    columns = map(list, zip(*[job[1] for job in moves], strict=True))
+    columns = map(list, zip(*[job.counts for job in moves], strict=True))
     rows = await tx.fetch(
         _JOBS["count_moves"],
-        job_ids=[job[0] for job in moves],
+        job_ids=[job.job_id for job in moves],
         **dict(zip(JobCounts._fields, columns, strict=True)),
-        errors=[job[2] for job in moves],
-        exit_codes=[job[3] for job in moves],
+        errors=[job.error for job in moves],
+        exit_codes=[job.exit_code for job in moves],
     )
     return [
         CountedJob(job_id, state, cancel, fan_out, tolerated, started, JobCounts._make(counts))

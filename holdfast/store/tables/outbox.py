@@ -31,9 +31,9 @@ async def insert_outbox(tx: Transaction, follow_ups: Sequence[FollowUp]) -> None
     """Leave work for later."""
     await tx.fetch(
         _OUTBOX["insert_outbox"],
-        kinds=[item[0] for item in follow_ups],
-        job_ids=[item[1] for item in follow_ups],
-        next_indexes=[item[2] for item in follow_ups],
+        kinds=[item.kind for item in follow_ups],
+        job_ids=[item.job_id for item in follow_ups],
+        next_indexes=[item.next_index for item in follow_ups],
     )
 
 

@@ -63,11 +63,11 @@ class ReadyStretch(NamedTuple):
 def ready_columns(stretches: Sequence[ReadyStretch]) -> dict[str, list[Any]]:
     """Spread stretches into the arrays that statements take."""
     return {
-        "job_ids": [stretch[0] for stretch in stretches],
-        "queues": [stretch[1] for stretch in stretches],
-        "urgencies": [stretch[2] for stretch in stretches],
-        "end_indexes": [stretch[3] for stretch in stretches],
-        "scheduling_timeouts": [stretch[4] for stretch in stretches],
+        "job_ids": [stretch.job_id for stretch in stretches],
+        "queues": [stretch.queue for stretch in stretches],
+        "urgencies": [stretch.urgency for stretch in stretches],
+        "end_indexes": [stretch.end_index for stretch in stretches],
+        "scheduling_timeouts": [stretch.scheduling_timeout for stretch in stretches],
     }
 
 

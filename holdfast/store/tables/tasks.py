@@ -135,11 +135,11 @@ async def assign_tasks(tx: Transaction, assignments: Sequence[Assignment]) -> li
     """Move locked tasks to ASSIGNED, each with a lease; those of lost workers are left out."""
     rows = await tx.fetch(
         _TASKS["assign_tasks"],
-        **id_columns([assignment[0] for assignment in assignments]),
-        worker_ids=[assignment[1] for assignment in assignments],
-        durations=[assignment[2] for assignment in assignments],
-        run_timeouts=[assignment[3] for assignment in assignments],
-        claim_keys=[assignment[4] for assignment in assignments],
+        **id_columns([assignment.task_id for assignment in assignments]),
+        worker_ids=[assignment.worker_id for assignment in assignments],
+        durations=[assignment.duration for assignment in assignments],
+        run_timeouts=[assignment.run_timeout for assignment in assignments],
+        claim_keys=[assignment.claim_key for assignment in assignments],
     )
     return list(map(NewLease._make, rows))
 

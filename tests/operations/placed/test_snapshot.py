@@ -1,17 +1,17 @@
 """What the scheduler plans from."""
 
-from holdfast.operations.placed.snapshot import LINE_TASKS_MAX, SnapshotReader
+from holdfast.operations.placed.snapshot import DEMAND_TASKS_MAX, SnapshotReader
 from tests.placed_world import PlacedWorld
 
 
 async def test_of_a_large_job_no_more_is_read_than_a_pass_could_place(
     cluster: PlacedWorld,
 ) -> None:
-    await cluster.submit(inputs=list(range(LINE_TASKS_MAX + 50)))
+    await cluster.submit(inputs=list(range(DEMAND_TASKS_MAX + 50)))
     async with cluster.ledger.database.transaction() as tx:
         snapshot = await SnapshotReader(cluster.ledger).read(tx)
     [demand] = snapshot.demands
-    assert demand.count == LINE_TASKS_MAX
+    assert demand.count == DEMAND_TASKS_MAX
 
 
 async def test_one_job_is_read_as_all_are(cluster: PlacedWorld) -> None:

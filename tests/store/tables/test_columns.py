@@ -86,6 +86,7 @@ SHAPES = [
     (undos.UsedJob, "undo", "find_used_jobs"),
     (undos.UndoneTaskRow, "undo", "read_undone_tasks"),
     (undos.UndoneJob, "undo", "read_undone_job"),
+    (undos.UndoneOutput, "undo", "read_undone_outputs"),
     (partitions.Partition, "events", "read_partitions"),
     (partitions.JobIdPace, "events", "read_job_id_pace"),
 ]
@@ -94,14 +95,12 @@ RENAMED: dict[type[Any], dict[str, str]] = {
     LockedLease: {"cancel_mode": "job_cancel_mode"},
     checkpoints.Checkpoint: {"checkpoint": "text"},
     tasks.StartedTask: {"state": "before"},
-    undos.UndoneOutput: {"told": "text"},
 }
 RENAMED_SHAPES = [
     (LockedLease, "leases", "lock_leases"),
     (checkpoints.Checkpoint, "attempts", "load_checkpoint"),
     (tasks.StartedTask, "tasks", "start_building"),
     (tasks.StartedTask, "tasks", "start_running"),
-    (undos.UndoneOutput, "undo", "read_undone_outputs"),
 ]
 
 

@@ -3,7 +3,7 @@
 -- by the heartbeats that failed in a row, the others by when they were heard of.
 with clock as materialized (select holdfast.now() as now),
 held as materialized (select worker_id, count(*) as leases from holdfast.leases group by worker_id),
-told as (
+judged as (
     select workers.*, held.leases,
            case when workers.lost_at is not null then $lost::int
                 when workers.address is not null
@@ -17,7 +17,7 @@ told as (
 select worker_id, name, host, queues, illness, registered_at, last_seen_at, lost_at, lost_cause, replaced_by,
        draining_at is not null as is_draining, coalesce(leases, 0) as leases, address, capacity::text,
        attributes::text, consecutive_failures, last_failure, answered_at
-  from told
+  from judged
  where (illness, worker_id collate "C") > ($after_illness::int, $after_worker_id::text collate "C")
  order by illness, worker_id collate "C" limit $count_max;
 
