@@ -11,7 +11,7 @@ from holdfast.store.statements import load_statements
 _LOGS = load_statements("reads/logs")
 # Output is read up to a moment ago, or up to when the oldest write began that has not ended yet: a
 # commit may take a while, and what a reader has passed it does not come back for.
-SETTLING = timedelta(seconds=1)
+QUIET = timedelta(seconds=1)
 PATIENCE = timedelta(seconds=60)
 PAGE_BYTES_MAX = 1 << 20
 STRETCHES_EXAMINED_MAX = 10_000
@@ -59,9 +59,9 @@ async def read_job_log(
     """
     # Asked first: with no lease left, nobody can write what the walk below does not see.
     is_held = await tx.fetch_one(_LOGS["has_lease"], job_id=job.job_id) is not None
-    settled = await tx.fetch_one(_LOGS["read_settled"], settling=SETTLING, patience=PATIENCE)
-    assert settled is not None
-    until = settled[0]
+    row = await tx.fetch_one(_LOGS["read_stored_until"], quiet=QUIET, patience=PATIENCE)
+    assert row is not None, "a minimum has a row"
+    until = row[0]
     is_over = job.finished_at is not None and job.finished_at < until and not is_held
     examined_max = page_size if task_index is None else STRETCHES_EXAMINED_MAX
     rows = await tx.fetch(

@@ -248,7 +248,7 @@ WHOLE_TABLES = {
     "the first so many, in the order of an index": {"count_waiting"},
     "a row for each queue that was ever paused": {"list_paused", "read_condition"},
     "no more rows than a dataset may have triggers": {"list_triggers"},
-    "no table": {"read_horizon", "read_settled"},
+    "no table": {"read_horizon", "read_stored_until"},
 }  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 -- name: has_lease
 select from holdfast.leases where job_id = $job_id limit 1;
 
--- name: read_settled
+-- name: read_stored_until
 -- Before this moment nothing is going to be stored any more: whoever writes has begun later, or so long ago that it
 -- is given up.
-select least(holdfast.now() - $settling::interval,
+select least(holdfast.now() - $quiet::interval,
              (select min(xact_start) from pg_stat_activity
                where backend_xid is not null and datname = current_database() and pid <> pg_backend_pid()
                  and xact_start > clock_timestamp() - $patience::interval));
