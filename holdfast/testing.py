@@ -6,7 +6,9 @@
 Each block has a database of its own, on a Postgres that the process starts when it needs one and
 stops at its end. For pytest there is the fixture `holdfast_system`: `from holdfast.testing import
 holdfast_system`, or `pytest_plugins = ["holdfast.testing"]`. What still runs when a block ends is
-given a moment, then interrupted; a function that nothing can interrupt ends the test process.
+given a moment, then interrupted; a function that nothing can interrupt ends the test process. So
+does one that runs on past its timeout, in the middle of a test: `isolation="process"` gives every
+function a process of its own, and spares the tests.
 """
 
 import asyncio

@@ -106,8 +106,14 @@ class ProcessRunner:
         was_cancelled |= await wait_until_done(ending, on_cancel=process.kill)
         attempt.on_renewed = None
         gone.set()
-        if was_cancelled:  # a drain: whoever waits for us does not wait for long
-            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS_MAX, shipping.cancel)
+
+        def hurry(mode: StopMode) -> None:
+            if mode in ("hard", "lost"):
+                asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS_MAX, shipping.cancel)
+
+        # In a drain and after a hard stop, whoever waits for us does not wait for long.
+        hurry("hard" if was_cancelled else attempt.stop or "soft")
+        attempt.on_stop = hurry
         await wait_until_done(shipping, on_cancel=shipping.cancel)
         if not shipping.cancelled() and (error := shipping.exception()) is not None:
             log.error("output of task %s is lost", attempt.task_id, exc_info=error)

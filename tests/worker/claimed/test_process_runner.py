@@ -166,6 +166,26 @@ async def test_output_outlives_a_server_that_is_away(
         assert await workplace.log(attempt.task_id) == b"one\ntwo\n"
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
+async def test_a_hard_stop_does_not_wait_for_a_server_that_is_away(
+    workplace: Workplace, watchdog: WatchdogHandle, slot: Slot, is_ended: bool
+) -> None:
+    async with FaultyProxy(workplace.url) as proxy, Transport(proxy.url) as transport:
+        outside = Outside(workplace, transport, watchdog, slot.fd)
+        script = "touch began; while [ ! -e go ]; do sleep 0.01; done; echo one; touch said"
+        attempt, running = await outside.begin(script if is_ended else f"{script}; sleep 600")
+        work = outside.folder / f"{attempt.task_id}.0" / "work"
+        await proxy.cut()
+        (work / "go").touch()
+        await eventually((work / "said").exists)
+        if is_ended:
+            await eventually(lambda: attempt.on_renewed is None)
+        stop(attempt, "hard")
+        await asyncio.wait([running], timeout=20)
+        assert running.done()
+        assert running.result().status == "killed"
+
+
 async def test_output_that_nobody_wants_holds_up_nothing(
     workplace: Workplace, watchdog: WatchdogHandle, slot: Slot
 ) -> None:
