@@ -31,6 +31,7 @@ from anyio.from_thread import start_blocking_portal
 
 from holdfast.client.client import Client, close_shared
 from holdfast.client.job import Job
+from holdfast.client.pages import read_pages
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.model.states import LIVE_STATES, parse_state
 from holdfast.server import Address, serve
@@ -66,24 +67,19 @@ class System:
             for job in live:
                 waited: Job[object] = Job(self.client, job.job_id, job.num_tasks)
                 waited.wait(max(ends_at - time.monotonic(), 0.0))
-            newest = self._read_page(JobListQuery(page_size=1)).jobs
+            newest = self.client.jobs.list(count_max=1).jobs
             # Jobs that were still running while the first page was read may have submitted others.
             if not live and [job.job_id for job in newest] == [job.job_id for job in jobs[:1]]:
                 return
 
     def _list_jobs(self) -> list[JobStatus]:
         """List all jobs, the newest first."""
-        page = self._read_page(JobListQuery(page_size=PAGE_SIZE))
-        jobs = page.jobs
-        while page.next_page_token is not None:
-            page = self._read_page(
-                JobListQuery(page_size=PAGE_SIZE, page_token=page.next_page_token)
-            )
-            jobs += page.jobs
-        return jobs
+        return self.client.loop_thread.run(self._read_jobs())
 
-    def _read_page(self, query: JobListQuery) -> JobPage:
-        return self.client.loop_thread.run(self.client.read("/api/jobs", JobPage, query=query))
+    async def _read_jobs(self) -> list[JobStatus]:
+        query = JobListQuery(page_size=PAGE_SIZE)
+        pages = read_pages(self.client.read, "/api/jobs", JobPage, query=query)
+        return [job async for page in pages for job in page.jobs]
 
 
 @contextmanager

@@ -43,7 +43,7 @@ Server = Annotated[
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Write JSON, for programs.")]
 RepeatKey = Annotated[
     str | None,
-    Parameter(name="--key", help="An idempotency key: a repeat is told the same."),
+    Parameter(name="--key", help="An idempotency key: a repeat gets the same answer."),
 ]
 RebindOutputs = Annotated[
     bool,

@@ -21,7 +21,7 @@ def cancel(
     ] = False,
     reason: Annotated[str, Parameter(help="Why; it is kept with the job.")] = "cancelled",
     key: Annotated[
-        str | None, Parameter(help="An idempotency key, for one id: a repeat is told the same.")
+        str | None, Parameter(help="An idempotency key, for one id: a repeat gets the same answer.")
     ] = None,
     server: Server = None,
 ) -> int:

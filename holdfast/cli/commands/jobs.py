@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from holdfast.cli.commands.task import tell_progress
+from holdfast.cli.commands.task import describe_progress
 from holdfast.cli.connect import open_client
 from holdfast.cli.output.text import age, decimal, first_line, moment, size, took
 from holdfast.cli.output.write import (
@@ -227,4 +227,4 @@ def _remark(task: "TaskStatus") -> str | None:
     """Choose what is worth knowing of a task: what it waits for, what went wrong, how far it is."""
     if task.pending_reason or task.error:
         return "; ".join(filter(None, (task.pending_reason, task.error)))
-    return tell_progress(task)
+    return describe_progress(task)

@@ -84,7 +84,7 @@ def run_server(
     ] = None,
     log_format: LogFormat = "auto",
 ) -> int:
-    """Serve the API and do the chores until told to stop."""
+    """Serve the API and do the chores until asked to stop."""
     import uvloop
 
     from holdfast.server import allow_many_files, check_loopback

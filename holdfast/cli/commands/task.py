@@ -83,7 +83,7 @@ def explain_task(
     return 0
 
 
-def tell_progress(task: "TaskStatus") -> str:
+def describe_progress(task: "TaskStatus") -> str:
     """Say how far a task has got, in its own words."""
     share = "" if task.progress is None else f"{task.progress:.0%}"
     return " ".join(filter(None, (share, task.status_message)))
@@ -99,7 +99,7 @@ def _fields(task: "TaskStatus") -> dict[str, str]:
         "finished": moment(task.finished_at_ms),
         "took": took(task.started_at_ms, task.finished_at_ms),
         "waits": task.pending_reason or "",
-        "progress": tell_progress(task),
+        "progress": describe_progress(task),
         "ports": _write_ports(task.ports),
         "used": _tell_usage(task.resource_usage),
         "failures": str(task.failure_count) if task.failure_count else "",

@@ -245,7 +245,7 @@ class House:
     def _logs(self) -> Sequence[str]:
         return ["--log-format", self._plan.log_format]
 
-    def _tell_share(self) -> str:
+    def _describe_share(self) -> str:
         return f"with {decimal(self._share.cpu)} cpu and {size(self._share.memory)} each"
 
     def _welcome(self, url: str) -> None:
@@ -258,7 +258,7 @@ class House:
                 "workers": f"{plan.workers} on {', '.join(plan.queues)}"
                 if plan.workers
                 else "none; start one with `holdfast worker`",
-                "placed": f"{plan.workers} more for placed work, {self._tell_share()}"
+                "placed": f"{plan.workers} more for placed work, {self._describe_share()}"
                 if plan.workers
                 else "",
                 "try": f"{_setting(url)}holdfast run{_queue_flag(plan.queues)} -- echo hello",

@@ -92,7 +92,7 @@ def run_worker(
     sqs_endpoint_url: SqsEndpointUrl = None,
     log_format: LogFormat = "auto",
 ) -> int:
-    """Claim tasks from queues, or be given placed ones, and run them, until told to drain.
+    """Claim tasks from queues, or be given placed ones, and run them, until asked to drain.
 
     Exit code 1: another worker has taken this one's place.
     """

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.client.both import BoundStream
 from holdfast.client.client import FOLLOW_MS, Client
+from holdfast.client.pages import read_pages
 from holdfast.wire.requests import LogQuery, TaskListQuery
 from holdfast.wire.status import LogChunk, TaskPage
 
@@ -70,7 +71,7 @@ class _Tail:
         """Begin to read each attempt as it begins, and see the last ones to their end."""
         try:
             async with asyncio.TaskGroup() as group:
-                waiting = group.create_task(self._tell_waiting())
+                waiting = group.create_task(self._announce_waiting())
                 events = self._client.follow_events.aio(job_id=self._job_id, after=BEGINNING)
                 async with aclosing(events):
                     async for event in events:
@@ -86,7 +87,7 @@ class _Tail:
         finally:
             self.chunks.put_nowait(None)
 
-    async def _tell_waiting(self) -> None:
+    async def _announce_waiting(self) -> None:
         nothing = LogChunk(f"{self._job_id}.0", NO_ATTEMPT, 0, 0, b"", is_complete=False)
         while not self._has_begun.is_set():
             try:
@@ -104,16 +105,10 @@ class _Tail:
 
     async def _begin_unnoticed(self, group: asyncio.TaskGroup) -> None:
         """Look for attempts that began while the job ended: the log may have them after its end."""
-        token: str | None = None
-        while True:
-            query = TaskListQuery(page_size=PAGE_SIZE, page_token=token)
-            path = f"/api/jobs/{self._job_id}/tasks"
-            page = await self._client.read(path, TaskPage, query=query)
+        path, query = f"/api/jobs/{self._job_id}/tasks", TaskListQuery(page_size=PAGE_SIZE)
+        async for page in read_pages(self._client.read, path, TaskPage, query=query):
             for task in page.tasks:
                 await self._begin(group, task.task_index, task.current_attempt_id)
-            token = page.next_page_token
-            if token is None:
-                return
 
     async def _hear_last_words(self) -> None:
         """Give attempts that the job's end has ended the time to say so."""

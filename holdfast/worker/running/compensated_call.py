@@ -73,28 +73,30 @@ class CompensatedCalls:
             raise BadCall(failure(problem, "input")) from error
         entrypoint = job.spec.entrypoint
         if entrypoint.pickle is not None:
-            # The places for results are within: only user code could put them there.
+            # The positions of results are within: only user code could put them there.
             return CompensatedCall([], {}, entrypoint.pickle, is_cut=bool(entrypoint.results))
         return await self._fill_in(entrypoint)
 
     async def _fill_in(self, entrypoint: Entrypoint) -> CompensatedCall:
-        """Put what other jobs returned in its places, as JSON; what cannot be had is left out."""
+        """Fill in what other jobs returned, as JSON; what cannot be had is left out."""
         values: dict[str, msgspec.Raw] = {}
         room = RESULTS_BYTES_MAX
-        for job_id in {place.job for place in entrypoint.results}:
+        for job_id in {position.job for position in entrypoint.results}:
             value = await self._read_value(entrypoint, job_id)
             if value is not None and len(bytes(value)) <= room:
                 room -= len(bytes(value))
                 values[job_id] = value
         found = [
-            (place.path, values[p]) for place in entrypoint.results if (p := place.job) in values
+            (position.path, values[position.job])
+            for position in entrypoint.results
+            if position.job in values
         ]
         given = replace_all({"args": entrypoint.args, "kwargs": entrypoint.kwargs}, found)
         return CompensatedCall(**given, is_cut=len(found) < len(entrypoint.results))
 
     async def _read_value(self, entrypoint: Entrypoint, job_id: str) -> msgspec.Raw | None:
-        places = [place for place in entrypoint.results if place.job == job_id]
-        asked = msgspec.structs.replace(entrypoint, results=places)
+        positions = [position for position in entrypoint.results if position.job == job_id]
+        asked = msgspec.structs.replace(entrypoint, results=positions)
         try:
             found = await fetch_results(self._transport, asked)
         except BadCall as problem:

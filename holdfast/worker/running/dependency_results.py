@@ -51,7 +51,7 @@ async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[st
 
     try:
         async with asyncio.TaskGroup() as fetching:
-            for job_id in {place.job for place in entrypoint.results}:
+            for job_id in {position.job for position in entrypoint.results}:
                 fetching.create_task(fetch(job_id))
     except* (ValidationError, Refused, Unavailable) as group:
         problem: BaseException = group.exceptions[0]
@@ -63,16 +63,18 @@ async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[st
 
 
 def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, JobResults]) -> Callee:
-    """Put what was fetched in its places among the arguments. Raises BadCall."""
+    """Put what was fetched in its positions among the arguments. Raises BadCall."""
     try:
         values = {job_id: _open(fetched) for job_id, fetched in found.items()}
     except (Exception, SystemExit) as error:
         raise unreadable(error) from error
-    places = [(place.path, values[place.job]) for place in entrypoint.results]
+    positions = [(position.path, values[position.job]) for position in entrypoint.results]
     try:
-        filled = replace_all({"args": callee.args, "kwargs": callee.kwargs}, places)
+        filled = replace_all({"args": callee.args, "kwargs": callee.kwargs}, positions)
     except (LookupError, TypeError) as error:
-        problem = f"there is no place for the result of another job among its arguments: {error!r}"
+        problem = (
+            f"there is no position for the result of another job among its arguments: {error!r}"
+        )
         raise BadCall(failure(ValidationError(problem), "input")) from error
     return callee._replace(**filled)
 
