@@ -1,4 +1,4 @@
-"""Retention: what is old and settled goes, a bounded step at a time."""
+"""Retention: what is old and over goes, a bounded step at a time."""
 
 import logging
 from dataclasses import dataclass

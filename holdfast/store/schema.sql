@@ -194,7 +194,7 @@ partition by RANGE (job_id);
 CREATE TRIGGER a_task_is_born_pending BEFORE INSERT ON holdfast.tasks FOR EACH ROW WHEN (NOT (new.state = 1 AND new.attempt = 0 AND new.seq = 0 AND new.failure_count = 0 AND new.preemption_count = 0 AND new.free_loss_count = 0)) EXECUTE FUNCTION holdfast.refuse();
 CREATE TRIGGER a_task_of_a_submitted_job_stays BEFORE DELETE ON holdfast.tasks FOR EACH ROW EXECUTE FUNCTION holdfast.refuse_delete_of_shown_task();
 CREATE TRIGGER a_task_only_moves_forward BEFORE UPDATE ON holdfast.tasks FOR EACH ROW WHEN (NOT (old.finished_at IS NULL AND ((('{0,1856,232,240,0,1026,1024,1026,0,236,0}'::integer[])[old.state + 1] >> new.state::integer) & 1) = 1 AND new.attempt = (old.attempt + (new.state = 1)::integer) AND new.seq = (old.seq + 1) AND new.failure_count >= old.failure_count AND new.preemption_count >= old.preemption_count AND new.moved_at >= old.moved_at AND new.job_id = old.job_id AND new.task_index = old.task_index)) EXECUTE FUNCTION holdfast.refuse();
-CREATE CONSTRAINT TRIGGER an_ended_task_is_finished_or_retried AFTER UPDATE ON holdfast.tasks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.finished_at IS NULL AND (new.state = ANY (ARRAY[5, 6, 7]))) EXECUTE FUNCTION holdfast.refuse_unsettled_task();
+CREATE CONSTRAINT TRIGGER an_ended_task_is_finished_or_retried AFTER UPDATE ON holdfast.tasks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.finished_at IS NULL AND (new.state = ANY (ARRAY[5, 6, 7]))) EXECUTE FUNCTION holdfast.refuse_task_left_ended();
 CREATE TRIGGER every_move_is_an_event AFTER UPDATE ON holdfast.tasks REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION holdfast.write_task_events();
 
 create table holdfast.ready (
@@ -353,16 +353,16 @@ create table holdfast.dependencies (
     job_id bigint not null,
     depends_on bigint not null,
     condition text not null,
-    settled_at timestamp with time zone,
+    closed_at timestamp with time zone,
     holds boolean,
     constraint a_job_depends_on_another_once PRIMARY KEY (job_id, depends_on),
     constraint a_job_depends_on_earlier_ones CHECK (depends_on < job_id),
     constraint a_condition_is_known CHECK (condition = ANY (ARRAY['succeeded'::text, 'failed'::text, 'ended'::text])),
-    constraint a_settled_dependency_holds_or_not CHECK ((settled_at IS NULL) = (holds IS NULL))
+    constraint a_closed_dependency_holds_or_not CHECK ((closed_at IS NULL) = (holds IS NULL))
 );
 CREATE INDEX dependents_of_a_job ON holdfast.dependencies USING btree (depends_on, job_id);
-CREATE INDEX open_dependencies ON holdfast.dependencies USING btree (depends_on, job_id) WHERE settled_at IS NULL;
-CREATE TRIGGER a_dependency_is_settled_once BEFORE UPDATE ON holdfast.dependencies FOR EACH ROW WHEN (old.settled_at IS NOT NULL OR old.job_id IS DISTINCT FROM new.job_id OR old.depends_on IS DISTINCT FROM new.depends_on OR old.condition IS DISTINCT FROM new.condition) EXECUTE FUNCTION holdfast.refuse();
+CREATE INDEX open_dependencies ON holdfast.dependencies USING btree (depends_on, job_id) WHERE closed_at IS NULL;
+CREATE TRIGGER a_dependency_is_closed_once BEFORE UPDATE ON holdfast.dependencies FOR EACH ROW WHEN (old.closed_at IS NOT NULL OR old.job_id IS DISTINCT FROM new.job_id OR old.depends_on IS DISTINCT FROM new.depends_on OR old.condition IS DISTINCT FROM new.condition) EXECUTE FUNCTION holdfast.refuse();
 
 create table holdfast.undos (
     job_id bigint not null,
@@ -1528,7 +1528,7 @@ begin
     return null;
 end $function$;
 
-CREATE OR REPLACE FUNCTION holdfast.refuse_unsettled_task()
+CREATE OR REPLACE FUNCTION holdfast.refuse_task_left_ended()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$

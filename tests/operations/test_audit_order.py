@@ -53,8 +53,8 @@ DAMAGES = [
     Damage("dependency_on_no_job", "8",
            f"update dependencies set depends_on = 0 {bond(8, 7)}"),
     Damage("dependency_forgotten", "8", "delete from outbox where kind = 'release'"),
-    Damage("dependency_settled_too_early", "6",
-           f"update dependencies set settled_at = now(), holds = false {bond(6, 3)}",
+    Damage("dependency_closed_too_early", "6",
+           f"update dependencies set closed_at = now(), holds = false {bond(6, 3)}",
            (("left_to_wait_in_vain", "6"),)),
     Damage("dependency_differs_from_the_end", "5",
            f"update dependencies set condition = 'failed' {bond(5, 2)}"),
@@ -67,7 +67,7 @@ DAMAGES = [
            (("started_before_its_release", "1"),)),
     Damage("released_too_early", "3", "update jobs set released_at = now() where job_id = 3"),
     Damage("started_before_its_release", "4",
-           f"update dependencies set settled_at = null, holds = null {bond(4, 1)}; "
+           f"update dependencies set closed_at = null, holds = null {bond(4, 1)}; "
            "insert into outbox (kind, job_id, created_at) values ('release', 1, now()); "
            "update jobs set unmet = 1, released_at = null where job_id = 4"),
     Damage("left_to_wait_in_vain", "6",

@@ -1,4 +1,4 @@
-"""Partitions: there before an id needs one, gone when everything in them is old and settled."""
+"""Partitions: there before an id needs one, gone when everything in them is old and over."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Retention: what is old and settled goes, and nothing else."""
+"""Retention: what is old and over goes, and nothing else."""
 
 import asyncio
 from datetime import timedelta

@@ -47,7 +47,7 @@ HOT = {
         "read_job_flags", "hold_jobs", "flag_cancel",
     ),
     "order": (
-        "list_waiting_dependents", "settle_dependencies", "lock_dependents", "count_met",
+        "list_waiting_dependents", "close_dependencies", "lock_dependents", "count_met",
         "walk_open_dependencies",
     ),
     "outbox": ("take_outbox",),

@@ -54,10 +54,10 @@ async def test_ten_thousand_parents_or_children_are_not_read_for_the_sake_of_one
     for job_id in (first, second):
         await world.succeed(await world.claim_by_id(TaskId(job_id, 0)))
 
-    settle, wanted = _ORDER["settle_dependencies"], {"among": None}
-    read = await read_rows(database, settle, ended_job_ids=[second], **wanted, batch_max=2000)
+    close, wanted = _ORDER["close_dependencies"], {"among": None}
+    read = await read_rows(database, close, ended_job_ids=[second], **wanted, batch_max=2000)
     assert read == {"jobs": 1, "dependencies": 2}  # found, and written to
-    read = await read_rows(database, settle, ended_job_ids=[first, second], **wanted, batch_max=100)
+    read = await read_rows(database, close, ended_job_ids=[first, second], **wanted, batch_max=100)
     assert read == {"jobs": 1, "dependencies": 200}
     read = await read_rows(database, _ORDER["walk_open_dependencies"], after=0, batch_max=100)
     assert read["dependencies"] <= 200

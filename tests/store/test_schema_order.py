@@ -5,7 +5,7 @@ import pytest
 from tests.store.raw import Raw
 
 STARTS = "a_job_starts_after_what_it_depends_on"
-ONCE = "a_dependency_is_settled_once"
+ONCE = "a_dependency_is_closed_once"
 
 
 async def bind(raw: Raw, job_id: int, depends_on: int, condition: str = "ended") -> None:
@@ -62,14 +62,14 @@ async def test_a_dependency_leads_to_an_earlier_job_once(
         await bind(raw, job_id, depends_on, condition)
 
 
-async def test_a_dependency_is_settled_whole_and_for_good(raw: Raw) -> None:
+async def test_a_dependency_is_closed_whole_and_for_good(raw: Raw) -> None:
     await bind(raw, 7, 5)
-    settle = "update holdfast.dependencies set "
-    async with raw.refused("a_settled_dependency_holds_or_not"):
-        await raw.run(settle + "settled_at = holdfast.now()")
+    close = "update holdfast.dependencies set "
+    async with raw.refused("a_closed_dependency_holds_or_not"):
+        await raw.run(close + "closed_at = holdfast.now()")
     async with raw.refused(ONCE):
-        await raw.run(settle + "condition = 'failed'")
-    await raw.run(settle + "settled_at = holdfast.now(), holds = false")
-    for change in ("holds = true", "settled_at = null, holds = null"):
+        await raw.run(close + "condition = 'failed'")
+    await raw.run(close + "closed_at = holdfast.now(), holds = false")
+    for change in ("holds = true", "closed_at = null, holds = null"):
         async with raw.refused(ONCE):
-            await raw.run(settle + change)
+            await raw.run(close + change)

@@ -21,12 +21,12 @@ from holdfast.operations.requeue import feed_tasks
 from holdfast.rules.dependencies import explain_unmeetable
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.tables.dependencies import (
+    ClosedDependency,
     LockedDependent,
-    SettledDependency,
+    close_dependencies,
     count_met,
     list_waiting_dependents,
     lock_dependents,
-    settle_dependencies,
     walk_open_dependencies,
 )
 from holdfast.store.tables.jobs import flag_cancel, list_free_jobs
@@ -92,21 +92,21 @@ async def _release(_: Ledger, tx: Transaction, among: list[int] | None = None) -
     if not rows:
         return 0
     ended = {row.job_id for row in rows}
-    settled = await settle_dependencies(tx, ended, among=among, batch_max=DEPENDENTS_MAX)
-    if settled:
-        await _count(tx, settled)
+    closed = await close_dependencies(tx, ended, among=among, batch_max=DEPENDENTS_MAX)
+    if closed:
+        await _count(tx, closed)
     row_ids = [row.id for row in rows]
     if among is not None:
         await delete_done_releases(tx, row_ids)
-    elif len(settled) < DEPENDENTS_MAX:  # else there may be more of them
+    elif len(closed) < DEPENDENTS_MAX:  # else there may be more of them
         await delete_outbox(tx, row_ids)
     return len(rows)
 
 
-async def _count(tx: Transaction, settled: Sequence[SettledDependency]) -> None:
+async def _count(tx: Transaction, closed: Sequence[ClosedDependency]) -> None:
     met: Counter[int] = Counter()
     unmeetable: dict[int, str] = {}
-    for item in settled:
+    for item in closed:
         if item.holds:
             met[item.job_id] += 1
         else:

@@ -1,5 +1,5 @@
 -- As in audit.sql: each row is one broken invariant, about jobs that wait for others. Of a job that was waited
--- for, retention may have left nothing; what it was waited for is settled by then.
+-- for, retention may have left nothing; what it was waited for is closed by then.
 
 -- name: check_dependencies
 with releases as (
@@ -8,12 +8,12 @@ with releases as (
 checked as (
     select dependencies.*, ended.state,
            dependents.job_id is null as dependency_of_no_job,
-           settled_at is null and ended.job_id is null as dependency_on_no_job,
-           settled_at is null and ended.finished_at is not null and releases.depends_on is null
+           closed_at is null and ended.job_id is null as dependency_on_no_job,
+           closed_at is null and ended.finished_at is not null and releases.depends_on is null
                as dependency_forgotten,
-           settled_at is not null and ended.job_id is not null and ended.finished_at is null
-               as dependency_settled_too_early,
-           settled_at is not null and ended.finished_at is not null
+           closed_at is not null and ended.job_id is not null and ended.finished_at is null
+               as dependency_closed_too_early,
+           closed_at is not null and ended.finished_at is not null
                and holds <> (condition = 'ended' or (condition = 'succeeded') = (ended.state = {SUCCEEDED}))
                as dependency_differs_from_the_end
       from holdfast.dependencies
@@ -22,18 +22,18 @@ checked as (
       left join releases on releases.depends_on = dependencies.depends_on
 )
 select checks.invariant, job_id, null::int, null::int,
-       format('it waits for job %s, in state %s, to have %s; settled at %s, and %s', depends_on,
-              coalesce(state::text, 'unknown'), condition, coalesce(settled_at::text, 'no time'),
+       format('it waits for job %s, in state %s, to have %s; closed at %s, and %s', depends_on,
+              coalesce(state::text, 'unknown'), condition, coalesce(closed_at::text, 'no time'),
               case when holds then 'holds' when not holds then 'does not hold' else 'open' end)
   from checked
  cross join lateral (values
     ('dependency_of_no_job', dependency_of_no_job),
     ('dependency_on_no_job', dependency_on_no_job),
     ('dependency_forgotten', dependency_forgotten),
-    ('dependency_settled_too_early', dependency_settled_too_early),
+    ('dependency_closed_too_early', dependency_closed_too_early),
     ('dependency_differs_from_the_end', dependency_differs_from_the_end)
   ) as checks(invariant, broken)
- where (dependency_of_no_job or dependency_on_no_job or dependency_forgotten or dependency_settled_too_early
+ where (dependency_of_no_job or dependency_on_no_job or dependency_forgotten or dependency_closed_too_early
         or dependency_differs_from_the_end)
    and checks.broken;
 

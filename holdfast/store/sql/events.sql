@@ -55,7 +55,7 @@ with old as materialized (
        and not exists (select from holdfast.undos
                         where job_id >= first_job_id and job_id < end_job_id and ended_at is null)
        and not exists (select from holdfast.dependencies
-                        where depends_on >= first_job_id and depends_on < end_job_id and settled_at is null)
+                        where depends_on >= first_job_id and depends_on < end_job_id and closed_at is null)
      order by first_job_id
 )
 select first_job_id, end_job_id from old

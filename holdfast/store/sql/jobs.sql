@@ -140,7 +140,7 @@ returning jobs.job_id,
           jobs.compensates_job_id is not null as is_compensation,
           -- With `exists`, a planner may read all that is open instead, into a hash.
           (select true from holdfast.dependencies
-            where depends_on = jobs.job_id and settled_at is null limit 1) is not null as is_awaited;
+            where depends_on = jobs.job_id and closed_at is null limit 1) is not null as is_awaited;
 
 -- name: list_free_jobs
 -- Those that nobody holds; locked only to find out.

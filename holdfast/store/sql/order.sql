@@ -1,5 +1,5 @@
 -- name: insert_dependencies
-insert into holdfast.dependencies (job_id, depends_on, condition, holds, settled_at)
+insert into holdfast.dependencies (job_id, depends_on, condition, holds, closed_at)
 select job_id, depends_on, condition, holds, case when holds is not null then holdfast.now() end
   from unnest($job_ids::bigint[], $depends_on::bigint[], $conditions::text[], $holds::boolean[])
          as new(job_id, depends_on, condition, holds);
@@ -18,7 +18,7 @@ select waiting.job_id
          order by outbox.due_at, outbox.id limit $ended_max) as ended
  cross join lateral (
        select dependencies.job_id from holdfast.dependencies
-        where dependencies.depends_on = ended.job_id and dependencies.settled_at is null
+        where dependencies.depends_on = ended.job_id and dependencies.closed_at is null
           and dependencies.job_id <> all ($except_jobs::bigint[])
         order by dependencies.job_id limit $batch_max) as waiting
  limit $batch_max;
@@ -27,17 +27,17 @@ select waiting.job_id
 delete from holdfast.outbox
  where id = any ($ids::bigint[])
    and not exists (select from holdfast.dependencies
-                    where dependencies.depends_on = outbox.job_id and dependencies.settled_at is null);
+                    where dependencies.depends_on = outbox.job_id and dependencies.closed_at is null);
 
 -- name: put_off_releases
 -- The ends of all jobs that these still wait for.
 update holdfast.outbox
    set due_at = holdfast.now() + $delay::interval
   from unnest($job_ids::bigint[]) as mine(job_id)
-  join holdfast.dependencies on dependencies.job_id = mine.job_id and dependencies.settled_at is null
+  join holdfast.dependencies on dependencies.job_id = mine.job_id and dependencies.closed_at is null
  where outbox.kind = 'release' and outbox.job_id = dependencies.depends_on;
 
--- name: settle_dependencies
+-- name: close_dependencies
 -- From one ended job to the next, in the order of ids, and no further than the batch: sorting all that wait
 -- for a job would cost the more, the more turns it takes. `offset 0` keeps a planner from starting elsewhere.
 with clock as materialized (select holdfast.now() as now),
@@ -48,7 +48,7 @@ open as materialized (
            select jobs.state, jobs.finished_at from holdfast.jobs where jobs.job_id = mine.job_id offset 0) as ended
      cross join lateral (
            select dependencies.ctid as row_id from holdfast.dependencies
-            where dependencies.depends_on = mine.job_id and dependencies.settled_at is null
+            where dependencies.depends_on = mine.job_id and dependencies.closed_at is null
               and ($among::bigint[] is null or dependencies.job_id = any ($among::bigint[]))
             order by dependencies.job_id
               for update) as waiting
@@ -56,7 +56,7 @@ open as materialized (
      limit $batch_max
 )
 update holdfast.dependencies
-   set settled_at = clock.now,
+   set closed_at = clock.now,
        holds = dependencies.condition = 'ended' or (dependencies.condition = 'succeeded') = (open.state = {SUCCEEDED})
   from open, clock
  where dependencies.ctid = open.row_id
@@ -85,10 +85,10 @@ returning jobs.job_id, jobs.released_at is not null as is_released;
 -- end the walk; the audit tells of it.
 with recursive walk(depends_on, turn) as (
     (select depends_on, 1 from holdfast.dependencies
-      where settled_at is null and depends_on > $after::bigint order by depends_on limit 1)
+      where closed_at is null and depends_on > $after::bigint order by depends_on limit 1)
     union all
     select (select depends_on from holdfast.dependencies
-             where settled_at is null and depends_on > walk.depends_on order by depends_on limit 1), turn + 1
+             where closed_at is null and depends_on > walk.depends_on order by depends_on limit 1), turn + 1
       from walk where walk.depends_on is not null and turn < $batch_max::int
 )
 select walk.depends_on,

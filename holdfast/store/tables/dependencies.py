@@ -43,7 +43,7 @@ async def find_unmet_dependencies(tx: Transaction, job_ids: Iterable[int]) -> li
     return list(map(UnmetDependency._make, rows))
 
 
-class SettledDependency(NamedTuple):
+class ClosedDependency(NamedTuple):
     """A dependency on a job that has ended, in which state, and whether it holds."""
 
     job_id: int
@@ -66,21 +66,21 @@ async def list_waiting_dependents(
     return [row[0] for row in rows]
 
 
-async def settle_dependencies(
+async def close_dependencies(
     tx: Transaction,
     ended_job_ids: Iterable[int],
     *,
     among: Sequence[int] | None = None,
     batch_max: int,
-) -> list[SettledDependency]:
+) -> list[ClosedDependency]:
     """Note for those who wait for ended jobs, or some of them, how these ended; returns those."""
     rows = await tx.fetch(
-        _ORDER["settle_dependencies"],
+        _ORDER["close_dependencies"],
         ended_job_ids=sorted(ended_job_ids),
         among=among,
         batch_max=batch_max,
     )
-    return list(map(SettledDependency._make, rows))
+    return list(map(ClosedDependency._make, rows))
 
 
 class LockedDependent(NamedTuple):

@@ -79,7 +79,7 @@ SHAPES = [
     (dead_letters.LockedLetter, "dead_letters", "lock_dead_letters"),
     (outputs.DeclaredOutput, "datasets", "find_declared_outputs"),
     (dependencies.UnmetDependency, "order", "find_unmet_dependencies"),
-    (dependencies.SettledDependency, "order", "settle_dependencies"),
+    (dependencies.ClosedDependency, "order", "close_dependencies"),
     (dependencies.LockedDependent, "order", "lock_dependents"),
     (dependencies.DependentCount, "order", "count_met"),
     (undos.Cause, "undo", "read_causes"),

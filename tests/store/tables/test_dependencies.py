@@ -3,20 +3,20 @@
 from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Transaction
 from holdfast.store.tables.dependencies import (
+    ClosedDependency,
     LockedDependent,
     NewDependency,
-    SettledDependency,
+    close_dependencies,
     count_met,
     find_unmet_dependencies,
     insert_dependencies,
     lock_dependents,
-    settle_dependencies,
     walk_open_dependencies,
 )
 from tests.world import World
 
 
-async def test_a_dependency_is_settled_when_the_other_job_has_ended(
+async def test_a_dependency_is_closed_when_the_other_job_has_ended(
     ledger: Ledger, world: World
 ) -> None:
     first = await world.submit(queue="first")
@@ -26,11 +26,11 @@ async def test_a_dependency_is_settled_when_the_other_job_has_ended(
     async with ledger.database.transaction() as tx:
         assert await find_unmet_dependencies(tx, [second, first]) == [(second, first)]
         assert await walk_open_dependencies(tx, after=0, batch_max=9) == [(first, False)]
-        assert await settle_dependencies(tx, [first], batch_max=9) == []
+        assert await close_dependencies(tx, [first], batch_max=9) == []
     await world.succeed(mine)
     async with ledger.database.transaction() as tx:
-        assert await settle_dependencies(tx, [first], batch_max=9) == [
-            SettledDependency(second, first, "succeeded", 4, holds=True)
+        assert await close_dependencies(tx, [first], batch_max=9) == [
+            ClosedDependency(second, first, "succeeded", 4, holds=True)
         ]
         locked = LockedDependent(second, is_live=True, num_tasks=1, has_time=False)
         assert await lock_dependents(tx, [second]) == {second: locked}

@@ -6,15 +6,15 @@ create table holdfast.dependencies (
     depends_on bigint not null,
     condition text not null,
     -- Once the other job has ended: when that was noticed, and whether it ended as it had to.
-    settled_at timestamptz,
+    closed_at timestamptz,
     holds boolean,
     constraint a_job_depends_on_another_once primary key (job_id, depends_on),
     constraint a_job_depends_on_earlier_ones check (depends_on < job_id),
     constraint a_condition_is_known check (condition in ('succeeded', 'failed', 'ended')),
-    constraint a_settled_dependency_holds_or_not check ((settled_at is null) = (holds is null))
+    constraint a_closed_dependency_holds_or_not check ((closed_at is null) = (holds is null))
 );
 create index dependents_of_a_job on holdfast.dependencies (depends_on, job_id);
-create index open_dependencies on holdfast.dependencies (depends_on, job_id) where settled_at is null;
+create index open_dependencies on holdfast.dependencies (depends_on, job_id) where closed_at is null;
 
 -- What is to be undone, each job once: after its own failure, or after that of a job of its graph that used it.
 create table holdfast.undos (

@@ -20,7 +20,7 @@ create or replace trigger a_task_is_born_pending before insert on holdfast.tasks
                and new.preemption_count = 0 and new.free_loss_count = 0))
     execute function holdfast.refuse();
 
-create or replace function holdfast.refuse_unsettled_task() returns trigger
+create or replace function holdfast.refuse_task_left_ended() returns trigger
     language plpgsql as $$
 begin
     if exists (select from holdfast.tasks
@@ -37,7 +37,7 @@ drop trigger if exists an_ended_task_is_finished_or_retried on holdfast.tasks;
 create constraint trigger an_ended_task_is_finished_or_retried after update on holdfast.tasks
     deferrable initially deferred for each row
     when (new.finished_at is null and new.state in ({FAILED}, {KILLED}, {WORKER_FAILED}))
-    execute function holdfast.refuse_unsettled_task();
+    execute function holdfast.refuse_task_left_ended();
 
 create or replace function holdfast.write_task_events() returns trigger
     language plpgsql as $$

@@ -1,5 +1,5 @@
 -- name: list_unmet
--- Not by `settled_at`: so the index of all that is open is none for it, only that of the job.
+-- Not by `closed_at`: so the index of all that is open is none for it, only that of the job.
 select depends_on from holdfast.dependencies
  where job_id = $job_id and holds is null
  order by depends_on limit $count_max;
