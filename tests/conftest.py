@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -33,6 +34,9 @@ WATCHDOG = pytest.StashKey[subprocess.Popen[bytes]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Leave nothing behind, however this process ends."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As of a run in the background: tests interrupt processes, which would not hear of it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[WATCHDOG] = supervise()
 
 
