@@ -28,7 +28,7 @@ sys.dont_write_bytecode = False
 # Durability is not the subject of most tests, and to compile a plan takes longer than to run it.
 QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
 
-
+ID_LENGTH_MAX = 200
 WATCHDOG = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
@@ -38,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
         # As of a run in the background: tests interrupt processes, which would not hear of it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[WATCHDOG] = supervise()
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a long value by its beginning: the name of a test is a variable of what it starts."""
+    if isinstance(val, str | bytes) and len(val) > ID_LENGTH_MAX:
+        return f"{val[:30]!r} and so on, {len(val)} in all"
+    return None
 
 
 @pytest.fixture(scope="session")

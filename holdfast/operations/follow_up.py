@@ -10,7 +10,7 @@ from functools import partial
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.ledger.moves import Moves, add_follow_ups, apply_moves
 from holdfast.ledger.parts import BROKEN_PUT_OFF
 from holdfast.model.attempts import LockedTask
 from holdfast.model.ids import TaskId
@@ -35,8 +35,8 @@ from holdfast.store.tables.outbox import (
     take_small_sweeps,
 )
 from holdfast.store.tables.tasks import (
-    find_unstopped_task,
-    lock_next_tasks,
+    has_unstopped_task,
+    lock_live_tasks,
     lock_tasks,
     lock_tasks_of_jobs,
 )
@@ -124,18 +124,33 @@ async def _step(ledger: Ledger, tx: Transaction, *, row_id: int) -> int:
         await delete_outbox(tx, [row_id])
         return 1
     await advance_outbox(tx, row_id, following)
-    if following <= work.next_index:  # for something that is held; the rest is done
+    if following == work.next_index:  # for something that is held
         await let_outbox_wait(tx, [row_id])
     return 1
 
 
 async def _sweep(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
-    """Stop the next tasks of a job that was cancelled or has ended; held ones are left for last."""
-    tasks = await lock_next_tasks(tx, job_id, next_index=next_index, batch_max=SWEEP_TASKS_MAX)
-    await _stop(ledger, tx, tasks)
-    if len(tasks) == SWEEP_TASKS_MAX:
-        return tasks[-1].task_index + 1
-    return await find_unstopped_task(tx, job_id)
+    """Stop the next tasks of a job that was cancelled or has ended, but for held ones."""
+    if not await _sweep_window(ledger, tx, job_id, next_index=next_index):
+        await add_follow_ups(tx, [("sweep_held", job_id)], next_index)
+    stored = (await ledger.specs.load(tx, {job_id})).get(job_id)
+    end = next_index + SWEEP_TASKS_MAX
+    return end if stored is not None and end < stored.num_tasks else None
+
+
+async def _sweep_held(
+    ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int
+) -> int | None:
+    """Stop what a sweep has passed by because somebody held it, and nothing else."""
+    is_done = await _sweep_window(ledger, tx, job_id, next_index=next_index)
+    return None if is_done else next_index
+
+
+async def _sweep_window(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> bool:
+    """Stop a thousand tasks, but for those that somebody holds; False if there are any."""
+    window = {"first_index": next_index, "end_index": next_index + SWEEP_TASKS_MAX}
+    await _stop(ledger, tx, await lock_live_tasks(tx, job_id, **window))
+    return not await has_unstopped_task(tx, job_id, **window)
 
 
 async def _sweep_small(ledger: Ledger, tx: Transaction) -> int:
@@ -201,6 +216,7 @@ async def _end_children(
 
 _STEPS: dict[str, Callable[..., Awaitable[int | None]]] = {
     "sweep": _sweep,
+    "sweep_held": _sweep_held,
     "feed": _feed,
     "job_ended": _end_children,
     "undone": end_undo,

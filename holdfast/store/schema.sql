@@ -386,7 +386,7 @@ create table holdfast.outbox (
     created_at timestamp with time zone not null,
     due_at timestamp with time zone not null default holdfast.now(),
     constraint outbox_pkey PRIMARY KEY (id),
-    constraint an_outbox_row_has_a_known_kind CHECK (kind = ANY (ARRAY['feed'::text, 'sweep'::text, 'job_ended'::text, 'release'::text, 'undo'::text, 'undo_graph'::text, 'undone'::text]))
+    constraint an_outbox_row_has_a_known_kind CHECK (kind = ANY (ARRAY['feed'::text, 'sweep'::text, 'sweep_held'::text, 'job_ended'::text, 'release'::text, 'undo'::text, 'undo_graph'::text, 'undone'::text]))
 );
 CREATE INDEX outbox_by_kind ON holdfast.outbox USING btree (kind, job_id);
 CREATE INDEX outbox_by_time ON holdfast.outbox USING btree (kind, due_at, id);

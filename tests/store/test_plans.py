@@ -32,7 +32,7 @@ HOT = {
     "tasks": (
         "lock_tasks", "assign_tasks", "start_building", "start_running", "succeed_attempts",
         "end_attempts", "retry_tasks", "dead_letter_tasks", "kill_pending_tasks",
-        "give_up_scheduling",
+        "give_up_scheduling", "lock_live_tasks", "find_unstopped_task",
     ),
     "ready": (
         "take_ready", "take_ready_by_id", "explain_unclaimable", "promote_waiting", "feed_ready",

@@ -381,13 +381,13 @@ select case times when 0 then 'pending_task_not_in_line' else 'pending_task_in_l
 
 -- name: check_sweeps
 -- From the moment a job has ended or is flagged for cancel, each of its live tasks has been told to
--- stop, or a sweep is on its way to it: one that has passed a held task comes back for it.
+-- stop, or a sweep is on its way to it, or one that comes back for those that somebody held.
 with stopped as (
     select job_id, state, cancel_mode, finished_at is not null as finished from holdfast.jobs
      where finished_at is not null or cancel_mode is not null
 ),
 sweeps as (
-    select distinct job_id, true as sweeping from holdfast.outbox where kind = 'sweep'
+    select job_id, min(next_index) as next_index from holdfast.outbox where kind like 'sweep%' group by job_id
 )
 select 'live_task_left_behind', job_id, task_index, null::int,
        format('state %s, while its job is in state %s with cancel %s', tasks.state, stopped.state,
@@ -396,5 +396,5 @@ select 'live_task_left_behind', job_id, task_index, null::int,
   join stopped using (job_id)
   left join sweeps using (job_id)
   left join holdfast.leases using (job_id, task_index)
- where sweeping is null
+ where task_index < coalesce(next_index, task_index + 1)
    and (finished or stopped.cancel_mode = 'hard' or leases.cancel_requested_at is null);

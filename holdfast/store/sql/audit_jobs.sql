@@ -194,7 +194,7 @@ select case when listed.job_id is null then 'job_missing_from_its_state' else 'j
 -- name: read_job_counts
 select jobs.job_id, jobs.state, jobs.cancel_mode, jobs.fan_out, jobs.max_task_failures,
        jobs.started_at is not null as has_started,
-       exists (select from holdfast.outbox where outbox.job_id = jobs.job_id and outbox.kind = 'sweep')
+       exists (select from holdfast.outbox where outbox.job_id = jobs.job_id and outbox.kind in ('sweep', 'sweep_held'))
            as sweeping,
        jobs.pending, jobs.assigned, jobs.building, jobs.running, jobs.succeeded, jobs.failed,
        jobs.killed, jobs.worker_failed, jobs.unschedulable, jobs.dead_lettered, jobs.timed_out

@@ -16,23 +16,25 @@ select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure
  order by tasks.job_id, tasks.task_index
    for update of tasks;
 
--- name: lock_next_tasks
--- For sweeps that go through all tasks of a job, but for those that somebody holds.
+-- name: lock_live_tasks
+-- For sweeps that go through all tasks of a job, but for those that somebody holds. By a window of indexes: of a job
+-- that has nearly ended, all that have finished would be read to find the next live ones.
 select job_id, task_index, state, attempt, failure_count, preemption_count, free_loss_count
   from holdfast.tasks
- where job_id = $job_id and task_index >= $next_index and finished_at is null
+ where job_id = $job_id and task_index >= $first_index and task_index < $end_index and finished_at is null
  order by task_index
- limit $batch_max
    for update skip locked;
 
 -- name: find_unstopped_task
 -- A task that a sweep has left out. Of a soft cancel, it is enough that it was asked to stop.
 select tasks.task_index
-  from holdfast.tasks join holdfast.jobs using (job_id) left join holdfast.leases using (job_id, task_index)
- where tasks.job_id = $job_id and tasks.finished_at is null
+  from holdfast.tasks join holdfast.jobs using (job_id)
+ where tasks.job_id = $job_id and tasks.task_index >= $first_index and tasks.task_index < $end_index
+   and tasks.finished_at is null
    and (jobs.cancel_mode is distinct from 'soft' or jobs.finished_at is not null
-        or leases.cancel_requested_at is null)
- order by tasks.task_index limit 1;
+        or (select leases.cancel_requested_at from holdfast.leases
+             where leases.job_id = tasks.job_id and leases.task_index = tasks.task_index) is null)
+ limit 1;
 
 -- name: insert_tasks
 insert into holdfast.tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, input)

@@ -29,20 +29,24 @@ async def lock_tasks_of_jobs(tx: Transaction, job_ids: Iterable[int]) -> list[Lo
     return list(map(LockedTask._make, rows))
 
 
-async def lock_next_tasks(
-    tx: Transaction, job_id: int, *, next_index: int, batch_max: int
+async def lock_live_tasks(
+    tx: Transaction, job_id: int, *, first_index: int, end_index: int
 ) -> list[LockedTask]:
-    """Lock the next tasks of a job that have not ended; those that somebody holds are left out."""
+    """Lock some tasks of a job that have not ended; those that somebody holds are left out."""
     rows = await tx.fetch(
-        _TASKS["lock_next_tasks"], job_id=job_id, next_index=next_index, batch_max=batch_max
+        _TASKS["lock_live_tasks"], job_id=job_id, first_index=first_index, end_index=end_index
     )
     return list(map(LockedTask._make, rows))
 
 
-async def find_unstopped_task(tx: Transaction, job_id: int) -> int | None:
-    """Find the first task of a job that a sweep has left out, by its index."""
-    row = await tx.fetch_one(_TASKS["find_unstopped_task"], job_id=job_id)
-    return None if row is None else int(row[0])
+async def has_unstopped_task(
+    tx: Transaction, job_id: int, *, first_index: int, end_index: int
+) -> bool:
+    """Tell whether a sweep has left a task out."""
+    row = await tx.fetch_one(
+        _TASKS["find_unstopped_task"], job_id=job_id, first_index=first_index, end_index=end_index
+    )
+    return row is not None
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """What an earlier process of this worker left on disk: attempts to take over, and dead folders."""
 
+import errno
 import fcntl
 import logging
 import os
@@ -49,10 +50,15 @@ def find_leftover(folder: Path) -> Leftover:
 
 
 def _has_shim(folder: Path) -> bool:
-    """Tell whether a shim holds the lock of a folder, whatever else is in there."""
+    """Tell whether a shim may hold the lock of a folder, whatever else is in there."""
     lock = shim_folder.open_lock(str(folder))
     if lock is None:
-        return False
+        # Spoiled by its command, which may still run: only where there is none, nobody is there.
+        try:
+            os.lstat(folder / shim_folder.LOCK)
+        except OSError as error:
+            return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+        return True
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

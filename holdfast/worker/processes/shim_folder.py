@@ -3,13 +3,17 @@
 import errno
 import json
 import os
+import stat
 
 ORDER, STARTED, EXIT, CGROUP = "order.json", "started", "exit.json", "cgroup.json"
 LOCK, CONTROL, ALIVE = "lock", "control", "alive"
 OUTPUT, LOG = "output.log", "shim.log"
 READY = b"ready\n"  # what a shim writes to ALIVE once it holds its lock
 
-_TROUBLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # of this host, not of the folder
+# What a command has made of its lock; anything else is trouble of this host, and passes.
+_SPOILED = {
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EACCES
+}  # fmt: skip
 
 
 def write_json(path: str, content: object, *, is_synced: bool = False) -> None:
@@ -34,8 +38,12 @@ def open_lock(folder: str, flags: int = 0) -> int | None:
     """Open the lock of a folder; None if it is gone, or has become something else."""
     flags |= os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.open(f"{folder}/{LOCK}", flags, 0o600)
+        lock = os.open(f"{folder}/{LOCK}", flags, 0o600)
     except OSError as error:
-        if error.errno in _TROUBLES:
-            raise
-        return None
+        if error.errno in _SPOILED:
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(lock).st_mode):
+        return lock
+    os.close(lock)
+    return None

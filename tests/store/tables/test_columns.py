@@ -42,7 +42,7 @@ FENCES = [Fence(TaskId(7, 1), 2, TOKENS[0]), Fence(TaskId(8, 0), 0, TOKENS[1])]
 SHAPES = [
     (LockedTask, "tasks", "lock_tasks"),
     (LockedTask, "tasks", "lock_tasks_of_jobs"),
-    (LockedTask, "tasks", "lock_next_tasks"),
+    (LockedTask, "tasks", "lock_live_tasks"),
     (tasks.NewLease, "tasks", "assign_tasks"),
     (attempts.SucceededAttempt, "tasks", "succeed_attempts"),
     (attempts.AttemptRun, "tasks", "end_attempts"),

@@ -14,10 +14,11 @@ from holdfast.store.tables.tasks import (
     RetriedTask,
     assign_tasks,
     give_up_scheduling,
+    has_unstopped_task,
     insert_tasks,
     insert_tasks_in_line,
     kill_pending_tasks,
-    lock_next_tasks,
+    lock_live_tasks,
     lock_tasks,
     lock_tasks_of_jobs,
     measure_inputs,
@@ -41,8 +42,10 @@ async def test_tasks_are_locked_by_id_by_job_and_by_stretch(world: World, tx: Tr
         second: LockedTask(job_id, 1, TaskState.PENDING, 0, 0, 0, 0),
     }
     assert [task.id for task in await lock_tasks_of_jobs(tx, [job_id])] == [first, second, third]
-    stretch = await lock_next_tasks(tx, job_id, next_index=1, batch_max=1)
+    stretch = await lock_live_tasks(tx, job_id, first_index=1, end_index=2)
     assert [task.id for task in stretch] == [second]
+    assert await has_unstopped_task(tx, job_id, first_index=1, end_index=2)
+    assert not await has_unstopped_task(tx, job_id, first_index=3, end_index=9)
 
 
 async def test_new_tasks_are_stored_in_line_or_apart(world: World, tx: Transaction) -> None:

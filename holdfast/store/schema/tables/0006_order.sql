@@ -44,7 +44,7 @@ create table holdfast.outbox (
     created_at timestamptz not null,
     due_at timestamptz not null default holdfast.now(),
     constraint an_outbox_row_has_a_known_kind check (
-        kind in ('feed', 'sweep', 'job_ended', 'release', 'undo', 'undo_graph', 'undone'))
+        kind in ('feed', 'sweep', 'sweep_held', 'job_ended', 'release', 'undo', 'undo_graph', 'undone'))
 );
 create index outbox_by_kind on holdfast.outbox (kind, job_id);
 create index outbox_by_time on holdfast.outbox (kind, due_at, id);
