@@ -18,6 +18,7 @@ from holdfast.model.outcomes import (
 )
 from holdfast.model.spec import JobSpec
 from holdfast.model.states import ENDED_STATES, OPEN_STATES, TaskState
+from holdfast.operations.follow_up import SMALL_TASKS_MAX
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.rules.outage import is_free, is_waiting, next_watch
 from holdfast.rules.retry import dead_letter_by_operator
@@ -211,6 +212,8 @@ def follow_up(model: LedgerModel) -> None:
     """Do what follows downward, until nothing is left to do."""
     while model.outbox:
         rows, model.outbox = model.outbox, []
+        # Small jobs are swept together, before anything is done row by row.
+        rows.sort(key=lambda row: row[0] != "sweep" or len(row[1].tasks) > SMALL_TASKS_MAX)
         for kind, job in rows:
             if kind == "sweep":
                 soft = job.cancel == "soft" and job.state not in ENDED_STATES
