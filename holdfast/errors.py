@@ -136,7 +136,9 @@ class LeaseConflict(Refused):
     code = "lease_conflict"
     parts = ("task_id", "reason")
 
-    def __init__(self, task_id: object | None, reason: str) -> None:
+    def __init__(self, task_id: object | None, reason: str | None = None) -> None:
+        if reason is None:  # a text alone: user code says so, too
+            task_id, reason = None, str(task_id)
         super().__init__(reason if task_id is None else f"task {task_id}: {reason}")
         self.task_id = None if task_id is None else str(task_id)
         self.reason = reason

@@ -84,7 +84,12 @@ class StandIn:
             epoch=request.epoch,
             number=request.number,
             running_tasks=[
-                RunningTask(held.task_id, held.attempt, held.token, held.state)
+                RunningTask(
+                    task_id=held.task_id,
+                    attempt=held.attempt,
+                    lease_token=held.token,
+                    state=held.state,
+                )
                 for held in self.held.values()
                 if held.end is None
             ],

@@ -79,6 +79,8 @@ def test_errors_carry_their_parts() -> None:
     assert (illegal.subject, illegal.state) == ("7.1", "KILLED")
     conflict = LeaseConflict(TaskId(7, 1), "finished")
     assert (conflict.task_id, conflict.reason) == ("7.1", "finished")
+    alone = LeaseConflict("the lease is gone")
+    assert (alone.task_id, alone.reason, str(alone)) == (None, "the lease is gone", alone.reason)
     reused = KeyReused("k", 7)
     assert (reused.field, reused.key, reused.job_id) == ("idempotency_key", "k", "7")
 

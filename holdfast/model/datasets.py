@@ -36,6 +36,7 @@ class OutputEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """One thing that a task has written: a file, an object, a table's partition.
 
     `dataset` may be left out if the job writes to one; `key` is the partition key if left out.
+    `dataset_version` says which version its writer means: it must be the one that the job writes.
     """
 
     partition_key: str
@@ -45,6 +46,7 @@ class OutputEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     metadata: dict[str, Any] | None = None
     dataset: str | None = None
     key: str | None = None
+    dataset_version: int | None = None
 
 
 def weigh(entries: Iterable[OutputEntry]) -> int:

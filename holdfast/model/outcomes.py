@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.model.states import TaskState
+from holdfast.errors import Invalid
+from holdfast.model.states import TaskState, read_state_name
 
 Stage = Literal["fetch", "input", "exec", "output", "commit"]
 STAGES: tuple[Stage, ...] = ("fetch", "input", "exec", "output", "commit")
@@ -24,6 +25,15 @@ CancelMode = Literal["soft", "hard"]
 # What a worker may report of an attempt's end.
 Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
 STATUSES: tuple[Status, ...] = ("succeeded", "failed", "killed", "worker_failed", "handed_back")
+
+
+def parse_status(text: str, field: str = "status") -> Status:
+    """Read how an attempt ended: a status, or any name of the state that it ended in."""
+    name = read_state_name(text).lower()
+    for status in STATUSES:
+        if status == name:
+            return status
+    raise Invalid(field, f"{text!r} is unknown; use one of {', '.join(STATUSES)}")
 
 
 @dataclass(frozen=True, slots=True)

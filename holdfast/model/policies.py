@@ -8,9 +8,13 @@ from holdfast.model.spec import Backoff, OnExhausted, OnTimeout
 
 
 class PolicyDefaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a job of the type gets where its own spec says nothing; durations are seconds."""
+    """What a job of the type gets where its own spec says nothing; durations are seconds.
+
+    `max_attempts` is another name on input: n of them are `max_retries_failure` = n - 1.
+    """
 
     lease: float | None = None
+    max_attempts: int | None = None
     max_retries_failure: int | None = None
     max_retries_preemption: int | None = None
     backoff: Backoff | None = None
@@ -27,6 +31,7 @@ class PolicyLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     lease_min: float | None = None
     lease_max: float | None = None
+    max_attempts: int | None = None
     max_retries_failure: int | None = None
     max_retries_preemption: int | None = None
     timeout: float | None = None

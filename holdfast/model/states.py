@@ -31,18 +31,22 @@ OUTCOME_STATES = frozenset(
 )
 
 _ALIASES = {
-    "QUEUED": TaskState.PENDING,
-    "COMPLETED": TaskState.SUCCEEDED,
-    "CANCELED": TaskState.KILLED,
-    "CANCELLED": TaskState.KILLED,
+    "QUEUED": "PENDING",
+    "COMPLETED": "SUCCEEDED",
+    "CANCELED": "KILLED",
+    "CANCELLED": "KILLED",
 }
+
+
+def read_state_name(text: str) -> str:
+    """Read a name of a state in either case, bare or with its prefix, or that of other systems."""
+    name = text.upper().removeprefix("TASK_STATE_").removeprefix("JOB_STATE_")
+    return _ALIASES.get(name, name)
 
 
 def parse_state(text: str, field: str = "state") -> TaskState:
     """Read a state's name: bare or with its TASK_STATE_ or JOB_STATE_ prefix, in either case."""
-    name = text.upper().removeprefix("TASK_STATE_").removeprefix("JOB_STATE_")
-    if name in _ALIASES:
-        return _ALIASES[name]
+    name = read_state_name(text)
     if name in TaskState.__members__:
         return TaskState[name]
     known = ", ".join(state.name for state in TaskState)

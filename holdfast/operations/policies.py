@@ -3,7 +3,7 @@
 from holdfast.errors import Invalid, Refused, TooLarge
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
-from holdfast.rules.policy_check import check_policy, check_type
+from holdfast.rules.policy_check import check_policy, check_type, count_retries
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
 from holdfast.store.tables import policies
@@ -27,6 +27,7 @@ async def set_policy(
 
     With `if_version` only if that is still the version of its policy, 0 if there was none.
     """
+    policy = count_retries(policy)
     check_policy(type_name, policy, ledger.limits)
     check_text("actor", actor, 256)
     return await ledger.write(

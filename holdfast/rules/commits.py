@@ -101,6 +101,11 @@ def plan_entries(
     for number, entry in enumerate(entries):
         dataset = _dataset_of(entry, targets, f"outputs[{number}].dataset")
         target = targets[dataset]
+        if entry.dataset_version not in (None, target.version):
+            raise Invalid(
+                f"outputs[{number}].dataset_version",
+                f"is {entry.dataset_version}, but this job writes {dataset} {target.version}",
+            )
         entry_key = EntryKey(dataset, target.version, entry.key or entry.partition_key)
         new = NewEntry(
             number,

@@ -1,13 +1,16 @@
 """Check a policy before it is stored: no job may be refused for what it did not say itself."""
 
+from typing import TypeVar
+
 import msgspec
 
 from holdfast.errors import Invalid
-from holdfast.model.policies import TypePolicy
+from holdfast.model.policies import PolicyDefaults, PolicyLimits, TypePolicy
 from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Submission
 from holdfast.rules.policy_fill import follow_policy, limited_fields
 from holdfast.rules.submission import check_numbers, check_text, complete_submission
 
+Part = TypeVar("Part", PolicyDefaults, PolicyLimits)
 _NOTHING = Entrypoint(command=["true"])
 
 
@@ -16,6 +19,23 @@ def check_type(type_name: str, limits: Limits) -> None:
     if not type_name:
         raise Invalid("type", "is empty; name a type of job")
     check_text("type", type_name, limits.text_length_max)
+
+
+def count_retries(policy: TypePolicy) -> TypePolicy:
+    """Say `max_attempts` as the retries that it means."""
+    return TypePolicy(_retries("defaults", policy.defaults), _retries("limits", policy.limits))
+
+
+def _retries(name: str, part: Part) -> Part:
+    if part.max_attempts is None:
+        return part
+    if part.max_retries_failure is not None:
+        raise Invalid(f"{name}.max_attempts", "means max_retries_failure + 1; give one of the two")
+    if part.max_attempts < 1:
+        raise Invalid(f"{name}.max_attempts", f"is {part.max_attempts}; give at least 1")
+    return msgspec.structs.replace(
+        part, max_attempts=None, max_retries_failure=part.max_attempts - 1
+    )
 
 
 def check_policy(type_name: str, policy: TypePolicy, limits: Limits) -> None:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
+from holdfast.model.fence import Fence
+from holdfast.model.ids import TaskId, check_worker_id
 from holdfast.model.outcomes import CancelMode
 from holdfast.services.waking.doorbell import Bell, Doorbells
-from holdfast.store.tables.leases import list_asked_to_stop
+from holdfast.store.tables.leases import find_holder, list_asked_to_stop
 from holdfast.store.tables.workers import list_draining, see_workers
 
 WORKER = "worker"
@@ -41,6 +43,17 @@ class Stops:
     def see(self, worker_id: str) -> None:
         """Remember that a worker has been heard of."""
         self._seen.add(worker_id)
+
+    async def see_caller(self, worker_id: str | None, fence: Fence | None) -> str | None:
+        """Remember that a worker has been heard of: it names itself, or the one lease it holds."""
+        if worker_id is None:
+            if fence is None:
+                raise Invalid("worker_id", "is missing; only a single lease says whose it is")
+            async with self._ledger.database.transaction() as tx:
+                worker_id = await find_holder(tx, fence)
+        if worker_id is not None:
+            self.see(check_worker_id(worker_id))
+        return worker_id
 
     async def wait(self, worker_id: str, seconds_max: float) -> list[Stop]:
         """Wait until there is something new to tell a worker."""

@@ -79,11 +79,15 @@ class WorkerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     drain: bool = False
 
 
-class RunningTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An attempt that is on the worker: ASSIGNED, BUILDING or RUNNING."""
+class RunningTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An attempt that is on the worker: ASSIGNED, BUILDING or RUNNING.
+
+    Its number is called `attempt`, or `attempt_id` by workers that have it under that name.
+    """
 
     task_id: TaskIdText
-    attempt: AttemptNumber
+    attempt: AttemptNumber | None = None
+    attempt_id: AttemptNumber | None = None
     lease_token: UUID
     state: str
 

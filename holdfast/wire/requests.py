@@ -1,6 +1,6 @@
 """What callers send: one struct per request body or query, and an unknown field is an error."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -8,14 +8,13 @@ from msgspec import Meta
 
 from holdfast.model.datasets import OutputEntry
 from holdfast.model.ids import INDEX_MAX, WORKER_ID_LENGTH_MAX
-from holdfast.model.outcomes import CancelMode, Stage
+from holdfast.model.outcomes import STATUSES, CancelMode, Stage
 from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.model.spec import JobSpec
 from holdfast.wire.raw import absent_is_null
 
 WAIT_MS_MAX = 60_000
 PAGE_SIZE_MAX = 1000
-Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
 
 
 def _described(**schema: Any) -> Meta:
@@ -35,6 +34,8 @@ WorkerIdText = Annotated[
         examples=["builder-7f3a"],
     ),
 ]
+# Also any name of the state in which the attempt ended: SUCCEEDED, Completed, TASK_STATE_KILLED.
+StatusText = Annotated[str, _described(enum=list(STATUSES))]
 Name = Annotated[str, _described(minLength=1, maxLength=256)]
 QueueText = Annotated[
     str,
@@ -85,12 +86,12 @@ class LeaseReport(Request, frozen=True):
 
 
 class HeartbeatRequest(Request, frozen=True):
-    """Renew many leases, or the one named beside `worker_id`.
+    """Renew many leases, or the one named here; who holds that one need not be named.
 
     With `wait_ms` the answer is held back until there is a cancel to tell this worker about.
     """
 
-    worker_id: WorkerIdText
+    worker_id: WorkerIdText | None = None
     leases: list[LeaseReport] | None = None
     task_id: TaskIdText | None = None
     attempt: AttemptNumber | None = None
@@ -113,7 +114,7 @@ class TaskCompletion(Request, frozen=True):
     task_id: TaskIdText
     attempt: AttemptNumber
     lease_token: UUID
-    status: Status
+    status: StatusText
     exit_code: int | None = None
     error: str | None = None
     error_class: str | None = None
@@ -132,18 +133,18 @@ class TaskCompletion(Request, frozen=True):
 
 
 class TaskCompleteRequest(Request, frozen=True):
-    """Complete many attempts, or the one described beside `worker_id`.
+    """Complete many attempts, or the one described here; who ran that one need not be named.
 
     Completions are repeatable by their lease tokens alone; under an `idempotency_key` the whole
     request is, and a different one under it is a conflict.
     """
 
-    worker_id: WorkerIdText
+    worker_id: WorkerIdText | None = None
     completions: list[TaskCompletion] | None = None
     task_id: TaskIdText | None = None
     attempt: AttemptNumber | None = None
     lease_token: UUID | None = None
-    status: Status | None = None
+    status: StatusText | None = None
     exit_code: int | None = None
     error: str | None = None
     error_class: str | None = None

@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from holdfast.errors import Invalid
 from holdfast.model.outcomes import (
     STAGES,
     CancelMode,
@@ -15,6 +16,7 @@ from holdfast.model.outcomes import (
     Succeeded,
     TaskFinished,
     WorkerFailed,
+    parse_status,
 )
 from holdfast.model.states import TaskState
 
@@ -64,3 +66,29 @@ def test_an_outcome_cannot_be_changed_and_equals_its_like(value: object, field: 
         setattr(value, field, None)
     assert value != "something else"
     assert len({value, value}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("succeeded", "succeeded"),
+        ("SUCCEEDED", "succeeded"),
+        ("Completed", "succeeded"),
+        ("TASK_STATE_SUCCEEDED", "succeeded"),
+        ("Failed", "failed"),
+        ("JOB_STATE_FAILED", "failed"),
+        ("Canceled", "killed"),
+        ("cancelled", "killed"),
+        ("TASK_STATE_WORKER_FAILED", "worker_failed"),
+        ("HANDED_BACK", "handed_back"),
+    ],
+)
+def test_a_status_goes_by_every_name_of_the_state_it_ends_in(text: str, status: str) -> None:
+    assert parse_status(text) == status
+
+
+@pytest.mark.parametrize("text", ["", "Queued", "RUNNING", "DEAD_LETTERED", "done"])
+def test_what_is_no_end_of_an_attempt_is_no_status(text: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse_status(text)
+    assert refused.value.field == "status"

@@ -96,3 +96,11 @@ def test_completions_that_touch_the_same_are_written_in_turn() -> None:
 def test_what_cannot_be_stored_is_refused(entries: list[OutputEntry], field: str) -> None:
     with pytest.raises(Invalid, match=field):
         check_entries(entries)
+
+
+def test_a_version_may_be_named_if_it_is_the_one_that_the_job_writes() -> None:
+    named = OutputEntry("p", "u", dataset_version=3)
+    assert plan("append", named) == plan("append", entry("p"))
+    with pytest.raises(Invalid) as refused:
+        plan("append", OutputEntry("p", "u", dataset_version=4))
+    assert refused.value.field == "outputs[0].dataset_version"

@@ -8,7 +8,7 @@ import pytest
 from holdfast.errors import Invalid
 from holdfast.model.policies import TypePolicy
 from holdfast.model.spec import Limits
-from holdfast.rules.policy_check import check_policy, check_type
+from holdfast.rules.policy_check import check_policy, check_type, count_retries
 
 
 def check(**parts: Any) -> None:
@@ -57,3 +57,22 @@ def test_a_type_has_a_name(name: str) -> None:
     with pytest.raises(Invalid) as refused:
         check_type(name, Limits())
     assert refused.value.field == "type"
+
+
+def test_attempts_are_counted_as_the_retries_that_they_mean() -> None:
+    said = {"defaults": {"max_attempts": 3}, "limits": {"max_attempts": 1}}
+    policy = count_retries(msgspec.convert(said, TypePolicy))
+    assert (policy.defaults.max_retries_failure, policy.limits.max_retries_failure) == (2, 0)
+    assert (policy.defaults.max_attempts, policy.limits.max_attempts) == (None, None)
+
+
+@pytest.mark.parametrize("part", ["defaults", "limits"])
+@pytest.mark.parametrize(
+    "said", [{"max_attempts": 0}, {"max_attempts": 2, "max_retries_failure": 1}]
+)
+def test_attempts_that_mean_nothing_are_refused_by_their_field(
+    part: str, said: dict[str, int]
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        count_retries(msgspec.convert({part: said}, TypePolicy))
+    assert refused.value.field == f"{part}.max_attempts"

@@ -78,7 +78,7 @@ def test_an_answer_says_all_that_is_there_and_tolerates_what_is_new() -> None:
         worker_id="w-1",
         epoch=3,
         number=9,
-        running_tasks=[RunningTask("7.0", 1, TOKEN, "BUILDING")],
+        running_tasks=[RunningTask(task_id="7.0", attempt=1, lease_token=TOKEN, state="BUILDING")],
         completed_tasks=[
             TaskCompletion("7.1", 0, TOKEN, "failed", 137, usage={"cpu_seconds": 1.5})
         ],

@@ -89,16 +89,16 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
 async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
     """Renew leases and record starts; may wait until there is a cancel to tell the worker of."""
     asked, runtime = call.body, call.runtime
-    worker_id = check_worker_id(asked.worker_id)
     reports = _lease_reports(asked)
     fences = [Fence(parse_task_id(r.task_id), r.attempt, r.lease_token) for r in reports]
+    alone = fences[0] if asked.leases is None and fences else None
+    worker_id = await runtime.stops.see_caller(asked.worker_id, alone)
     starts = [
         Report(fence, parse_state(report.state))
         for fence, report in zip(fences, reports, strict=True)
         if report.state is not None
     ]
     progress = _progress(call, fences, reports)
-    runtime.stops.see(worker_id)
     started, renewed, _ = await asyncio.gather(
         runtime.writers.report(starts),
         runtime.writers.renew(fences),
@@ -121,7 +121,7 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
         for fence, renewal in zip(fences, answers, strict=True)
         if isinstance(renewal, Renewed) and renewal.cancel is not None
     ]
-    if asked.wait_ms and not notices:
+    if asked.wait_ms and not notices and worker_id is not None:
         stops = await runtime.stops.wait(worker_id, asked.wait_ms / 1000)
         notices = [_notice(stop) for stop in stops]
     return HeartbeatAnswer(leases, notices, drain=worker_id in runtime.stops.draining)

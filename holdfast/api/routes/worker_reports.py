@@ -9,7 +9,8 @@ from holdfast.api.route import Call, Route, decode_text
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.keys import request_key
 from holdfast.model.fence import Fence
-from holdfast.model.ids import check_worker_id, parse_task_id
+from holdfast.model.ids import parse_task_id
+from holdfast.model.outcomes import parse_status
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.logs import Stretch, append_logs
@@ -40,12 +41,13 @@ Value = TypeVar("Value")
 async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskCompleteAnswer:
     """Record how attempts ended; repeating a completion is answered as the first time."""
     asked, runtime = call.body, call.runtime
-    check_worker_id(asked.worker_id)
-    runtime.stops.see(asked.worker_id)
     reported = _completions(asked)
     completions = [_completion(item) for item in reported]
+    alone = completions[0].fence if asked.completions is None else None
+    await runtime.stops.see_caller(asked.worker_id, alone)
     began_ns = now_ns()
-    keyed = request_key("complete", asked.worker_id, asked.idempotency_key, request=completions)
+    caller = asked.worker_id or f"lease {asked.lease_token}"
+    keyed = request_key("complete", caller, asked.idempotency_key, request=completions)
     # The usual way, without a key, shares its transaction with what others complete.
     answers = (
         await runtime.writers.complete(completions)
@@ -128,7 +130,7 @@ def _completions(asked: TaskCompleteRequest) -> list[TaskCompletion]:
 def _completion(item: TaskCompletion) -> Completion:
     return Completion(
         Fence(parse_task_id(item.task_id), item.attempt, item.lease_token),
-        item.status,
+        parse_status(item.status),
         item.exit_code,
         item.error,
         item.error_class,

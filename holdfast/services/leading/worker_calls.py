@@ -11,9 +11,10 @@ import msgspec
 from holdfast.errors import HoldfastError, Invalid
 from holdfast.model.fence import Fence
 from holdfast.model.ids import parse_task_id
+from holdfast.model.outcomes import parse_status
 from holdfast.model.resources import Resources
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.states import OPEN_STATES, TaskState, parse_state
+from holdfast.model.states import LIVE_STATES, TaskState, parse_state
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.notes import Note
 from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted
@@ -203,12 +204,17 @@ def _placed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
 
 
 def _fence(entry: RunningTask | TaskCompletion) -> Fence:
-    return Fence(parse_task_id(entry.task_id), entry.attempt, entry.lease_token)
+    number = entry.attempt
+    if number is None and isinstance(entry, RunningTask):
+        number = entry.attempt_id
+    if number is None:
+        raise Invalid("attempt", "is missing; say which attempt of the task runs")
+    return Fence(parse_task_id(entry.task_id), number, entry.lease_token)
 
 
 def _state(entry: RunningTask) -> TaskState:
     state = parse_state(entry.state)
-    if state not in OPEN_STATES:
+    if state not in LIVE_STATES:  # PENDING is one that has not begun there: no news
         raise Invalid("state", f"{entry.state!r} is not one of an attempt under way")
     return state
 
@@ -216,7 +222,7 @@ def _state(entry: RunningTask) -> TaskState:
 def _completion(fence: Fence, entry: TaskCompletion) -> Completion:
     return Completion(
         fence,
-        entry.status,
+        parse_status(entry.status),
         entry.exit_code,
         entry.error,
         entry.error_class,

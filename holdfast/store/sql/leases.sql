@@ -38,6 +38,10 @@ select leases.job_id, leases.task_index, leases.attempt, leases.lease_token
          as mine(job_id, task_index, attempt, lease_token)
   join holdfast.leases using (job_id, task_index, attempt, lease_token);
 
+-- name: find_holder
+select worker_id from holdfast.leases
+ where job_id = $job_id and task_index = $task_index and attempt = $attempt and lease_token = $token;
+
 -- name: list_claimed_with_key
 select leases.job_id, leases.task_index, leases.attempt, leases.lease_token, leases.expires_at,
        holdfast.now() as now, tasks.failure_count, tasks.preemption_count, tasks.input

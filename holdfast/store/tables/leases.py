@@ -52,6 +52,12 @@ async def has_live_lease(tx: Transaction, fence: Fence) -> bool:
     return await tx.fetch_one(_LEASES["find_live_lease"], **fence_values(fence)) is not None
 
 
+async def find_holder(tx: Transaction, fence: Fence) -> str | None:
+    """Find the worker that holds a lease."""
+    row = await tx.fetch_one(_LEASES["find_holder"], **fence_values(fence))
+    return None if row is None else row["worker_id"]
+
+
 class ClaimedLease(NamedTuple):
     """A lease as it was given to a claim, and the task under it."""
 

@@ -151,7 +151,12 @@ class PlacedAttempt:
 
     def report(self) -> RunningTask:
         """Report where it stands."""
-        return RunningTask(self.task_id, self.number, self.lease_token, self.state)
+        return RunningTask(
+            task_id=self.task_id,
+            attempt=self.number,
+            lease_token=self.lease_token,
+            state=self.state,
+        )
 
     def complete(self) -> TaskCompletion:
         """Report how it ended."""

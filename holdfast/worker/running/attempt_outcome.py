@@ -9,9 +9,8 @@ import msgspec
 
 from holdfast import errors
 from holdfast.model.datasets import OutputEntry
-from holdfast.model.outcomes import Stage
+from holdfast.model.outcomes import Stage, Status
 from holdfast.wire.raw import encode_json
-from holdfast.wire.requests import Status
 
 RESULT_BYTES_MAX = 1 << 20
 ERROR_LENGTH_MAX = 16_000

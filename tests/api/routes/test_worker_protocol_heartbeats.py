@@ -289,3 +289,16 @@ async def test_one_who_waits_is_noticed_by_another_servers_drain(
     assert (await face.post("/api/workers/w1:drain")).status == 200
     await quiet_face.runtime.stops.note_workers()
     assert (await heard(waiting)).json["drain"] is True
+
+
+async def test_a_lease_alone_says_who_renews_it(quiet_face: Face) -> None:
+    await quiet_face.submit()
+    [claim] = await quiet_face.claim()
+    said = await quiet_face.post("/internal/heartbeat", fence(claim))
+    assert said.status == 200
+    assert said.json["leases"][0]["task_id"] == claim["task_id"]
+    lost = await quiet_face.post("/internal/heartbeat", {**fence(claim), "attempt": 7})
+    assert (lost.status, lost.error["code"]) == (409, "lease_conflict")
+    for body in ({}, {"leases": [fence(claim)]}):
+        said = await quiet_face.post("/internal/heartbeat", body)
+        assert (said.status, said.error["field"]) == (400, "worker_id")

@@ -284,3 +284,25 @@ async def test_a_completion_under_a_key_is_answered_as_the_first_time(
     assert other.status == 409
     assert await world.dump() == before
     assert (await quiet_face.complete(claims[2], idempotency_key="new")).status == 200
+
+
+@pytest.mark.parametrize("status", ["Completed", "TASK_STATE_SUCCEEDED"])
+async def test_a_lease_alone_says_who_has_completed_it(
+    quiet_face: Face, world: World, claims: list[Any], status: str
+) -> None:
+    body = {**fence(claims[0]), "status": status, "outputs": [], "events": []}
+    for _ in range(2):
+        said = await quiet_face.post("/internal/task-complete", body)
+        assert (said.status, said.json["results"][0]["accepted"]) == (200, True)
+    assert await state_of(world, claims[0]) == TaskState.SUCCEEDED
+    keyed = {**fence(claims[1]), "status": "Canceled", "idempotency_key": "k"}
+    first, again = [await quiet_face.post("/internal/task-complete", keyed) for _ in range(2)]
+    assert (first.status, first.json) == (again.status, again.json) == (200, first.json)
+
+
+async def test_many_completions_need_the_name_of_their_worker(
+    quiet_face: Face, claims: list[Any]
+) -> None:
+    body = {"completions": [{**fence(claims[0]), "status": "succeeded"}]}
+    said = await quiet_face.post("/internal/task-complete", body)
+    assert (said.status, said.error["field"]) == (400, "worker_id")

@@ -68,7 +68,12 @@ def an_answer(**fields: Any) -> WorkerHeartbeatAnswer:
 
 def here(state: str, fence: Fence = FENCE) -> RunningTask:
     """Say that an attempt is on the worker."""
-    return RunningTask(str(fence.task_id), fence.attempt, fence.lease_token, state)
+    return RunningTask(
+        task_id=str(fence.task_id),
+        attempt=fence.attempt,
+        lease_token=fence.lease_token,
+        state=state,
+    )
 
 
 def over(status: Any, fence: Fence = FENCE, **fields: Any) -> TaskCompletion:
@@ -311,13 +316,26 @@ def test_usage_is_taken_of_wanted_attempts_alone() -> None:
     assert interpret(prepared_for(a_wanted()), an_answer(completed_tasks=entries)).usage == []
 
 
+def test_an_attempt_goes_by_its_id_too() -> None:
+    entry = msgspec.structs.replace(here("RUNNING"), attempt=None, attempt_id=FENCE.attempt)
+    meaning = interpret(prepared_for(a_wanted()), an_answer(running_tasks=[entry]))
+    assert meaning.running == (FENCE,)
+
+
+@pytest.mark.parametrize("state", [ASSIGNED, RUNNING])
+def test_pending_on_its_worker_is_no_news_of_an_attempt(state: TaskState) -> None:
+    answer = an_answer(running_tasks=[here("PENDING")])
+    meaning = interpret(prepared_for(a_wanted(state=state)), answer)
+    assert (meaning.running, meaning.starts, meaning.completions) == ((FENCE,), [], [])
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         {"running_tasks": [here("SUCCEEDED")]},
-        {"running_tasks": [here("PENDING")]},
         {"running_tasks": [here("nonsense")]},
-        {"running_tasks": [RunningTask("7", 0, TOKEN, "RUNNING")]},
+        {"running_tasks": [msgspec.structs.replace(here("RUNNING"), task_id="7")]},
+        {"running_tasks": [msgspec.structs.replace(here("RUNNING"), attempt=None)]},
         {"completed_tasks": [TaskCompletion("x.0", 0, TOKEN, "failed")]},
         {"completed_tasks": [over("succeeded", result=msgspec.Raw(b'"\xff"'))]},
     ],
