@@ -22,24 +22,24 @@ TYPES = (
 # Notes beside the log: listed only where one asks for them by name, and never in a stream.
 NOTES = ("lease_renewed", "heartbeat", "progress")
 ALIASES = {
-    "job_claimed": "claimed",
-    "job_started": "started",
-    "job_lease_renewed": "lease_renewed",
-    "job_heartbeat": "heartbeat",
-    "job_succeeded": "succeeded",
-    "job_failed": "failed",
-    "job_cancelled": "killed",
-    "job_dead_lettered": "dead_lettered",
-    "job_compensated": "compensated",
+    "job_claimed": ("claimed", "placed"),  # leased to a worker, whoever chose it
+    "job_started": ("started",),
+    "job_lease_renewed": ("lease_renewed",),
+    "job_heartbeat": ("heartbeat",),
+    "job_succeeded": ("succeeded",),
+    "job_failed": ("failed",),
+    "job_cancelled": ("killed",),
+    "job_dead_lettered": ("dead_lettered",),
+    "job_compensated": ("compensated",),
 }
-_KNOWN = {**{name: name for name in (*TYPES, *NOTES)}, **ALIASES}
+_KNOWN = {**{name: (name,) for name in (*TYPES, *NOTES)}, **ALIASES}
 
 
-def parse_event_type(text: str | None, field: str = "type") -> str | None:
-    """Read the type of event that is asked for; none means all."""
+def parse_event_types(text: str | None, field: str = "type") -> tuple[str, ...] | None:
+    """Read the type of event that is asked for, which may be several of ours; none means all."""
     if text is None:
         return None
-    name = _KNOWN.get(text.lower())
-    if name is None:
+    types = _KNOWN.get(text.lower())
+    if types is None:
         raise Invalid(field, f"{text!r} is not a type of event; use one of {', '.join(_KNOWN)}")
-    return name
+    return types

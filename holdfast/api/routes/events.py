@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 
 import msgspec
 
 from holdfast.api import convert
-from holdfast.api.event_names import NOTES, parse_event_type
+from holdfast.api.event_names import NOTES, parse_event_types
 from holdfast.api.page_tokens import EventToken, check_page_size, read_token, write_token
 from holdfast.api.route import Call, Route, Stream
 from holdfast.errors import Invalid, Unavailable
@@ -38,16 +38,16 @@ _encode = msgspec.json.Encoder().encode
 async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
     """List what happened to a job and to its tasks, in the order of time."""
     job_id = parse_job_id(call.path["job_id"])
-    kind, after, page_size = _read_query(call.query)
+    types, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
         job = await jobs.get_job(tx, job_id)
-        if kind in NOTES:
-            found = await list_notes(tx, job_id, kind, after=after, page_size=page_size + 1)
+        if types is not None and types[0] in NOTES:
+            found = await list_notes(tx, job_id, types[0], after=after, page_size=page_size + 1)
         else:
             found = await list_events_of_job(
                 tx,
                 job_id,
-                kind,
+                types,
                 after=after,
                 page_size=page_size + 1,
                 large_since=job.submitted_at if job.num_tasks > LARGE_TASKS_MIN else None,
@@ -58,32 +58,32 @@ async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
 async def list_task_events(call: Call[None, EventListQuery]) -> EventPage:
     """List what happened to one task, in the order of time."""
     task_id = parse_task_id(call.path["task_id"])
-    kind, after, page_size = _read_query(call.query)
+    types, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
         await tasks.get_task(tx, task_id)
-        if kind in NOTES:
+        if types is not None and types[0] in NOTES:
             found = await list_notes(
                 tx,
                 task_id.job_id,
-                kind,
+                types[0],
                 task_index=task_id.task_index,
                 after=after,
                 page_size=page_size + 1,
             )
         else:
             found = await list_events_of_task(
-                tx, task_id, kind, after=after, page_size=page_size + 1
+                tx, task_id, types, after=after, page_size=page_size + 1
             )
     return _make_page(found, page_size)
 
 
-def _read_query(asked: EventListQuery) -> tuple[str | None, Moment, int]:
-    kind, page_size = parse_event_type(asked.type), check_page_size(asked.page_size)
+def _read_query(asked: EventListQuery) -> tuple[Sequence[str] | None, Moment, int]:
+    types, page_size = parse_event_types(asked.type), check_page_size(asked.page_size)
     token = read_token(asked.page_token, EventToken)
     if token is None:
-        return kind, _FIRST, page_size
+        return types, _FIRST, page_size
     after = Moment(_FIRST.ts + timedelta(microseconds=token.microseconds), token.id)
-    return kind, after, page_size
+    return types, after, page_size
 
 
 def _make_page(found: list[events.Event], page_size: int) -> EventPage:
@@ -99,7 +99,7 @@ def _make_page(found: list[events.Event], page_size: int) -> EventPage:
 async def follow_events(call: Call[None, EventStreamQuery]) -> Stream:
     """Follow events as they come: from now, or after the id of an event (0-0: from the first)."""
     asked = call.query
-    kind = parse_event_type(asked.type)
+    types = parse_event_types(asked.type)
     job_id = None if asked.job_id is None else parse_job_id(asked.job_id)
     last_seen = call.headers.get(b"last-event-id", b"").decode("latin-1")
     cursor = None
@@ -111,7 +111,7 @@ async def follow_events(call: Call[None, EventStreamQuery]) -> Stream:
     follower = Follower(cursor, job_id)
     async with call.runtime.reads.transaction() as tx:
         await follower.start(tx)
-    return Stream(pour(call.runtime, follower, kind))
+    return Stream(pour(call.runtime, follower, types))
 
 
 def parse_cursor(text: str, field: str) -> Cursor:
@@ -125,7 +125,7 @@ def parse_cursor(text: str, field: str) -> Cursor:
 async def pour(
     runtime: Runtime,
     follower: Follower,
-    kind: str | None,
+    types: Sequence[str] | None,
     *,
     keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
 ) -> AsyncGenerator[bytes, None]:
@@ -140,7 +140,7 @@ async def pour(
         except Unavailable:
             # Whoever follows connects again and goes on where it was.
             return
-        chunks = [_write_event(row) for row in found if kind is None or row.type == kind]
+        chunks = [_write_event(row) for row in found if types is None or row.type in types]
         if chunks:
             yield b"".join(chunks)
             quiet_since = clock()

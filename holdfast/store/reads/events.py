@@ -72,7 +72,7 @@ class Moment(NamedTuple):
 async def list_events_of_job(
     tx: Transaction,
     job_id: int,
-    kind: str | None,
+    types: Sequence[str] | None,
     *,
     after: Moment,
     page_size: int,
@@ -85,14 +85,14 @@ async def list_events_of_job(
     """
     if large_since is not None:
         near = await _list_events_by_time(
-            tx, job_id, kind, after=after, page_size=page_size, since=large_since - CLOCK_SLACK
+            tx, job_id, types, after=after, page_size=page_size, since=large_since - CLOCK_SLACK
         )
         if near is not None:
             return near
     rows = await tx.fetch(
         _EVENTS["list_events_of_job"],
         job_id=job_id,
-        type=kind,
+        types=types,
         after_ts=after.ts,
         after_id=after.id,
         count_max=page_size,
@@ -103,7 +103,7 @@ async def list_events_of_job(
 async def _list_events_by_time(
     tx: Transaction,
     job_id: int,
-    kind: str | None,
+    types: Sequence[str] | None,
     *,
     after: Moment,
     page_size: int,
@@ -117,7 +117,7 @@ async def _list_events_by_time(
         rows = await tx.fetch(
             _EVENTS["list_events_of_job_within"],
             job_id=job_id,
-            type=kind,
+            types=types,
             begin_ts=begin,
             end_ts=begin + length,
             after_ts=after.ts,
@@ -139,14 +139,14 @@ async def _list_events_by_time(
 
 
 async def list_events_of_task(
-    tx: Transaction, task_id: TaskId, kind: str | None, *, after: Moment, page_size: int
+    tx: Transaction, task_id: TaskId, types: Sequence[str] | None, *, after: Moment, page_size: int
 ) -> list[Event]:
     """List what happened to one task, in the order of time."""
     rows = await tx.fetch(
         _EVENTS["list_events_of_task"],
         job_id=task_id.job_id,
         task_index=task_id.task_index,
-        type=kind,
+        types=types,
         after_ts=after.ts,
         after_id=after.id,
         count_max=page_size,
@@ -168,7 +168,7 @@ async def list_notes(
         _EVENTS["list_notes"],
         job_id=job_id,
         task_index=task_index,
-        type=kind,
+        kind=kind,
         after_ts=after.ts,
         after_id=after.id,
         count_max=page_size,

@@ -166,8 +166,8 @@ async def test_the_events_of_a_job_come_in_pages_by_time(database: Database, las
         for _ in range(10):
             after = Moment(found[-1].ts, found[-1].id) if found else Moment()
             found += await list_events_of_job(tx, job_id, None, after=after, page_size=2)
-        starts = await list_events_of_job(tx, job_id, "started", after=Moment(), page_size=100)
-        strange = await list_events_of_job(tx, job_id, "heartbeat", after=Moment(), page_size=100)
+        starts = await list_events_of_job(tx, job_id, ["started"], after=Moment(), page_size=100)
+        strange = await list_events_of_job(tx, job_id, ["heartbeat"], after=Moment(), page_size=100)
     assert len(whole) == 7
     assert found == whole == sorted(whole, key=lambda event: (event.ts, event.id))
     assert names(starts) == [(job_id, index, "started") for index in range(3)]
@@ -193,7 +193,7 @@ async def test_the_events_of_a_large_job_are_found_by_their_time(
                 tx, job_id, None, after=after, page_size=2, large_since=whole[0].ts
             )
         starts = await list_events_of_job(
-            tx, job_id, "started", after=Moment(), page_size=9, large_since=whole[0].ts
+            tx, job_id, ["started"], after=Moment(), page_size=9, large_since=whole[0].ts
         )
         later = whole[-1].ts + timedelta(hours=1)
         none = await list_events_of_job(
@@ -212,7 +212,7 @@ async def test_the_events_of_a_task_are_its_own(database: Database, lasting: Raw
             tx, TaskId(job_id, 1), None, after=Moment(), page_size=100
         )
         claims = await list_events_of_task(
-            tx, TaskId(job_id, 1), "started", after=Moment(), page_size=100
+            tx, TaskId(job_id, 1), ["started"], after=Moment(), page_size=100
         )
     assert names(found) == [(job_id, 1, "claimed")]
     assert claims == []

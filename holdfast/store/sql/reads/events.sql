@@ -2,7 +2,7 @@
 with page as materialized (
     select * from holdfast.events
      where job_id = $job_id and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
-       and ($type::text is null or type::text = $type)
+       and ($types::text[] is null or type::text = any ($types::text[]))
      order by ts, id limit $count_max
 )
 select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
@@ -20,7 +20,7 @@ with near as materialized (
 page as materialized (
     select * from near
      where job_id = $job_id and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
-       and ($type::text is null or type::text = $type)
+       and ($types::text[] is null or type::text = any ($types::text[]))
      order by ts, id limit $count_max
 )
 select (select count(*) from near) as examined,
@@ -34,7 +34,7 @@ with page as materialized (
     select * from holdfast.events
      where job_id = $job_id and task_index = $task_index
        and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
-       and ($type::text is null or type::text = $type)
+       and ($types::text[] is null or type::text = any ($types::text[]))
      order by ts, id limit $count_max
 )
 select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
@@ -46,7 +46,7 @@ select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type:
 -- Notes of one kind, in the words of events.
 with page as materialized (
     select * from holdfast.notes
-     where job_id = $job_id and ($task_index::int is null or task_index = $task_index) and kind = $type
+     where job_id = $job_id and ($task_index::int is null or task_index = $task_index) and kind = $kind
        and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
      order by ts, id limit $count_max
 )
