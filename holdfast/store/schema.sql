@@ -279,6 +279,7 @@ create table holdfast.attempts (
 partition by RANGE (job_id);
 CREATE TRIGGER an_attempt_is_never_deleted BEFORE DELETE ON holdfast.attempts FOR EACH ROW EXECUTE FUNCTION holdfast.refuse();
 CREATE TRIGGER an_ended_attempt_is_only_released BEFORE UPDATE ON holdfast.attempts FOR EACH ROW WHEN (old.released_at IS NOT NULL OR new.released_at IS NULL OR old.job_id IS DISTINCT FROM new.job_id OR old.task_index IS DISTINCT FROM new.task_index OR old.attempt IS DISTINCT FROM new.attempt OR old.worker_id IS DISTINCT FROM new.worker_id OR old.state IS DISTINCT FROM new.state OR old.created_at IS DISTINCT FROM new.created_at OR old.finished_at IS DISTINCT FROM new.finished_at OR old.lease_token IS DISTINCT FROM new.lease_token OR old.reported IS DISTINCT FROM new.reported OR old.started_at IS DISTINCT FROM new.started_at OR old.exit_code IS DISTINCT FROM new.exit_code OR old.error IS DISTINCT FROM new.error OR old.error_class IS DISTINCT FROM new.error_class OR old.stage IS DISTINCT FROM new.stage) EXECUTE FUNCTION holdfast.refuse();
+CREATE TRIGGER attempts_are_never_truncated BEFORE TRUNCATE ON holdfast.attempts FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
 
 create table holdfast.attempt_usage (
     job_id bigint not null,
@@ -320,6 +321,7 @@ create table holdfast.events (
 partition by RANGE (job_id);
 CREATE INDEX events_by_time_and_transaction ON ONLY holdfast.events USING brin (ts, txid) WITH (pages_per_range='32', autosummarize='on');
 CREATE TRIGGER an_event_never_changes BEFORE DELETE OR UPDATE ON holdfast.events FOR EACH ROW EXECUTE FUNCTION holdfast.refuse();
+CREATE TRIGGER events_are_never_truncated BEFORE TRUNCATE ON holdfast.events FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
 CREATE TRIGGER events_are_written_by_moves_alone BEFORE INSERT ON holdfast.events FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION holdfast.refuse();
 
 create table holdfast.notes (
@@ -702,15 +704,15 @@ with (fillfactor=50);
 
 create table holdfast.tasks_1 partition of holdfast.tasks FOR VALUES FROM ('1') TO ('10001')
 with (autovacuum_analyze_threshold=5000, fillfactor=60);
-CREATE TRIGGER a_partition_is_written_through_its_parent BEFORE INSERT OR DELETE OR UPDATE ON holdfast.tasks_1 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
+CREATE TRIGGER a_partition_is_written_through_its_parent BEFORE INSERT OR DELETE OR UPDATE OR TRUNCATE ON holdfast.tasks_1 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
 
 create table holdfast.attempts_1 partition of holdfast.attempts FOR VALUES FROM ('1') TO ('10001')
 with (autovacuum_analyze_threshold=5000, fillfactor=100);
-CREATE TRIGGER a_partition_is_written_through_its_parent BEFORE INSERT OR DELETE OR UPDATE ON holdfast.attempts_1 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
+CREATE TRIGGER a_partition_is_written_through_its_parent BEFORE INSERT OR DELETE OR UPDATE OR TRUNCATE ON holdfast.attempts_1 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
 
 create table holdfast.events_1 partition of holdfast.events FOR VALUES FROM ('1') TO ('10001')
 with (autovacuum_analyze_threshold=5000, fillfactor=100);
-CREATE TRIGGER a_partition_is_written_through_its_parent BEFORE INSERT OR DELETE OR UPDATE ON holdfast.events_1 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
+CREATE TRIGGER a_partition_is_written_through_its_parent BEFORE INSERT OR DELETE OR UPDATE OR TRUNCATE ON holdfast.events_1 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
 
 create view holdfast.attempt_history as
  SELECT attempts.job_id,
@@ -827,7 +829,7 @@ begin
         execute format('alter table holdfast.%I attach partition holdfast.%I for values from (%s) to (%s)',
                        parent, parent || '_' || first_job_id, first_job_id, end_job_id);
         execute format('create trigger a_partition_is_written_through_its_parent '
-                       'before insert or update or delete on holdfast.%I '
+                       'before insert or update or delete or truncate on holdfast.%I '
                        'for each statement execute function holdfast.refuse()',
                        parent || '_' || first_job_id);
     end loop;

@@ -126,6 +126,21 @@ async def test_an_attempt_is_released_once(raw: Raw) -> None:
             await raw.run(f"update holdfast.attempts set {change}")
 
 
+@pytest.mark.parametrize(
+    ("table", "constraint"),
+    [
+        ("events", "events_are_never_truncated"),
+        ("attempts", "attempts_are_never_truncated"),
+        ("events_1", "a_partition_is_written_through_its_parent"),
+        ("attempts_1", "a_partition_is_written_through_its_parent"),
+    ],
+)
+async def test_what_has_happened_is_never_truncated(raw: Raw, table: str, constraint: str) -> None:
+    await raw.bring_to(TaskState.RUNNING)
+    async with raw.refused(constraint):
+        await raw.run(f"truncate holdfast.{table}")
+
+
 async def test_an_attempt_is_never_deleted(raw: Raw) -> None:
     await raw.insert_attempt(await raw.insert_whole_job())
     async with raw.refused("an_attempt_is_never_deleted"):

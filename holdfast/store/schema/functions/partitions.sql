@@ -20,7 +20,7 @@ begin
         execute format('alter table holdfast.%I attach partition holdfast.%I for values from (%s) to (%s)',
                        parent, parent || '_' || first_job_id, first_job_id, end_job_id);
         execute format('create trigger a_partition_is_written_through_its_parent '
-                       'before insert or update or delete on holdfast.%I '
+                       'before insert or update or delete or truncate on holdfast.%I '
                        'for each statement execute function holdfast.refuse()',
                        parent || '_' || first_job_id);
     end loop;

@@ -20,3 +20,6 @@ create or replace trigger an_ended_attempt_is_only_released before update on hol
 
 create or replace trigger an_attempt_is_never_deleted before delete on holdfast.attempts for each row
     execute function holdfast.refuse();
+
+create or replace trigger attempts_are_never_truncated before truncate on holdfast.attempts for each statement
+    execute function holdfast.refuse();
