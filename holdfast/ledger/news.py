@@ -41,6 +41,8 @@ class News:
     # Jobs of attempts that failed, and whether their code had run: then they are among the runs.
     failures: list[tuple[int, bool]] = field(default_factory=list)
     expired: int = 0
+    # Leases of placed work that its workers' answers have renewed.
+    renewed: int = 0
     has_follow_ups: bool = False
 
     def add_ready(self, queue: str, task_id: TaskId) -> None:

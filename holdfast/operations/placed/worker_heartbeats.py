@@ -137,6 +137,7 @@ async def _store_answers(
     named = sorted((fence, item.worker_id) for item in known for fence in item.running)
     if named:
         renewed = await leases.renew_placed(tx, named)
+        tx.news.renewed += len(renewed)
         await note_beats(
             ledger,
             tx,

@@ -6,13 +6,16 @@ Reading it costs some milliseconds, so it is read at most every few seconds, how
 import asyncio
 import time
 from collections.abc import Iterable
+from typing import get_args
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from holdfast.model.outcomes import ReasonCode
 from holdfast.store.database import Database
 from holdfast.store.reads.attempts import count_leases
+from holdfast.store.reads.dead_letters import LETTERS_COUNTED_MAX, count_open_letters
 from holdfast.store.reads.queues import QueueView, list_queues
 from holdfast.store.reads.workers import count_workers
 
@@ -21,11 +24,12 @@ QUEUES_MAX = 1000
 
 
 async def read_gauges(database: Database) -> list[Metric]:
-    """Read how deep and how old queues are, how workers do, and how many leases there are."""
+    """Read how deep and old queues are, how workers do; count leases and open dead letters."""
     async with database.transaction() as tx:
         view = await list_queues(tx)
         workers = await count_workers(tx)
         open_leases, ending_leases = await count_leases(tx)
+        open_letters = await count_open_letters(tx)
     by_health = GaugeMetricFamily("holdfast_workers", "Workers by health.", labels=["health"])
     for health, count in workers.items():
         by_health.add_metric([health], count)
@@ -36,7 +40,14 @@ async def read_gauges(database: Database) -> list[Metric]:
     )
     leases.add_metric(["open"], open_leases)
     leases.add_metric(["ending"], ending_leases)
-    return [*_queue_gauges(view), by_health, leases]
+    letters = GaugeMetricFamily(
+        "holdfast_dead_letters_open",
+        f"Dead letters that wait for a decision; {LETTERS_COUNTED_MAX} in all are counted.",
+        labels=["reason"],
+    )
+    for reason in get_args(ReasonCode):
+        letters.add_metric([reason], open_letters.get(reason, 0))
+    return [*_queue_gauges(view), by_health, leases, letters]
 
 
 def _queue_gauges(view: QueueView) -> list[Metric]:

@@ -63,6 +63,8 @@ class Metrics:
                 self.failures.inc(count)
             elif end == TaskState.DEAD_LETTERED:
                 self.dead_letters.inc(count)
+        if news.renewed:
+            self.renewals.inc(news.renewed)
         if news.expired:
             self.expiries.inc(news.expired)
         for histogram, times in (

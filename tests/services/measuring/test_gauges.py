@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from holdfast.operations.dead_letters import dead_letter_task, discard
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
 from holdfast.services.measuring.gauges import Gauges, read_gauges
@@ -41,6 +42,19 @@ async def test_gauges_tell_how_queues_workers_and_leases_stand(
     for health in ("healthy", "failing", "silent", "lost"):
         assert found["holdfast_workers", health] == 1
     assert (found["holdfast_leases", "open"], found["holdfast_leases", "ending"]) == (1, 1)
+
+
+async def test_open_dead_letters_are_counted_by_reason(world: World, database: Database) -> None:
+    for _ in range(2):
+        await world.submit(type="mail")
+    for claim in await world.claim(2):
+        await dead_letter_task(world.ledger, claim.task_id, actor="eve", reason="poison")
+    found = await samples_of(database)
+    assert found["holdfast_dead_letters_open", "policy_violation"] == 2
+    assert found["holdfast_dead_letters_open", "timeout"] == 0
+    await discard(world.ledger, [claim.task_id], actor="eve")
+    found = await samples_of(database)
+    assert found["holdfast_dead_letters_open", "policy_violation"] == 1
 
 
 async def test_an_empty_ledger_has_gauges_too(database: Database) -> None:

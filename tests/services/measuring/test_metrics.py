@@ -7,6 +7,7 @@ from holdfast.ledger.news import News
 from holdfast.model.states import TaskState
 from holdfast.services.measuring import metrics as metrics_module
 from holdfast.services.measuring.metrics import Metrics
+from tests.placed_world import PlacedWorld
 from tests.world import World
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -119,6 +120,18 @@ async def test_times_are_measured_by_job_type(ledger: Ledger, world: World) -> N
     assert counter(samples, "wait_seconds_bucket", type="report", le="10.0") == 1
     assert counter(samples, "run_seconds_bucket", type="report", le="10.0") == 0
     assert counter(samples, "run_seconds_bucket", type="report", le="30.0") == 1
+
+
+async def test_renewals_of_placed_leases_are_counted(cluster: PlacedWorld) -> None:
+    metrics = Metrics(cluster.ledger)
+    cluster.ledger.on_commit = metrics.count
+    await cluster.add("w1")
+    await cluster.submit()
+    await cluster.place()
+    before = counter(read(metrics), "lease_renewals_total")
+    for _ in range(2):
+        await cluster.beat()
+    assert counter(read(metrics), "lease_renewals_total") - before == 2
 
 
 async def test_an_operators_burial_is_a_dead_letter_and_no_failure(ledger: Ledger) -> None:
