@@ -158,6 +158,9 @@ class Context:
         self._connection = connection
         # The variables of its job; a function that shares its process has them here alone.
         self.environment = identity.environment
+        # What its job and all that follows from it have in common, and the trace of its job.
+        self.correlation_id = identity.correlation_id
+        self.trace_id = identity.trace_id
 
     # Made when they are asked for: most functions are short, and ask for none of these.
     checkpoint = cached_property(_make_checkpoint)

@@ -49,6 +49,9 @@ def context(stranger: Peer) -> Iterator[Context]:
 def test_a_function_knows_who_it_is(a_context: Context) -> None:
     assert (a_context.job_id, a_context.task_id, a_context.task_index) == ("4182", "4182.7", 7)
     assert a_context.attempt == 3
+    identity = a_context.identity
+    assert a_context.correlation_id == identity.correlation_id
+    assert a_context.trace_id == identity.trace_id
     assert a_context.deadline is not None
     assert build_context("http://here", deadline=None).deadline is None
 

@@ -12,8 +12,10 @@ from holdfast.model.traces import name_trace
 from holdfast.operations.partitions import ensure_partitions
 from holdfast.rules.submission import terms_of
 from holdfast.store.specs import StoredSpec
-from holdfast.store.tables.jobs import Key, allocate_job_ids
+from holdfast.store.tables.jobs import JobNames, Key, allocate_job_ids, read_names
 from holdfast.store.tables.policies import PolicyBook, load_policies
+
+_NOBODY = JobNames(0, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +84,30 @@ async def admit(
         ledger.policies = await load_policies(ledger.database)
         raise PoliciesChanged
     await ensure_partitions(ledger, allocated[-1].job_id)
-    return [
-        Admitted(
-            job_id,
-            submission,
-            submission.plain or submission.spec,
-            submission.spec.correlation_id or str(uuid4()),
-            name_trace(submission.trace_parent, submission.spec.trace_id),
-            admitted_at,
-            submission.num_tasks,
+    parents = await _find_parents(ledger, submissions)
+    admitted = []
+    for (job_id, admitted_at, _), submission in zip(allocated, submissions, strict=True):
+        spec, parent = submission.spec, parents.get(submission.parent_job_id, _NOBODY)
+        admitted.append(
+            Admitted(
+                job_id,
+                submission,
+                submission.plain or spec,
+                spec.correlation_id or parent.correlation_id or str(uuid4()),
+                name_trace(submission.trace_parent, spec.trace_id or parent.trace_id),
+                admitted_at,
+                submission.num_tasks,
+            )
         )
-        for (job_id, admitted_at, _), submission in zip(allocated, submissions, strict=True)
-    ]
+    return admitted
+
+
+async def _find_parents(
+    ledger: Ledger, submissions: Sequence[Submission]
+) -> dict[int | None, JobNames]:
+    """Read what the parents of children are called: a child goes by the same names."""
+    job_ids = {item.parent_job_id for item in submissions if item.parent_job_id is not None}
+    if not job_ids:
+        return {}
+    async with ledger.database.transaction() as tx:
+        return {names.job_id: names for names in await read_names(tx, job_ids)}

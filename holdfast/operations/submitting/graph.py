@@ -93,9 +93,12 @@ async def _resolve_names(tx: Transaction, jobs: list[Admitted]) -> tuple[list[Ad
     }
     is_graph = any(is_local(d.job) for job in jobs for d in dependencies_of(job.spec))
     graph_id = min(expected) if is_graph and expected else None
+    given = (job.spec.correlation_id for job in jobs if job.spec.correlation_id)
+    shared = next(given, jobs[0].correlation_id)
     return [
         replace(
             job,
+            correlation_id=job.spec.correlation_id or shared if is_graph else job.correlation_id,
             submission=resolve(job.submission, names),
             graph_id=graph_id,
             siblings=frozenset(names[d.job] for d in dependencies_of(job.spec) if is_local(d.job))

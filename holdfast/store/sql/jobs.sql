@@ -45,6 +45,9 @@ select position, job_id, submitted_at is not null as shown,
        using (owner, idempotency_key)
  order by position;
 
+-- name: read_names
+select job_id, correlation_id, trace_id from holdfast.jobs where job_id = any ($job_ids::bigint[]);
+
 -- name: show_job
 update holdfast.jobs
    set submitted_at = $now::timestamptz, unmet = $unmet, seq = 1, event_type = 'submitted',

@@ -27,6 +27,20 @@ async def allocate_job_ids(database: Database, count: int) -> list[AllocatedId]:
     return list(map(AllocatedId._make, rows))
 
 
+class JobNames(NamedTuple):
+    """What a job and all that follows from it have in common."""
+
+    job_id: int
+    correlation_id: str | None
+    trace_id: str | None
+
+
+async def read_names(tx: Transaction, job_ids: Iterable[int]) -> list[JobNames]:
+    """Read by which names jobs can be followed."""
+    rows = await tx.fetch(_JOBS["read_names"], job_ids=sorted(job_ids))
+    return list(map(JobNames._make, rows))
+
+
 class NewJob(NamedTuple):
     """The row of a job, named as its columns are; spec and labels are JSON texts."""
 

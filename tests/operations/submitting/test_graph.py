@@ -141,3 +141,31 @@ async def test_a_batch_larger_than_one_transaction_is_refused(database: Database
     ledger = Ledger(database, Limits(batch_tasks_max=10))
     with pytest.raises(TooLarge, match="12 tasks is over the limit of 10"):
         await submit_batch(ledger, [a_submission(replicas=6), a_submission(replicas=6)])
+
+
+async def names_of(world: World, *answers: Submitted) -> list[tuple[str, str]]:
+    """Read the correlation ids and traces of jobs."""
+    query = "select correlation_id, trace_id from holdfast.jobs where job_id = $1"
+    return [tuple((await world.clock.fetch(query, answer.job_id))[0]) for answer in answers]
+
+
+async def test_the_jobs_of_a_graph_share_a_correlation_id(ledger: Ledger, world: World) -> None:
+    graph = [a_job("a"), a_job("b", depends_on=["a"]), a_job(correlation_id="mine")]
+    [(first, _), (second, _), (own, _)] = await names_of(world, *await submit_batch(ledger, graph))
+    assert first == second == own == "mine"
+    [(first, _), (second, _)] = await names_of(world, *await submit_batch(ledger, graph[:2]))
+    assert first == second != "mine"
+    apart = await submit_batch(ledger, [a_job(), a_job()])
+    assert len(set(await names_of(world, *apart))) == 2
+
+
+async def test_a_child_goes_by_the_names_of_its_parent(ledger: Ledger, world: World) -> None:
+    parent = await submit_one(ledger, a_job())
+    child = await submit_one(ledger, a_job(parent=parent.job_id))
+    named = await submit_one(ledger, a_job(parent=parent.job_id, correlation_id="c", trace_id="t"))
+    family = await submit_batch(
+        ledger, [a_job("a", parent.job_id), a_job("b", parent.job_id, depends_on=["a"])]
+    )
+    [mine, *others] = await names_of(world, parent, child, *family)
+    assert others == [mine] * 3
+    assert await names_of(world, named) == [("c", "t")]
