@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from holdfast.client.context import current
-from holdfast.model.traces import TraceContext
+from holdfast.model.traces import TraceContext, find_run
 from holdfast.tracing.current import find_trace, read_variables
 from holdfast.tracing.switch import find_tracer, start_tracing, stop_tracing
 from holdfast.wire.requests import JobBatchRequest, JobRequest
@@ -51,7 +51,13 @@ def _find_parent() -> TraceContext | None:
         return context
     attempt = current.get()
     if attempt is not None:
-        return TraceContext.read(attempt.identity.trace_parent)
+        identity = attempt.identity
+        return find_run(
+            identity.trace_parent,
+            identity.trace_id,
+            task_id=identity.task_id,
+            attempt=identity.attempt,
+        )
     return read_variables()
 
 

@@ -76,3 +76,14 @@ def name_trace(trace_parent: str | None, wanted: str | None) -> str:
 def span_id_of(step: Step, trace_id: str, *, task_id: str, attempt: int) -> str:
     """Work out the id of a span that other processes refer to without having heard of it."""
     return sha256(f"{step} {trace_id} {task_id} {attempt}".encode()).hexdigest()[:16]
+
+
+def find_run(
+    trace_parent: str | None, trace_id: str | None, *, task_id: str, attempt: int
+) -> TraceContext | None:
+    """Find the context of a run: the one it was given, or its own within its job's trace."""
+    context = TraceContext.read(trace_parent)
+    if context is not None or trace_id is None:
+        return context
+    ours = as_trace_id(trace_id)
+    return TraceContext(ours, span_id_of("run", ours, task_id=task_id, attempt=attempt))

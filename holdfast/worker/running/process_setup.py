@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.client.context import Identity
-from holdfast.model.traces import TraceContext
+from holdfast.model.traces import find_run
 from holdfast.tracing.current import PARENT_VARIABLE, STATE_VARIABLE, list_trace_variables
 from holdfast.worker.running.child import CALL_FILE, ChildCall
 from holdfast.worker.running.outputs import list_output_variables
@@ -58,7 +58,14 @@ def list_variables(
         "HOLDFAST_CORRELATION_ID": job.correlation_id,
         "HOLDFAST_INPUT_FILE": str(folder / "input.json"),
         **list_output_variables(folder, job.outputs),
-        **list_trace_variables(TraceContext.read(attempt.trace_parent)),
+        **list_trace_variables(
+            find_run(
+                attempt.trace_parent,
+                job.trace_id,
+                task_id=attempt.task_id,
+                attempt=attempt.number,
+            )
+        ),
     }
     if job.fan_out and len(bytes(attempt.input)) <= INPUT_VARIABLE_BYTES_MAX:
         variables["HOLDFAST_INPUT"] = bytes(attempt.input).decode()

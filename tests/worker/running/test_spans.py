@@ -53,6 +53,10 @@ def test_programs_find_the_trace_in_their_environment_and_not_that_of_the_worker
     assert (given["TRACEPARENT"], given["TRACESTATE"]) == tuple(PARENT.split())
     none = list_variables(an_attempt(), Path("/f"), "http://127.0.0.1:1")
     assert not {"TRACEPARENT", "TRACESTATE"} & none.keys()
+    named = list_variables(an_attempt(trace_id=TRACE), Path("/f"), "http://127.0.0.1:1")
+    run = TraceContext.read(named["TRACEPARENT"])
+    assert run is not None
+    assert run.trace_id == TRACE
 
 
 @pytest.mark.parametrize(
