@@ -11,6 +11,7 @@ from holdfast.store.tables import attempts
 from holdfast.store.tables.attempts import AttemptUsage
 
 USAGE_BYTES_MAX = 16 << 10
+# An attempt, what it has used, and what its build took.
 Usage = tuple[Fence, dict[str, Any] | None, dict[str, Any] | None]
 
 _encode = msgspec.json.Encoder().encode

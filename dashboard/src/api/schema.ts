@@ -1598,7 +1598,7 @@ export interface components {
         };
         /**
          * HeartbeatRequest
-         * @description Renew many leases, or the one named beside `worker_id`.
+         * @description Renew many leases, or the one named here; who holds that one need not be named.
          *
          *         With `wait_ms` the answer is held back until there is a cancel to tell this worker about.
          */
@@ -1610,8 +1610,7 @@ export interface components {
             state?: string | null;
             task_id?: string | null;
             wait_ms?: number;
-            /** @example builder-7f3a */
-            worker_id: string;
+            worker_id?: string | null;
         };
         /**
          * JobAttempt
@@ -2048,12 +2047,15 @@ export interface components {
          * @description One thing that a task has written: a file, an object, a table's partition.
          *
          *         `dataset` may be left out if the job writes to one; `key` is the partition key if left out.
+         *         `dataset_version` says which version its writer means: it must be the one that the job writes.
          */
         OutputEntry: {
             /** @default null */
             checksum: string | null;
             /** @default null */
             dataset: string | null;
+            /** @default null */
+            dataset_version: number | null;
             /** @default null */
             key: string | null;
             /** @default null */
@@ -2133,6 +2135,8 @@ export interface components {
         /**
          * PolicyDefaults
          * @description What a job of the type gets where its own spec says nothing; durations are seconds.
+         *
+         *         `max_attempts` is another name on input: n of them are `max_retries_failure` = n - 1.
          */
         PolicyDefaults: {
             /** @default null */
@@ -2141,6 +2145,8 @@ export interface components {
             grace: number | null;
             /** @default null */
             lease: number | null;
+            /** @default null */
+            max_attempts: number | null;
             /** @default null */
             max_retries_failure: number | null;
             /** @default null */
@@ -2188,6 +2194,8 @@ export interface components {
             lease_max: number | null;
             /** @default null */
             lease_min: number | null;
+            /** @default null */
+            max_attempts: number | null;
             /** @default null */
             max_retries_failure: number | null;
             /** @default null */
@@ -2485,7 +2493,7 @@ export interface components {
         };
         /**
          * TaskCompleteRequest
-         * @description Complete many attempts, or the one described beside `worker_id`.
+         * @description Complete many attempts, or the one described here; who ran that one need not be named.
          *
          *         Completions are repeatable by their lease tokens alone; under an `idempotency_key` the whole
          *         request is, and a different one under it is a conflict.
@@ -2502,10 +2510,9 @@ export interface components {
             outputs?: components["schemas"]["OutputEntry"][];
             result?: unknown;
             stage?: ("commit" | "exec" | "fetch" | "input" | "output") | null;
-            status?: ("failed" | "handed_back" | "killed" | "succeeded" | "worker_failed") | null;
+            status?: ("succeeded" | "failed" | "killed" | "worker_failed" | "handed_back") | null;
             task_id?: string | null;
-            /** @example builder-7f3a */
-            worker_id: string;
+            worker_id?: string | null;
         };
         /**
          * TaskCompletion
@@ -2532,8 +2539,8 @@ export interface components {
             stage: ("commit" | "exec" | "fetch" | "input" | "output") | null;
             /** @default true */
             start_reported: boolean;
-            /** @enum {unknown} */
-            status: "failed" | "handed_back" | "killed" | "succeeded" | "worker_failed";
+            /** @enum {string} */
+            status: "succeeded" | "failed" | "killed" | "worker_failed" | "handed_back";
             /** @example 4182.3 */
             task_id: string;
             /** @default null */

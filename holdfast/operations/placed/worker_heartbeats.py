@@ -24,7 +24,6 @@ from holdfast.store.tables.placed import leases
 from holdfast.store.tables.placed.leases import WantedAttempt
 
 FAILURE_LENGTH_MAX = 1000
-# An attempt, what it has used, and what its build took.
 
 
 class Wanted(NamedTuple):

@@ -222,6 +222,14 @@ async def test_a_coroutine_that_stops_its_loop_or_breaks_out_of_it_harms_nobody(
     for function in (stop_the_loop, break_out, cancel_all):
         assert (await inside.run(function)).status == "succeeded"
         assert (await inside.run(sample_tasks.add, 1)).status == "succeeded"
+    both_wait = threading.Event()
+
+    async def block() -> None:
+        both_wait.wait(10)
+
+    blocking = inside.begin(block)[1]
     first, second = [inside.begin(cancel_all)[1] for _ in range(2)]
+    both_wait.set()
+    assert (await blocking).status == "succeeded"
     assert (await first).status == "succeeded"
     assert (await second).status == "failed"  # it was cancelled before it began
