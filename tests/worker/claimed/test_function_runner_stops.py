@@ -227,6 +227,9 @@ async def test_a_coroutine_that_stops_its_loop_or_breaks_out_of_it_harms_nobody(
     async def block() -> None:
         both_wait.wait(10)
 
+    both_wait.set()
+    await inside.run(block)  # once, so that it is known and begins without a thread
+    both_wait.clear()
     blocking = inside.begin(block)[1]
     first, second = [inside.begin(cancel_all)[1] for _ in range(2)]
     both_wait.set()
