@@ -119,7 +119,12 @@ class Batcher(Generic[Item, Answer]):
         if self._waiting and len(self._writers) < WRITERS_MAX:
             writer = asyncio.create_task(self._write_all())
             self._writers.add(writer)
-            writer.add_done_callback(self._writers.discard)
+            writer.add_done_callback(self._end_writer)
+
+    def _end_writer(self, writer: asyncio.Task[None]) -> None:
+        """Forget a writer; who called between its last look and this moment found it still here."""
+        self._writers.discard(writer)
+        self._wake_writer()
 
     async def _write_all(self) -> None:
         """Write until nothing waits."""

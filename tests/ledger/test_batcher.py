@@ -266,3 +266,23 @@ async def test_a_row_that_is_held_for_ever_is_answered_in_the_end() -> None:
     [answer] = await batcher.call([1])
     assert isinstance(answer, LockTimeout)
     assert tries > 1
+
+
+async def test_a_call_that_comes_while_all_writers_end_is_written() -> None:
+    gate = asyncio.Event()
+
+    async def write(items: list[int]) -> list[int]:
+        await gate.wait()
+        return items
+
+    batcher: Batcher[int, int] = Batcher(write, slots=asyncio.Semaphore(2), batch_max=1)
+
+    async def call_twice() -> list[int | Exception]:
+        await batcher.call([1])
+        return await batcher.call([2])
+
+    first, second = asyncio.create_task(call_twice()), asyncio.create_task(batcher.call([3]))
+    await _settled()
+    gate.set()
+    assert await second == [3]
+    assert await asyncio.wait_for(first, 30) == [2]
