@@ -3,7 +3,6 @@
 The end of a job that others wait for leaves a row in the outbox, in the same transaction.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -21,8 +20,8 @@ from holdfast.operations.requeue import feed_tasks
 from holdfast.rules.dependencies import explain_unmeetable
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.tables.dependencies import (
-    ClosedDependency,
-    LockedDependent,
+    ClosedDependencies,
+    ReleasedJob,
     close_dependencies,
     count_met,
     list_waiting_dependents,
@@ -98,26 +97,22 @@ async def _release(_: Ledger, tx: Transaction, among: list[int] | None = None) -
     row_ids = [row.id for row in rows]
     if among is not None:
         await delete_done_releases(tx, row_ids)
-    elif len(closed) < DEPENDENTS_MAX:  # else there may be more of them
+    elif sum(job.closed for job in closed) < DEPENDENTS_MAX:  # else there may be more of them
         await delete_outbox(tx, row_ids)
     return len(rows)
 
 
-async def _count(tx: Transaction, closed: Sequence[ClosedDependency]) -> None:
-    met: Counter[int] = Counter()
-    unmeetable: dict[int, str] = {}
-    for item in closed:
-        if item.holds:
-            met[item.job_id] += 1
-        else:
-            cause = explain_unmeetable(item.depends_on, item.condition, item.state)
-            unmeetable.setdefault(item.job_id, cause)
+async def _count(tx: Transaction, closed: Sequence[ClosedDependencies]) -> None:
     # All rows at once and in order: each is written to below.
-    waiting = await lock_dependents(tx, {*met, *unmeetable})
-    counts = await count_met(tx, sorted(met.items()))
-    live = {job_id: cause for job_id, cause in unmeetable.items() if waiting[job_id].is_live}
-    await cancel_unmeetable(tx, live)
-    await _line_up(tx, [waiting[count.job_id] for count in counts if count.is_released])
+    live = await lock_dependents(tx, [job.job_id for job in closed])
+    released = await count_met(tx, {job.job_id: job.met for job in closed if job.met})
+    causes = {
+        job.job_id: explain_unmeetable(*job.unmeetable)
+        for job in closed
+        if job.unmeetable is not None and job.job_id in live
+    }
+    await cancel_unmeetable(tx, causes)
+    await _line_up(tx, released)
 
 
 async def cancel_unmeetable(tx: Transaction, causes: Mapping[int, str]) -> None:
@@ -127,7 +122,7 @@ async def cancel_unmeetable(tx: Transaction, causes: Mapping[int, str]) -> None:
         await add_follow_ups(tx, [("sweep", job_id) for job_id in sorted(causes)])
 
 
-async def _line_up(tx: Transaction, released: Sequence[LockedDependent]) -> None:
+async def _line_up(tx: Transaction, released: Sequence[ReleasedJob]) -> None:
     """Put the tasks of released jobs in line; large jobs, and those for later, are fed.
 
     The tasks are not locked: none of them has ever been in line, and the ready row of one that is
@@ -135,7 +130,7 @@ async def _line_up(tx: Transaction, released: Sequence[LockedDependent]) -> None
     """
     task_ids: list[TaskId] = []
     fed: list[int] = []
-    for job in sorted(released):
+    for job in released:
         if job.has_time or len(task_ids) + job.num_tasks > LINED_UP_MAX:
             fed.append(job.job_id)
         else:

@@ -54,31 +54,41 @@ open as materialized (
               for update) as waiting
      where ended.finished_at is not null
      limit $batch_max
+),
+closed as (
+    update holdfast.dependencies
+       set closed_at = clock.now,
+           holds = dependencies.condition = 'ended'
+                   or (dependencies.condition = 'succeeded') = (open.state = {SUCCEEDED})
+      from open, clock
+     where dependencies.ctid = open.row_id
+    returning dependencies.job_id, dependencies.depends_on, dependencies.condition, open.state, dependencies.holds
 )
-update holdfast.dependencies
-   set closed_at = clock.now,
-       holds = dependencies.condition = 'ended' or (dependencies.condition = 'succeeded') = (open.state = {SUCCEEDED})
-  from open, clock
- where dependencies.ctid = open.row_id
-returning dependencies.job_id, dependencies.depends_on, dependencies.condition, open.state, dependencies.holds;
+select job_id, count(*)::int, (count(*) filter (where holds))::int,
+       min(depends_on) filter (where not holds),
+       (array_agg(condition order by depends_on) filter (where not holds))[1],
+       (array_agg(state order by depends_on) filter (where not holds))[1]
+  from closed group by job_id;
 
 -- name: lock_dependents
-select job_id, finished_at is null and cancel_mode is null as is_live, num_tasks,
-       spec ? 'not_before' as has_time
+select job_id, finished_at is null and cancel_mode is null
   from holdfast.jobs
  where job_id = any ($job_ids::bigint[])
  order by job_id for update;
 
 -- name: count_met
 -- Nothing is released that has ended or was cancelled while it waited.
-with clock as materialized (select holdfast.now() as now)
-update holdfast.jobs
-   set unmet = jobs.unmet - counted.met,
-       released_at = case when jobs.unmet = counted.met and jobs.finished_at is null and jobs.cancel_mode is null
-                          then clock.now end
-  from unnest($job_ids::bigint[], $met::int[]) as counted(job_id, met), clock
- where jobs.job_id = counted.job_id
-returning jobs.job_id, jobs.released_at is not null as is_released;
+with clock as materialized (select holdfast.now() as now),
+counted as (
+    update holdfast.jobs
+       set unmet = jobs.unmet - mine.met,
+           released_at = case when jobs.unmet = mine.met and jobs.finished_at is null and jobs.cancel_mode is null
+                              then clock.now end
+      from unnest($job_ids::bigint[], $met::int[]) as mine(job_id, met), clock
+     where jobs.job_id = mine.job_id
+    returning jobs.job_id, jobs.num_tasks, jobs.spec ? 'not_before' as has_time, jobs.released_at
+)
+select job_id, num_tasks, has_time from counted where released_at is not null order by job_id;
 
 -- name: walk_open_dependencies
 -- From one job that is waited for to the next, by the index of what is open. A job that is not there does not

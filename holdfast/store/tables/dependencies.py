@@ -1,6 +1,6 @@
 """The table of dependencies: which job waits for which, and whether it holds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model.order import Condition
@@ -43,14 +43,21 @@ async def find_unmet_dependencies(tx: Transaction, job_ids: Iterable[int]) -> li
     return list(map(UnmetDependency._make, rows))
 
 
-class ClosedDependency(NamedTuple):
-    """A dependency on a job that has ended, in which state, and whether it holds."""
+class UnmeetableDependency(NamedTuple):
+    """A dependency that can never be met, and the state in which the other job ended."""
 
-    job_id: int
     depends_on: int
     condition: Condition
     state: int
-    holds: bool
+
+
+class ClosedDependencies(NamedTuple):
+    """How many dependencies of a job were closed, how many hold, and the first that never will."""
+
+    job_id: int
+    closed: int
+    met: int
+    unmeetable: UnmeetableDependency | None
 
 
 async def list_waiting_dependents(
@@ -72,7 +79,7 @@ async def close_dependencies(
     *,
     among: Sequence[int] | None = None,
     batch_max: int,
-) -> list[ClosedDependency]:
+) -> list[ClosedDependencies]:
     """Note for those who wait for ended jobs, or some of them, how these ended; returns those."""
     rows = await tx.fetch(
         _ORDER["close_dependencies"],
@@ -80,39 +87,32 @@ async def close_dependencies(
         among=among,
         batch_max=batch_max,
     )
-    return list(map(ClosedDependency._make, rows))
+    return [
+        ClosedDependencies(
+            job_id, closed, met, None if first[0] is None else UnmeetableDependency._make(first)
+        )
+        for job_id, closed, met, *first in rows
+    ]
 
 
-class LockedDependent(NamedTuple):
-    """A job that waits for others, under our lock; `has_time` if it is not to start at once."""
+async def lock_dependents(tx: Transaction, job_ids: Iterable[int]) -> set[int]:
+    """Lock jobs that wait for others, in the order of their ids; returns which of them are live."""
+    rows = await tx.fetch(_ORDER["lock_dependents"], job_ids=sorted(job_ids))
+    return {job_id for job_id, is_live in rows if is_live}
+
+
+class ReleasedJob(NamedTuple):
+    """A job that waits for nothing any more; `has_time` if it is not to start at once."""
 
     job_id: int
-    is_live: bool
     num_tasks: int
     has_time: bool
 
 
-async def lock_dependents(tx: Transaction, job_ids: Iterable[int]) -> dict[int, LockedDependent]:
-    """Lock jobs that wait for others, in the order of their ids."""
-    rows = await tx.fetch(_ORDER["lock_dependents"], job_ids=sorted(job_ids))
-    return {row[0]: LockedDependent._make(row) for row in rows}
-
-
-class DependentCount(NamedTuple):
-    """A job that waits for less now, and whether for nothing any more."""
-
-    job_id: int
-    is_released: bool
-
-
-async def count_met(tx: Transaction, met: Sequence[tuple[int, int]]) -> list[DependentCount]:
-    """Count what is met for each of these locked jobs."""
-    rows = await tx.fetch(
-        _ORDER["count_met"],
-        job_ids=[job_id for job_id, _ in met],
-        met=[count for _, count in met],
-    )
-    return list(map(DependentCount._make, rows))
+async def count_met(tx: Transaction, met: Mapping[int, int]) -> list[ReleasedJob]:
+    """Count what is met for each of these locked jobs; returns those that are released by it."""
+    rows = await tx.fetch(_ORDER["count_met"], job_ids=list(met), met=list(met.values()))
+    return list(map(ReleasedJob._make, rows))
 
 
 class AwaitedJob(NamedTuple):
