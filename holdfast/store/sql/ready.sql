@@ -1,40 +1,26 @@
+-- name: share_ready
+-- How many of the best tasks of all these queues each of them has; nothing is locked.
+select best.queue, count(*)::int
+  from (select wanted.queue
+          from unnest($queues::text[]) as wanted(queue)
+         cross join lateral (
+               select ready.urgency, ready.eligible_at
+                 from holdfast.ready
+                where ready.queue = wanted.queue
+                order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+                limit $tasks_max) as head
+         where not exists (select from holdfast.queues where queues.queue = wanted.queue)
+         order by head.urgency, head.eligible_at
+         limit $tasks_max) as best
+ group by best.queue;
+
 -- name: take_ready
 -- The rows are deleted by the claim that takes them; one that is stale (its task was cancelled) goes
 -- with it, and one whose task somebody holds stays. One index range per queue, then the best of all: a
--- sort over `queue = any` reads a million. Of several queues, each gives as many as it has among the
--- best, and no more are locked; only if that is too few, since some are held, each is asked for all.
-with shares as materialized (
-    select best.queue, count(*) as share
-      from (select wanted.queue
-              from unnest($queues::text[]) as wanted(queue)
-             cross join lateral (
-                   select ready.urgency, ready.eligible_at
-                     from holdfast.ready
-                    where ready.queue = wanted.queue
-                    order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
-                    limit $tasks_max) as head
-             where cardinality($queues::text[]) > 1
-               and not exists (select from holdfast.queues where queues.queue = wanted.queue)
-             order by head.urgency, head.eligible_at
-             limit $tasks_max) as best
-     group by best.queue
-),
-shared as materialized (
+-- sort over `queue = any` reads a million.
+with picked as materialized (
     select head.*
-      from shares
-     cross join lateral (
-           select ready.ctid as row_id, ready.urgency, ready.eligible_at, tasks.job_id, tasks.task_index,
-                  tasks.state, tasks.attempt, tasks.failure_count, tasks.preemption_count, tasks.input
-             from holdfast.ready
-             join holdfast.tasks on tasks.job_id = ready.job_id and tasks.task_index = ready.task_index
-            where ready.queue = shares.queue
-            order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
-            limit shares.share
-              for update of ready, tasks skip locked) as head
-),
-best as materialized (
-    select head.*
-      from unnest($queues::text[]) as wanted(queue)
+      from unnest($queues::text[], $shares::int[]) as wanted(queue, share)
      cross join lateral (
            select ready.ctid as row_id, ready.urgency, ready.eligible_at, tasks.job_id, tasks.task_index,
                   tasks.state, tasks.attempt, tasks.failure_count, tasks.preemption_count, tasks.input
@@ -42,17 +28,11 @@ best as materialized (
              join holdfast.tasks on tasks.job_id = ready.job_id and tasks.task_index = ready.task_index
             where ready.queue = wanted.queue
             order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
-            limit $tasks_max
+            limit wanted.share
               for update of ready, tasks skip locked) as head
-     where (select count(*) from shared) < $tasks_max
-       and not exists (select from holdfast.queues where queues.queue = wanted.queue)
+     where not exists (select from holdfast.queues where queues.queue = wanted.queue)
      order by head.urgency, head.eligible_at
      limit $tasks_max
-),
-picked as materialized (
-    select * from best
-    union all
-    select * from shared where (select count(*) from shared) = $tasks_max
 ),
 taken as (
     delete from holdfast.ready where ctid = any (array(select row_id from picked))
@@ -60,8 +40,7 @@ taken as (
 select picked.job_id, picked.task_index, picked.state, picked.attempt, picked.failure_count,
        picked.preemption_count, picked.input, jobs.submitted_at is not null and jobs.finished_at is null
        and jobs.cancel_mode is null as job_is_live, picked.urgency, picked.eligible_at
-  from picked join holdfast.jobs using (job_id)
- order by picked.job_id, picked.task_index;
+  from picked join holdfast.jobs using (job_id);
 
 -- name: drop_stale
 -- A row whose task has moved on, or whose job has ended, never becomes true again.

@@ -1,6 +1,6 @@
 """The tables of tasks in line: ready ones, and those that wait until they are due."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -28,8 +28,30 @@ class TakenTask(NamedTuple):
 
 
 async def take_ready(tx: Transaction, queues: Sequence[str], tasks_max: int) -> list[TakenTask]:
-    """Take the first tasks out of queues that are not paused, in the order of their ids."""
-    rows = await tx.fetch(_READY["take_ready"], queues=queues, tasks_max=tasks_max)
+    """Take the first tasks out of queues that are not paused.
+
+    Of several queues no more is locked than is taken, unless somebody holds some of the first.
+    """
+    if len(queues) == 1:
+        return await _take_ready(tx, {queues[0]: tasks_max}, tasks_max)
+    rows = await tx.fetch(_READY["share_ready"], queues=queues, tasks_max=tasks_max)
+    shares: dict[str, int] = dict(rows)
+    taken = await _take_ready(tx, shares, tasks_max) if shares else []
+    missing = tasks_max - len(taken)
+    if missing and sum(shares.values()) == tasks_max:
+        taken += await _take_ready(tx, dict.fromkeys(queues, missing), missing)
+    return taken
+
+
+async def _take_ready(
+    tx: Transaction, shares: Mapping[str, int], tasks_max: int
+) -> list[TakenTask]:
+    rows = await tx.fetch(
+        _READY["take_ready"],
+        queues=list(shares),
+        shares=list(shares.values()),
+        tasks_max=tasks_max,
+    )
     return list(map(TakenTask._make, rows))
 
 
