@@ -48,8 +48,9 @@ QUEUES = ["a", "b", "c", "d"]
 
 
 async def taken_of(tx: Transaction, tasks_max: int) -> list[tuple[int, int]]:
-    """Take the first tasks out of several queues."""
-    return [(task.job_id, task.task_index) for task in await take_ready(tx, QUEUES, tasks_max)]
+    """Take the first tasks out of several queues; in the order of their ids."""
+    taken = await take_ready(tx, QUEUES, tasks_max)
+    return sorted((task.job_id, task.task_index) for task in taken)
 
 
 async def test_of_several_queues_no_more_is_locked_than_is_taken(
