@@ -1,9 +1,10 @@
 """Run a benchmark of this checkout and of another one in turn, and compare what they found.
 
-    ./run bench NAME --before FOLDER [--turns 3] [--json] [the benchmark's own options]
+    ./run bench NAME --before FOLDER [--turns 4] [--json] [the benchmark's own options]
 
-Machines are noisy: only figures of one run are compared, by their medians over the turns. Each
-checkout runs its own code of the benchmark, with the packages of this one.
+Machines are noisy: only figures of one run are compared, by their medians over the turns. Every
+other turn goes the other way round, so that neither always runs on a machine the other has warmed.
+Each checkout runs its own code of the benchmark, with the packages of this one.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name")
     parser.add_argument("--before", type=Path, required=True, help="a checkout of another version")
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--json", action="store_true", help="one JSON line")
     options, rest = parser.parse_known_args()
     folder = options.before.resolve()
@@ -70,9 +71,10 @@ def main() -> None:
         parser.error(f"--before: {folder} is no checkout with a benchmark {options.name}")
     before: list[Figures] = []
     after: list[Figures] = []
-    for _ in range(options.turns):
-        before.append(run(options.name, folder, rest))
-        after.append(run(options.name, HERE, rest))
+    for turn in range(options.turns):
+        sides = [(before, folder), (after, HERE)]
+        for figures, checkout in sides if turn % 2 == 0 else reversed(sides):
+            figures.append(run(options.name, checkout, rest))
     found = compare(before, after)
     if options.json:
         print(json.dumps(found))
