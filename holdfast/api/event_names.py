@@ -1,6 +1,12 @@
 """The names under which events can be asked for: their own, and those of other systems."""
 
+from collections.abc import Sequence
+
 from holdfast.errors import Invalid
+from holdfast.model.events import USER, USER_PREFIX
+from holdfast.rules.submission import check_text
+
+KIND_LENGTH_MAX = 256
 
 TYPES = (
     "submitted",
@@ -20,7 +26,7 @@ TYPES = (
     "compensated",
 )
 # Notes beside the log: listed only where one asks for them by name, and never in a stream.
-NOTES = ("lease_renewed", "heartbeat", "progress")
+NOTES = ("lease_renewed", "heartbeat", "progress", USER)
 ALIASES = {
     "job_claimed": ("claimed", "placed"),  # leased to a worker, whoever chose it
     "job_started": ("started",),
@@ -39,7 +45,16 @@ def parse_event_types(text: str | None, field: str = "type") -> tuple[str, ...] 
     """Read the type of event that is asked for, which may be several of ours; none means all."""
     if text is None:
         return None
+    if text.startswith(USER_PREFIX) and text != USER_PREFIX:
+        check_text(field, text, len(USER_PREFIX) + KIND_LENGTH_MAX)
+        return (text,)
     types = _KNOWN.get(text.lower())
     if types is None:
-        raise Invalid(field, f"{text!r} is not a type of event; use one of {', '.join(_KNOWN)}")
+        known = f"{', '.join(_KNOWN)}, or {USER_PREFIX}KIND"
+        raise Invalid(field, f"{text!r} is not a type of event; use one of {known}")
     return types
+
+
+def are_notes(types: Sequence[str] | None) -> bool:
+    """Tell notes, which stand beside the log, from events."""
+    return types is not None and (types[0] in NOTES or types[0].startswith(USER_PREFIX))

@@ -72,6 +72,11 @@ COMMANDS = {
             "Say why a task stands where it stands.",
         ),
         (
+            "event",
+            "holdfast.cli.commands.events:write_own_event",
+            "Within a task, write an event of its own.",
+        ),
+        (
             "endpoints",
             "holdfast.cli.commands.endpoints:list_endpoints",
             "List addresses that running tasks have published.",

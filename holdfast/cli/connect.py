@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from holdfast.cli.output.write import remark
-from holdfast.errors import Unavailable
+from holdfast.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
+    from holdfast.client.context import Lease
 
 PATIENCE_SECONDS = 30.0
 KNOCK_SECONDS_MAX = 10.0
@@ -28,6 +29,19 @@ def open_client(server: str | None, *, patience: float = PATIENCE_SECONDS) -> It
     knock(url)
     with Client(url, patience=patience) as client:
         yield client
+
+
+def own_lease(client: "Client") -> "Lease":
+    """Find the lease of the task that this command runs in."""
+    from holdfast.client.context import find_lease
+
+    lease = find_lease(client.server)
+    if lease is None:
+        raise Invalid(
+            "HOLDFAST_LEASE_TOKEN",
+            f"is no lease of {client.server}: only a running task speaks there, on its own server",
+        )
+    return lease
 
 
 def knock(url: str) -> None:

@@ -5,13 +5,16 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
 from holdfast.cli.signals import undisturbed
 from holdfast.errors import Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from holdfast.embedded import EmbeddedPostgres
 
 Answer = TypeVar("Answer")
 VARIABLE = "HOLDFAST_DATABASE_URL"
@@ -61,20 +64,20 @@ def open_target(database_url: str | None) -> Iterator[str]:
         f"holdfast: no --database-url and no {VARIABLE}: "
         f"{'using the' if is_there else 'creating a'} Postgres in {folder}\n"
     )
-    with embedded(folder) as url:
-        yield url
+    with embedded(folder) as postgres:
+        yield postgres.url(EMBEDDED_DATABASE)
 
 
 @contextmanager
-def embedded(folder: Path) -> Iterator[str]:
-    """Run a Postgres of our own in a folder for the time of a block; yields its URL."""
+def embedded(folder: Path) -> Iterator["EmbeddedPostgres"]:
+    """Run a Postgres of our own in a folder, with our database, for the time of a block."""
     from holdfast.embedded import EmbeddedPostgres
 
     postgres = EmbeddedPostgres(folder)
     try:
         postgres.start()
         postgres.create_database(EMBEDDED_DATABASE)
-        yield postgres.url(EMBEDDED_DATABASE)
+        yield postgres
     finally:
         with undisturbed():
             postgres.stop()

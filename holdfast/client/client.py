@@ -21,6 +21,7 @@ from holdfast.client.endpoints import get_address, list_endpoints
 from holdfast.client.graph import collect_by, find_graph, refer
 from holdfast.client.job import Job
 from holdfast.client.namespaces.dead_letters import DeadLetters
+from holdfast.client.namespaces.events import Events
 from holdfast.client.namespaces.jobs import Jobs
 from holdfast.client.namespaces.queues import Queues
 from holdfast.client.namespaces.tasks import Tasks
@@ -33,7 +34,8 @@ from holdfast.client.transport import Transport, find_server
 from holdfast.errors import Invalid
 from holdfast.model.ids import parse_job_id, parse_task_id
 from holdfast.wire.bundles import StoredBundle, bundle_path
-from holdfast.wire.requests import EventStreamQuery, JobRequest, LogQuery
+from holdfast.wire.events import EventStreamQuery
+from holdfast.wire.requests import JobRequest, LogQuery
 from holdfast.wire.status import Event, JobStatus
 
 Answer = TypeVar("Answer")
@@ -100,6 +102,7 @@ class Client:
         self._thread: LoopThread | None = None
         self._transport = Transport(self.server, actor=_user())
         self.jobs = Jobs(self)
+        self.events = Events(self)
         self.tasks = Tasks(self)
         self.queues = Queues(self)
         self.workers = Workers(self)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -25,8 +25,9 @@ from holdfast.wire.endpoints import (
     EndpointRemoveRequest,
     EndpointStatus,
 )
+from holdfast.wire.events import WRITE_PATH, TaskEventRequest
 from holdfast.wire.raw import encode_json
-from holdfast.wire.requests import CheckpointLoadRequest, CheckpointSaveRequest
+from holdfast.wire.requests import CheckpointLoadRequest, CheckpointSaveRequest, Nothing
 from holdfast.wire.status import Changed
 
 if TYPE_CHECKING:
@@ -232,6 +233,19 @@ class Context:
         body = EndpointRemoveRequest(*self.identity.lease, name)
         return (await self._call(REMOVE_PATH, body, Changed)).changed
 
+    @both
+    def event(self, kind: str, /, **payload: Any) -> Coroutine[Any, Any, None]:
+        """Write an event of this attempt, such as `ctx.event("loaded", rows=3)`.
+
+        Its type is then `user:loaded`; `client.jobs.events(job_id, type="user")` lists all of them.
+        Raises LeaseConflict if the attempt has ended.
+        """
+        body = describe_event(self.identity.lease, kind, payload)
+        return self._write_event(body)
+
+    async def _write_event(self, body: TaskEventRequest) -> None:
+        await self._call(WRITE_PATH, body, Nothing)
+
     async def _register(self, name: str, address: str, metadata: dict[str, Any] | None) -> None:
         body = EndpointRegisterRequest(*self.identity.lease, name, address, metadata)
         await self._call(REGISTER_PATH, body, EndpointStatus)
@@ -246,6 +260,12 @@ class Context:
 def list_outputs(context: Context) -> list[OutputEntry]:
     """List what an attempt has written so far."""
     return context.output.entries if "output" in context.__dict__ else []
+
+
+def describe_event(lease: Lease, kind: str, payload: dict[str, Any]) -> TaskEventRequest:
+    """Describe an event of user code; sent twice, it is kept once."""
+    text = _encode(payload, "payload")
+    return TaskEventRequest(*lease, kind, text, uuid4().hex)
 
 
 def find_lease(server: str) -> Lease | None:

@@ -13,8 +13,9 @@ from holdfast.errors import Invalid
 from holdfast.model.ids import check_index
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import ENDED_STATES, parse_state
+from holdfast.wire.events import EventListQuery
 from holdfast.wire.graphs import JobGraph
-from holdfast.wire.requests import EventListQuery, JobQuery, ResultQuery
+from holdfast.wire.requests import JobQuery, ResultQuery
 from holdfast.wire.status import Event, EventPage, JobStatus, TaskResult
 
 if TYPE_CHECKING:

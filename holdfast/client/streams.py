@@ -8,7 +8,8 @@ import msgspec
 
 from holdfast.client.transport import Transport
 from holdfast.errors import Unavailable
-from holdfast.wire.requests import EventStreamQuery, LogQuery
+from holdfast.wire.events import EventStreamQuery
+from holdfast.wire.requests import LogQuery
 from holdfast.wire.status import Event, LogChunk
 
 FOLLOW_SECONDS = 10.0

@@ -129,6 +129,11 @@ class EmbeddedPostgres:
                 raise PostgresUnavailable(problem, "See below for the reason.", said) from error
 
     @property
+    def is_running(self) -> bool:
+        """Tell whether the postmaster lives."""
+        return find_holder(self._folder.lock("postmaster")) is not None
+
+    @property
     def pid(self) -> int:
         """Return the pid of the running postmaster. Raises PostgresUnavailable if it has died."""
         pid = find_holder(self._folder.lock("postmaster"))

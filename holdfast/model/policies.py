@@ -27,7 +27,10 @@ class PolicyDefaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 class PolicyLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a job of the type may ask for: at most this much, or only this."""
+    """What a job of the type may ask for: at most this much, or only this.
+
+    `age` is no field of a job: what has not finished so long after its submission is dead-lettered.
+    """
 
     lease_min: float | None = None
     lease_max: float | None = None
@@ -39,6 +42,7 @@ class PolicyLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     priority: int | None = None
     backoff_ceiling: float | None = None
     tasks: int | None = None
+    age: float | None = None
     on_exhausted: OnExhausted | None = None
     on_timeout: OnTimeout | None = None
     verbose_events: bool | None = None

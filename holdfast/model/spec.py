@@ -28,6 +28,8 @@ class Limits(msgspec.Struct, frozen=True):
     batch_tasks_max: int = 10_000
     lease_seconds_min: float = 30.0
     lease_seconds_max: float = 120.0
+    # Placed work is renewed once in a tick of its leader: a shorter lease would run out in between.
+    placed_lease_seconds_min: float = 0.0
     retries_max: int = 10_000
     gang_tasks_max: int = 1024
     dependencies_max: int = 100_000

@@ -1,7 +1,7 @@
 """Dead letters: put there by an operator, replayed as a new job, discarded."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -10,10 +10,11 @@ from holdfast.errors import IllegalMove, Invalid, NotFound, TooLarge
 from holdfast.ledger.keys import RequestKey, recall, request_key, wait_turn, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.model.attempts import LockedTask
 from holdfast.model.ids import TaskId, check_task_id
 from holdfast.model.outcomes import Killed
 from holdfast.model.spec import Submission
-from holdfast.model.states import OPEN_STATES, TaskState
+from holdfast.model.states import LIVE_STATES, OPEN_STATES, TaskState
 from holdfast.operations.ending.attempts import end_locked
 from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.chunk import hide_large, store_or_show
@@ -65,20 +66,37 @@ async def _dead_letter(
     if not tasks or not await read_job_flags(tx, [task_id.job_id]):
         raise NotFound("task", task_id)
     task = tasks[task_id]
-    moves = Moves()
-    if task.state in OPEN_STATES:
-        # The attempt ends as KILLED, its lease as ending; then the task goes where it was sent.
-        end = AttemptEnd(Killed(reason), actor=actor, released=False, is_dead_letter=True)
-        ended = await end_locked(ledger, tx, tasks, judge=lambda *_: end, moves=moves)
-        assert ended.ends, "an open task has no lease"
-    elif task.state == TaskState.PENDING:
-        await dead_letter_tasks(tx, [NewDeadLetter(task_id, "policy_violation", actor, reason)])
-        moves.add(task_id.job_id, TaskState.PENDING, TaskState.DEAD_LETTERED)
-    else:
+    if task.state not in LIVE_STATES:
         raise IllegalMove(f"task {task_id}", TaskState(task.state).name, "dead-letter")
-    moves.add_error(task_id.job_id, reason)
-    await apply_moves(tx, moves)
+    await dead_letter_locked(ledger, tx, tasks, actor=actor, reason=reason)
     return True
+
+
+async def dead_letter_locked(
+    ledger: Ledger,
+    tx: Transaction,
+    tasks: Mapping[TaskId, LockedTask],
+    *,
+    actor: str,
+    reason: str,
+) -> None:
+    """Move live tasks of a job, locked, to the dead letters, with reason policy_violation."""
+    moves = Moves()
+    open_tasks = {task_id: task for task_id, task in tasks.items() if task.state in OPEN_STATES}
+    if open_tasks:
+        # The attempts end as KILLED, their leases as ending; then the tasks go where they are sent.
+        end = AttemptEnd(Killed(reason), actor=actor, released=False, is_dead_letter=True)
+        ended = await end_locked(ledger, tx, open_tasks, judge=lambda *_: end, moves=moves)
+        assert len(ended.ends) == len(open_tasks), "an open task has no lease"
+    waiting = [task_id for task_id in tasks if task_id not in open_tasks]
+    if waiting:
+        letters = [NewDeadLetter(task_id, "policy_violation", actor, reason) for task_id in waiting]
+        await dead_letter_tasks(tx, letters)
+    for task_id in waiting:
+        moves.add(task_id.job_id, TaskState.PENDING, TaskState.DEAD_LETTERED)
+    for job_id in {task_id.job_id for task_id in tasks}:
+        moves.add_error(job_id, reason)
+    await apply_moves(tx, moves)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,21 @@
 """Notes beside the log: user events and progress, with a time to live and no place in the order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast.errors import Invalid
+from holdfast.errors import Invalid, LeaseConflict
+from holdfast.ledger.keys import request_key, write_once
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
+from holdfast.model.events import USER_PREFIX
+from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.leases import find_leases
+from holdfast.store.tables.leases import find_leases, has_live_lease
 from holdfast.store.tables.notes import NewNote, insert_notes
 
 TIME_TO_LIVE = timedelta(days=7)
@@ -37,6 +39,29 @@ async def add_notes(tx: Transaction, notes: Sequence[tuple[TaskId, int, Note]]) 
             NewNote(task_id, attempt, note.kind, note.payload) for task_id, attempt, note in notes
         ]
         await insert_notes(tx, new, time_to_live=TIME_TO_LIVE)
+
+
+async def add_user_event(
+    ledger: Ledger, fence: Fence, event: Note, *, idempotency_key: str | None = None
+) -> None:
+    """Store what user code has to say while its attempt runs; LeaseConflict if that has ended."""
+    check_fence(fence)
+    check_note(event, ledger.limits, "")
+    request = [str(fence.task_id), fence.attempt, event.kind, event.payload]
+    keyed = request_key("task-event", str(fence.task_id), idempotency_key, request=request)
+    await write_once(ledger, keyed, _add_user_event, fence, returns=bool, event=event)
+
+
+async def _add_user_event(_: Ledger, tx: Transaction, fence: Fence, *, event: Note) -> bool:
+    if not await has_live_lease(tx, fence):
+        raise LeaseConflict(fence.task_id, "the attempt has ended; the event is not kept")
+    await add_notes(tx, [(fence.task_id, fence.attempt, as_user_event(event))])
+    return True
+
+
+def as_user_event(event: Note) -> Note:
+    """Name a note of user code so that it is never taken for one of ours."""
+    return replace(event, kind=USER_PREFIX + event.kind)
 
 
 async def note_progress(
@@ -93,8 +118,10 @@ def _progress_note(fraction: float, message: str | None) -> Note:
     return Note("progress", msgspec.json.encode(said).decode())
 
 
-def check_note(note: Note, limits: Limits) -> None:
-    """Refuse a note that cannot be stored."""
-    check_text("events.kind", note.kind, limits.text_length_max)
+def check_note(note: Note, limits: Limits, prefix: str = "events.") -> None:
+    """Refuse a note of user code that cannot be stored; the fields are named with a prefix."""
+    if not note.kind:
+        raise Invalid(f"{prefix}kind", "is empty; say what has happened, such as loaded")
+    check_text(f"{prefix}kind", note.kind, limits.text_length_max)
     if note.payload is not None:
-        check_json("events.payload", note.payload, limits.input_bytes_max)
+        check_json(f"{prefix}payload", note.payload, limits.input_bytes_max)

@@ -11,6 +11,8 @@ from holdfast.rules.policy_fill import follow_policy, limited_fields
 from holdfast.rules.submission import check_numbers, check_text, complete_submission
 
 Part = TypeVar("Part", PolicyDefaults, PolicyLimits)
+AGE_MIN = 1.0
+AGE_MAX = 10 * 365 * 86400.0
 _NOTHING = Entrypoint(command=["true"])
 
 
@@ -49,10 +51,15 @@ def check_policy(type_name: str, policy: TypePolicy, limits: Limits) -> None:
     if bounds.backoff_ceiling is not None:
         ceiling = Backoff(base=0.0, ceiling=bounds.backoff_ceiling)
         _check_part("limits.backoff_ceiling", JobSpec(_NOTHING, backoff=ceiling), limits)
+    if bounds.age is not None and not AGE_MIN <= bounds.age <= AGE_MAX:
+        problem = f"is {bounds.age}; give {AGE_MIN:g} to {AGE_MAX:g} seconds"
+        raise Invalid("limits.age", problem)
     if bounds.tasks is not None:
         _check_part("limits.tasks", JobSpec(_NOTHING, replicas=bounds.tasks), limits)
     defaults = JobSpec(_NOTHING, type=type_name, **msgspec.structs.asdict(policy.defaults))
     submission = Submission(defaults)
+    # The type may have claimed work, for which such a lease is long enough.
+    limits = msgspec.structs.replace(limits, placed_lease_seconds_min=0.0)
     try:
         plain = complete_submission(submission, limits).spec
         follow_policy(submission, plain, policy)

@@ -24,3 +24,9 @@ def quantile(counts: Sequence[int], share: float) -> float | None:
             return start + (end - start) * wanted / count
         wanted -= count
     return float(BOUNDS_SECONDS[-1])
+
+
+def quantile_ms(counts: Sequence[int], share: float) -> float | None:
+    """Estimate the milliseconds within which this share fell."""
+    seconds = quantile(counts, share)
+    return None if seconds is None else round(seconds * 1000, 1)

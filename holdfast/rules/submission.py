@@ -70,6 +70,7 @@ def complete_submission(
     policy = policies.get(plain.type or "")
     if policy is not None and is_held_to_policies(submission):
         complete = _fill(submission, follow_policy(submission, plain, policy), limits)
+    complete = _outlive_heartbeats(submission, complete, limits)
     size = len(msgspec.json.encode(complete))
     if size > limits.spec_bytes_max:
         raise TooLarge("spec", size, limits.spec_bytes_max)
@@ -172,8 +173,25 @@ def _or(value: Any, default: Any) -> Any:
 
 
 def _default_lease(limits: Limits, *, placed: bool) -> float:
-    wanted = 60.0 if placed else 30.0
+    wanted = max(60.0, limits.placed_lease_seconds_min) if placed else 30.0
     return min(limits.lease_seconds_max, max(limits.lease_seconds_min, wanted))
+
+
+def _outlive_heartbeats(submission: Submission, complete: JobSpec, limits: Limits) -> JobSpec:
+    """Refuse a lease of placed work that would run out between heartbeats; lengthen another's.
+
+    What comes from a policy, or from a job that was taken in before, is not the submitter's doing.
+    """
+    least, asked = limits.placed_lease_seconds_min, submission.spec.lease
+    if complete.queue is not None or complete.lease is None or complete.lease >= least:
+        return complete
+    if asked is not None and is_held_to_policies(submission):
+        raise Invalid(
+            "lease",
+            f"{asked:g} s would run out between two heartbeats of placed work; "
+            f"use at least {least:g}, or name a queue",
+        )
+    return msgspec.structs.replace(complete, lease=least)
 
 
 def _check_entrypoint(field: str, entrypoint: Entrypoint) -> None:

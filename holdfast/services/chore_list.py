@@ -5,6 +5,7 @@ from functools import partial
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations import partitions, prune, requeue
+from holdfast.operations.ages import Ages
 from holdfast.operations.datasets.versions import sweep_dropped
 from holdfast.operations.ending import reap
 from holdfast.operations.ending.dependents import find_forgotten
@@ -29,6 +30,7 @@ def list_chores(
         Chore("requeue due", 0.25, partial(requeue.requeue_due, ledger), full=requeue.BATCH_MAX),
         Chore("give up scheduling", 1.0, partial(requeue.give_up_scheduling, ledger)),
         Chore("look for forgotten dependents", 30.0, Forgotten(ledger).look),
+        Chore("end jobs over their age", 5.0, Ages(ledger).look),
         Chore("ring for ready tasks", 1.0, _look(ledger, doorbells)),
         Chore("ring for ended jobs", 0.5, _watch(ledger, doorbells)),
         Chore("tell what should stop", 0.5, stops.look),

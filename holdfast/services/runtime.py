@@ -20,6 +20,7 @@ from holdfast.services.chore_list import list_chores
 from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.leading.heartbeat_loop import TICK_SECONDS
 from holdfast.services.leading.leader import CANDIDATE_SECONDS, Leader
+from holdfast.services.leading.worker_calls import CALL_SECONDS_MAX
 from holdfast.services.measuring.gauges import Gauges
 from holdfast.services.measuring.metrics import Metrics
 from holdfast.services.measuring.overview import Overviews
@@ -54,6 +55,7 @@ class Options:
     # A folder, file:///folder or s3://bucket/prefix; without one no bundles are taken in.
     object_store: str | None = None
     heartbeat_seconds: float = TICK_SECONDS
+    heartbeat_timeout_seconds: float = CALL_SECONDS_MAX
 
 
 class Runtime:
@@ -69,6 +71,7 @@ class Runtime:
         probes: Database | None = None,
         objects: ObjectStore | None = None,
         tick: float = TICK_SECONDS,
+        call_seconds_max: float = CALL_SECONDS_MAX,
     ) -> None:
         self.ledger = ledger
         self.reads = reads
@@ -88,7 +91,12 @@ class Runtime:
         self.reasons = Reasons(ledger, reads)
         self.changes = Changes(reads)
         self.leader = Leader(
-            ledger, self.writers, self.doorbells, tick=tick, on_heartbeat=self.metrics.count_beat
+            ledger,
+            self.writers,
+            self.doorbells,
+            tick=tick,
+            call_seconds_max=call_seconds_max,
+            on_heartbeat=self.metrics.count_beat,
         )
         self.is_stopping = False
         self._follow_up_wanted = asyncio.Event()
@@ -174,6 +182,7 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
             probes=probes,
             objects=None if store is None else ObjectStore(store),
             tick=options.heartbeat_seconds,
+            call_seconds_max=options.heartbeat_timeout_seconds,
         )
         # After the chores have ended: they announce what they have made ready, and are counted.
         stack.push_async_callback(wake_ups.close)

@@ -102,7 +102,7 @@ create table holdfast.jobs (
 )
 with (autovacuum_analyze_threshold=5000, fillfactor=40);
 CREATE UNIQUE INDEX one_job_per_owner_and_idempotency_key ON holdfast.jobs USING btree (owner, idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE INDEX jobs_by_correlation ON holdfast.jobs USING btree (correlation_id);
+CREATE INDEX jobs_by_correlation ON holdfast.jobs USING btree (correlation_id COLLATE "C", job_id);
 CREATE INDEX jobs_still_arriving ON holdfast.jobs USING btree (created_at) WHERE submitted_at IS NULL;
 CREATE INDEX jobs_by_type ON holdfast.jobs USING btree (type COLLATE "C", job_id);
 CREATE INDEX jobs_by_owner ON holdfast.jobs USING btree (owner COLLATE "C", job_id);
@@ -338,6 +338,7 @@ create table holdfast.notes (
 CREATE INDEX notes_of_a_task ON holdfast.notes USING btree (job_id, task_index, id);
 CREATE INDEX notes_by_expiry ON holdfast.notes USING btree (expires_at);
 CREATE INDEX notes_of_a_kind ON holdfast.notes USING btree (job_id, kind, ts, id);
+CREATE INDEX notes_of_user_code ON holdfast.notes USING btree (job_id, ts, id) WHERE starts_with(kind, 'user:'::text);
 
 create table holdfast.logs (
     job_id bigint not null,
@@ -696,9 +697,12 @@ create table holdfast.type_samples (
     type text collate "C" not null,
     attempts bigint not null,
     failures bigint not null,
+    waits bigint[] not null,
+    runs bigint[] not null,
     constraint one_sample_per_minute_server_and_type PRIMARY KEY (at, server_id, type),
     constraint a_type_is_sampled_by_the_minute CHECK ((EXTRACT(epoch FROM at) % 60::numeric) = 0::numeric),
-    constraint an_attempt_fails_once CHECK (0 <= failures AND failures <= attempts)
+    constraint an_attempt_fails_once CHECK (0 <= failures AND failures <= attempts),
+    constraint a_time_falls_into_one_of_seventeen_ranges CHECK (cardinality(waits) = 17 AND cardinality(runs) = 17)
 )
 with (fillfactor=50);
 

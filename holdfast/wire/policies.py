@@ -42,8 +42,25 @@ class PolicyHistoryQuery(Request, frozen=True):
     page_token: str | None = None
 
 
+class TypeTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The attempts of a type that ended, or began to run, within the last hour.
+
+    Waits are from eligible to claimed or placed, runs from start to end; null where there are none.
+    """
+
+    attempts: int
+    failures: int
+    wait_p50_ms: float | None
+    wait_p95_ms: float | None
+    run_p50_ms: float | None
+    run_p95_ms: float | None
+
+
 class TypeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A type of job and its policy; version 0 and nobody's where there is none."""
+    """A type of job and its policy; version 0 and nobody's where there is none.
+
+    `times` is null where nothing ran within the hour.
+    """
 
     type: str
     defaults: PolicyDefaults = PolicyDefaults()
@@ -51,6 +68,7 @@ class TypeStatus(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     updated_at_ms: int | None = None
     updated_by: str | None = None
+    times: TypeTimes | None = None
 
 
 class TypePage(msgspec.Struct, frozen=True):

@@ -315,6 +315,7 @@ class JobListQuery(Request, frozen=True):
     queue: str | None = None
     parent: JobIdText | None = None
     label: str | None = None
+    correlation_id: str | None = None
     submitted_from_ms: Moment | None = None
     submitted_until_ms: Moment | None = None
     page_size: PageSize = 50
@@ -335,28 +336,6 @@ class TaskListQuery(Request, frozen=True):
     task_from: Annotated[int, Meta(ge=0, le=INDEX_MAX)] = 0
     page_size: PageSize = 100
     page_token: str | None = None
-
-
-class EventListQuery(Request, frozen=True):
-    """Which events to list; `type` also takes names such as job_claimed."""
-
-    type: str | None = None
-    page_size: PageSize = 1000
-    page_token: str | None = None
-
-
-class EventStreamQuery(Request, frozen=True):
-    """Which events to follow."""
-
-    job_id: JobIdText | None = None
-    type: str | None = None
-    after: str | None = None
-
-
-class ChangeStreamQuery(Request, frozen=True):
-    """After which message to go on."""
-
-    after: str | None = None
 
 
 class DeadLetterListQuery(DeadLetterFilter, frozen=True):

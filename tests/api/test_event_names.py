@@ -3,8 +3,8 @@
 import asyncpg
 import pytest
 
-from holdfast.api.event_names import ALIASES, TYPES, parse_event_types
-from holdfast.errors import Invalid
+from holdfast.api.event_names import ALIASES, TYPES, are_notes, parse_event_types
+from holdfast.errors import Invalid, TooLarge
 from tests.store.raw import Raw
 
 
@@ -34,6 +34,24 @@ def test_renewals_and_heartbeats_are_understood_though_they_are_no_events() -> N
     assert parse_event_types("job_lease_renewed") == ("lease_renewed",)
     assert parse_event_types("job_heartbeat") == ("heartbeat",)
     assert len(ALIASES) == 9
+
+
+def test_events_of_user_code_are_asked_for_together_or_by_their_kind() -> None:
+    assert parse_event_types("USER") == ("user",)
+    assert parse_event_types("user:Loaded") == ("user:Loaded",)
+    for name in ("user:", "user:\x00"):
+        with pytest.raises(Invalid):
+            parse_event_types(name)
+    with pytest.raises(TooLarge):
+        parse_event_types("user:" + "x" * 257)
+
+
+def test_notes_are_told_from_events() -> None:
+    assert are_notes(("heartbeat",))
+    assert are_notes(("user",))
+    assert are_notes(("user:succeeded",))
+    assert not are_notes(("succeeded",))
+    assert not are_notes(None)
 
 
 def test_none_is_all_and_nonsense_is_refused() -> None:

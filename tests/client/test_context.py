@@ -130,6 +130,28 @@ def test_a_checkpoint_of_an_object_is_refused(context: Context, stranger: Peer) 
     assert stranger.heard == []
 
 
+async def test_an_event_is_written_by_both_faces(context: Context, stranger: Peer) -> None:
+    stranger.script = [Say(body=b"{}")]
+    context.event("loaded", rows=3)
+    await context.event.aio("done")
+    first, second = (heard.json for heard in stranger.heard)
+    assert {heard.path for heard in stranger.heard} == {"/internal/task-event"}
+    assert first.pop("idempotency_key") != second.pop("idempotency_key")
+    assert first == {**FENCE, "kind": "loaded", "payload": {"rows": 3}}
+    assert second == {**FENCE, "kind": "done", "payload": {}}
+
+
+def test_an_event_of_an_object_or_of_an_attempt_that_has_ended_is_refused(
+    context: Context, stranger: Peer
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        context.event("loaded", rows=object())
+    assert (caught.value.field, stranger.heard) == ("payload", [])
+    stranger.script = [LOST]
+    with pytest.raises(LeaseConflict):
+        context.event("loaded")
+
+
 def test_outside_of_a_task_there_is_no_context() -> None:
     assert current.get() is None
 

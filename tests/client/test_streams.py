@@ -11,7 +11,8 @@ import pytest
 from holdfast.client import streams
 from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Stopping
-from holdfast.wire.requests import EventStreamQuery, LogQuery
+from holdfast.wire.events import EventStreamQuery
+from holdfast.wire.requests import LogQuery
 from holdfast.wire.status import LogChunk
 from tests.client.peer import Peer, Say
 

@@ -12,7 +12,8 @@ import pytest
 from holdfast.client.refusals import ServerFailed
 from holdfast.client.transport import DEFAULT_SERVER, Transport, find_server
 from holdfast.errors import Invalid, Refused, Stopping, Unavailable
-from holdfast.wire.requests import CancelRequest, EventStreamQuery, JobListQuery, LogQuery
+from holdfast.wire.events import EventStreamQuery
+from holdfast.wire.requests import CancelRequest, JobListQuery, LogQuery
 from holdfast.wire.status import Changed
 from tests.client.peer import Peer, Say
 

@@ -14,12 +14,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
 from holdfast.operations import dead_letters
-from holdfast.operations.dead_letters import (
-    Replay,
-    dead_letter_task,
-    discard,
-    replay,
-)
+from holdfast.operations.dead_letters import Replay, dead_letter_task, discard, replay
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting import resubmission
 from holdfast.store.database import Database, Transaction
@@ -70,6 +65,7 @@ async def test_an_operator_dead_letters_a_pending_task(ledger: Ledger, world: Wo
     assert await world.job_state(job_id) == DEAD
     [letter] = await world.dead_letters()
     assert (letter.reason_code, letter.attempts) == ("policy_violation", 0)
+    assert (letter.last_error, letter.stage) == ("malformed", None)
     assert (await world.job(job_id))["error"] == "malformed"
 
 
@@ -79,15 +75,17 @@ async def test_an_operator_dead_letters_a_task_that_waits_for_its_retry(
     job_id = await world.submit(max_retries_failure=1)
     [mine] = await world.claim()
     await world.fail(mine)
-    await dead_letter_task(ledger, TaskId(job_id, 0), actor="ann")
+    await dead_letter_task(ledger, TaskId(job_id, 0), actor="ann", reason="malformed")
     assert await world.count("waiting") == 0
     [letter] = await world.dead_letters()
-    assert (letter.attempts, letter.last_error) == (1, "boom")
+    assert (letter.attempts, letter.last_error, letter.stage) == (1, "malformed", "exec")
 
 
-@pytest.mark.parametrize("state", [TaskState.ASSIGNED, TaskState.RUNNING])
+@pytest.mark.parametrize(
+    ("state", "stage"), [(TaskState.ASSIGNED, "fetch"), (TaskState.RUNNING, "exec")]
+)
 async def test_an_operator_dead_letters_an_open_task_with_two_events(
-    ledger: Ledger, world: World, state: TaskState
+    ledger: Ledger, world: World, state: TaskState, stage: str
 ) -> None:
     job_id = await world.submit()
     [mine] = await world.claim()
@@ -98,6 +96,8 @@ async def test_an_operator_dead_letters_an_open_task_with_two_events(
     task = await world.task(mine.task_id)
     assert (task.state, task.attempts[0]["state"]) == (DEAD, TaskState.KILLED)
     assert (await world.lease(mine.task_id))["ending"]  # type: ignore[index]
+    [letter] = await world.dead_letters()
+    assert (letter.last_error, letter.stage) == ("poison", stage)
     assert not (await world.succeed(mine)).accepted
     assert (await world.task(mine.task_id)).state == DEAD
 

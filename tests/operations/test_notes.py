@@ -13,6 +13,7 @@ from holdfast.operations.notes import (
     TIME_TO_LIVE,
     Note,
     add_notes,
+    add_user_event,
     check_note,
     check_progress,
     note_progress,
@@ -32,7 +33,7 @@ async def test_a_note_belongs_to_its_attempt_and_has_a_time_to_live(world: World
     await world.complete(second, "succeeded", events=(Note("progress", '{"done":1}'),))
     [note] = await world.clock.fetch("select * from holdfast.notes")
     kept = (note["job_id"], note["task_index"], note["attempt"], note["kind"], note["payload"])
-    assert kept == (*second.task_id, 1, "progress", '{"done":1}')
+    assert kept == (*second.task_id, 1, "user:progress", '{"done":1}')
     assert note["expires_at"] - note["ts"] == TIME_TO_LIVE == timedelta(days=7)
 
 
@@ -48,6 +49,33 @@ async def test_notes_write_no_event(ledger: Ledger, world: World) -> None:
 async def test_no_notes_is_no_statement(ledger: Ledger, world: World) -> None:
     async with ledger.database.transaction() as tx:
         await add_notes(tx, [])
+    assert await world.count("notes") == 0
+
+
+async def test_a_running_attempt_writes_an_event_once_under_its_key(
+    ledger: Ledger, world: World
+) -> None:
+    await world.submit()
+    [mine] = await world.claim()
+    event = Note("loaded", '{"rows":3}')
+    for key in ("k", "k", None):
+        await add_user_event(ledger, fence_of(mine), event, idempotency_key=key)
+    rows = await world.clock.fetch("select kind, payload::text from holdfast.notes")
+    assert [tuple(row) for row in rows] == [("user:loaded", '{"rows":3}')] * 2
+
+
+async def test_an_attempt_that_has_ended_or_a_stranger_writes_no_event(
+    ledger: Ledger, world: World
+) -> None:
+    await world.submit()
+    [mine] = await world.claim()
+    stranger = fence_of(mine)._replace(lease_token=uuid4())
+    await world.succeed(mine)
+    for fence in (fence_of(mine), stranger):
+        with pytest.raises(LeaseConflict):
+            await add_user_event(ledger, fence, Note("late"))
+    with pytest.raises(Invalid):
+        await add_user_event(ledger, stranger, Note(""))
     assert await world.count("notes") == 0
 
 

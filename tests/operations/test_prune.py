@@ -18,7 +18,7 @@ from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import complete_submission, parse_spec
 from holdfast.store.database import Database
-from holdfast.store.tables.samples import STEPS, Tally, add_sample
+from holdfast.store.tables.samples import STEPS, Tally, TypeTally, add_sample
 from holdfast.store.tables.workers import see_workers
 from tests.audits import assert_audit_is_silent
 from tests.chunks import shrink_chunks
@@ -157,7 +157,7 @@ async def test_the_keys_of_old_claims_go_and_the_claims_stay(ledger: Ledger, wor
 
 async def test_what_no_chart_shows_any_more_goes(ledger: Ledger, world: World) -> None:
     async with ledger.database.transaction() as tx:
-        await add_sample(tx, "server", Tally(types={"mail": [1, 0]}), depth=0, running=0)
+        await add_sample(tx, "server", Tally(types={"mail": TypeTally(1, 0)}), depth=0, running=0)
     assert await prune(ledger, Retention()) == 0
     await world.clock.advance(9 * DAY)
     assert await prune(ledger, Retention()) == len(STEPS) + 1

@@ -34,6 +34,7 @@ def test_what_is_possible_is_taken() -> None:
         ("limits.timeout", {"limits": {"timeout": 0.0}}),
         ("limits.priority", {"limits": {"priority": 10**7}}),
         ("limits.backoff_ceiling", {"limits": {"backoff_ceiling": 1e9}}),
+        ("limits.age", {"limits": {"age": 0.5}}),
         ("limits.tasks", {"limits": {"tasks": 0}}),
         ("defaults.lease", {"defaults": {"lease": 10.0}}),
         ("defaults.lease", {"defaults": {"lease": 60.0}, "limits": {"lease_max": 50.0}}),

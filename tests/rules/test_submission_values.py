@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.errors import TooLarge
+from holdfast.errors import Invalid, TooLarge
 from holdfast.model.spec import JobSpec, Limits
 from holdfast.rules.submission import (
     NESTING_MAX,
@@ -213,10 +213,21 @@ def test_an_operator_may_widen_the_range_of_leases() -> None:
     assert completed(None, wide, lease=900.0).lease == 900.0
 
 
+def test_a_lease_of_placed_work_outlives_two_heartbeats() -> None:
+    limits = Limits(lease_seconds_min=1.0, placed_lease_seconds_min=10.0)
+    assert completed(None, limits, lease=10.0).lease == 10.0
+    assert completed(None, limits, queue="q", lease=1.0).lease == 1.0
+    with pytest.raises(Invalid) as refused_lease:
+        completed(None, limits, lease=9.9)
+    assert refused_lease.value.field == "lease"
+    assert "use at least 10, or name a queue" in refused_lease.value.problem
+
+
 @pytest.mark.parametrize(
     ("limits", "lease"),
     [
         (Limits(), 60.0),
+        (Limits(placed_lease_seconds_min=100.0), 100.0),
         (Limits(lease_seconds_min=90.0), 90.0),
         (Limits(lease_seconds_max=45.0), 45.0),
     ],

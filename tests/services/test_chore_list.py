@@ -23,6 +23,7 @@ async def test_every_chore_runs_on_an_empty_ledger_and_finds_nothing(ledger: Led
     found = chores(ledger, Doorbells())
     assert sorted(found) == [
         "add partitions",
+        "end jobs over their age",
         "give up scheduling",
         "look for forgotten dependents",
         "note workers",

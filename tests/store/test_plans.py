@@ -35,8 +35,8 @@ HOT = {
         "give_up_scheduling", "lock_live_tasks", "find_unstopped_task",
     ),
     "ready": (
-        "take_ready", "take_ready_by_id", "explain_unclaimable", "promote_waiting", "feed_ready",
-        "drop_stale", "take_overdue",
+        "share_ready", "take_ready", "take_ready_by_id", "explain_unclaimable", "promote_waiting",
+        "feed_ready", "drop_stale", "take_overdue",
     ),
     "leases": (
         "lock_leases", "renew_leases", "find_leases", "find_ended_attempts", "release_leases",

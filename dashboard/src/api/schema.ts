@@ -348,6 +348,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search the events of all jobs by type, time and correlation id, in the order of time.
+         *
+         *         A page may be short and still not be the last: the next page token says.
+         */
+        get: operations["search_all_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/events/stream": {
         parameters: {
             query?: never;
@@ -798,7 +819,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Show the policy of a type; one that has none follows the built-in defaults. */
+        /** Show the policy of a type, and how long its attempts wait and run. */
         get: operations["show_type"];
         /** Set the whole policy of a type, for jobs that are submitted from now on. */
         put: operations["put_policy"];
@@ -1512,6 +1533,8 @@ export interface components {
         /**
          * EventListQuery
          * @description Which events to list; `type` also takes names such as job_claimed.
+         *
+         *         `user` are those that user code has written, `user:loaded` those of one kind.
          */
         EventListQuery: {
             /** @default 1000 */
@@ -1529,6 +1552,26 @@ export interface components {
             events: components["schemas"]["Event"][];
             /** @default null */
             next_page_token: string | null;
+        };
+        /**
+         * EventSearchQuery
+         * @description Which events of all jobs to list.
+         *
+         *         `since` is an hour ago, or of a correlation id its beginning.
+         */
+        EventSearchQuery: {
+            /** @default null */
+            correlation_id: string | null;
+            /** @default 1000 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            type: string | null;
+            /** @default null */
+            until: string | null;
         };
         /**
          * EventStreamQuery
@@ -1684,6 +1727,8 @@ export interface components {
          *         `submitted_from_ms` is the first moment that counts, `submitted_until_ms` the first after them.
          */
         JobListQuery: {
+            /** @default null */
+            correlation_id: string | null;
             /** @default null */
             label: string | null;
             /** @default null */
@@ -2184,8 +2229,12 @@ export interface components {
         /**
          * PolicyLimits
          * @description What a job of the type may ask for: at most this much, or only this.
+         *
+         *         `age` is no field of a job: what has not finished so long after its submission is dead-lettered.
          */
         PolicyLimits: {
+            /** @default null */
+            age: number | null;
             /** @default null */
             backoff_ceiling: number | null;
             /** @default null */
@@ -2549,6 +2598,20 @@ export interface components {
             usage: Record<string, never> | null;
         };
         /**
+         * TaskEventRequest
+         * @description What user code has to say while its attempt runs.
+         */
+        TaskEventRequest: {
+            attempt: number;
+            idempotency_key?: string | null;
+            kind: string;
+            /** Format: uuid */
+            lease_token: string;
+            payload?: unknown;
+            /** @example 4182.3 */
+            task_id: string;
+        };
+        /**
          * TaskInput
          * @description What a task was given; null where its job has no inputs.
          */
@@ -2701,12 +2764,16 @@ export interface components {
         /**
          * TypeStatus
          * @description A type of job and its policy; version 0 and nobody's where there is none.
+         *
+         *         `times` is null where nothing ran within the hour.
          */
         TypeStatus: {
             /** @default {} */
             defaults: components["schemas"]["PolicyDefaults"];
             /** @default {} */
             limits: components["schemas"]["PolicyLimits"];
+            /** @default null */
+            times: components["schemas"]["TypeTimes"] | null;
             type: string;
             /** @default null */
             updated_at_ms: number | null;
@@ -2714,6 +2781,20 @@ export interface components {
             updated_by: string | null;
             /** @default 0 */
             version: number;
+        };
+        /**
+         * TypeTimes
+         * @description The attempts of a type that ended, or began to run, within the last hour.
+         *
+         *         Waits are from eligible to claimed or placed, runs from start to end; null where there are none.
+         */
+        TypeTimes: {
+            attempts: number;
+            failures: number;
+            run_p50_ms: number | null;
+            run_p95_ms: number | null;
+            wait_p50_ms: number | null;
+            wait_p95_ms: number | null;
         };
         /**
          * UserEvent
@@ -3501,6 +3582,33 @@ export interface operations {
             };
         };
     };
+    search_all_events: {
+        parameters: {
+            query?: {
+                type?: string;
+                since?: string;
+                until?: string;
+                correlation_id?: string;
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventPage"];
+                };
+            };
+        };
+    };
     follow_events: {
         parameters: {
             query?: {
@@ -3535,6 +3643,7 @@ export interface operations {
                 queue?: string;
                 parent?: string;
                 label?: string;
+                correlation_id?: string;
                 submitted_from_ms?: number;
                 submitted_until_ms?: number;
                 page_size?: number;

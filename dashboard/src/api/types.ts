@@ -12,4 +12,6 @@ export type Queue = Schemas["QueueStatus"];
 export type DeadLetter = Schemas["DeadLetter"];
 export type DeadLetterSummary = Schemas["DeadLetterSummary"];
 export type Overview = Schemas["Overview"];
+export type TypeStatus = Schemas["TypeStatus"];
+export type TypeTimes = Schemas["TypeTimes"];
 export type Graph = Schemas["JobGraph"];

@@ -10,7 +10,7 @@ from holdfast.api.route import Call, Route, Stream
 from holdfast.errors import Invalid, Unavailable
 from holdfast.services.changes import TICK_SECONDS, Tick
 from holdfast.services.runtime import Runtime
-from holdfast.wire.requests import ChangeStreamQuery
+from holdfast.wire.events import ChangeStreamQuery
 from holdfast.wire.status import ChangedJobs
 
 KEEP_ALIVE_SECONDS = 15.0

@@ -3,16 +3,17 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from holdfast.api import convert
-from holdfast.api.event_names import NOTES, parse_event_types
+from holdfast.api.event_names import are_notes, parse_event_types
 from holdfast.api.page_tokens import EventToken, check_page_size, read_token, write_token
 from holdfast.api.route import Call, Route, Stream
 from holdfast.errors import Invalid, Unavailable
 from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.rules.submission import check_text
 from holdfast.services.runtime import Runtime
 from holdfast.store.reads import events, jobs, tasks
 from holdfast.store.reads.events import (
@@ -23,13 +24,17 @@ from holdfast.store.reads.events import (
     list_events_of_job,
     list_events_of_task,
     list_notes,
+    search_events,
 )
-from holdfast.wire.requests import EventListQuery, EventStreamQuery
+from holdfast.wire.events import SEARCH_PATH, EventListQuery, EventSearchQuery, EventStreamQuery
 from holdfast.wire.status import EventPage
 
 LOOK_SECONDS = 0.25
 KEEP_ALIVE_SECONDS = 15.0
 LARGE_TASKS_MIN = 5000
+TEXT_MAX = 256
+SEARCHED = timedelta(hours=1)
+_TIMES = "give one such as 2026-11-16T12:00:00Z, or milliseconds since 1970"
 _CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 _FIRST = Moment()
 _encode = msgspec.json.Encoder().encode
@@ -41,7 +46,7 @@ async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
     types, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
         job = await jobs.get_job(tx, job_id)
-        if types is not None and types[0] in NOTES:
+        if types is not None and are_notes(types):
             found = await list_notes(tx, job_id, types[0], after=after, page_size=page_size + 1)
         else:
             found = await list_events_of_job(
@@ -61,7 +66,7 @@ async def list_task_events(call: Call[None, EventListQuery]) -> EventPage:
     types, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
         await tasks.get_task(tx, task_id)
-        if types is not None and types[0] in NOTES:
+        if types is not None and are_notes(types):
             found = await list_notes(
                 tx,
                 task_id.job_id,
@@ -77,23 +82,74 @@ async def list_task_events(call: Call[None, EventListQuery]) -> EventPage:
     return _make_page(found, page_size)
 
 
+async def search_all_events(call: Call[None, EventSearchQuery]) -> EventPage:
+    """Search the events of all jobs by type, time and correlation id, in the order of time.
+
+    A page may be short and still not be the last: the next page token says.
+    """
+    asked = call.query
+    types, page_size = parse_event_types(asked.type), check_page_size(asked.page_size)
+    if are_notes(types):
+        problem = f"{asked.type} is kept with its job; list it by /api/jobs/ID/events"
+        raise Invalid("type", problem)
+    check_text("correlation_id", asked.correlation_id or "", TEXT_MAX)
+    since, until = parse_time(asked.since, "since"), parse_time(asked.until, "until")
+    if since is not None and until is not None and since >= until:
+        raise Invalid("until", "is not after since; swap the two")
+    after = _read_moment(asked.page_token)
+    async with call.runtime.reads.transaction() as tx:
+        if after is None and since is None and asked.correlation_id is None:
+            since = (until or await tx.now()) - SEARCHED
+        found, following = await search_events(
+            tx,
+            types,
+            correlation_id=asked.correlation_id,
+            after=after or (_FIRST if since is None else Moment(since)),
+            until=until,
+            page_size=page_size,
+        )
+    return EventPage([convert.event(row) for row in found], _write_moment(following))
+
+
+def parse_time(text: str | None, field: str) -> datetime | None:
+    """Read a moment: a time with its zone, or milliseconds since 1970."""
+    if text is None:
+        return None
+    try:
+        if text.isdecimal():
+            return _FIRST.ts + timedelta(milliseconds=int(text))
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise Invalid(field, f"{text[:50]!r} has no time zone; {_TIMES}")
+        return max(moment.astimezone(UTC), _FIRST.ts)
+    except (ValueError, OverflowError) as error:
+        raise Invalid(field, f"{text[:50]!r} is not a time; {_TIMES}") from error
+
+
 def _read_query(asked: EventListQuery) -> tuple[Sequence[str] | None, Moment, int]:
     types, page_size = parse_event_types(asked.type), check_page_size(asked.page_size)
-    token = read_token(asked.page_token, EventToken)
+    return types, _read_moment(asked.page_token) or _FIRST, page_size
+
+
+def _read_moment(page_token: str | None) -> Moment | None:
+    token = read_token(page_token, EventToken)
     if token is None:
-        return types, _FIRST, page_size
-    after = Moment(_FIRST.ts + timedelta(microseconds=token.microseconds), token.id)
-    return types, after, page_size
+        return None
+    return Moment(_FIRST.ts + timedelta(microseconds=token.microseconds), token.id)
+
+
+def _write_moment(following: Moment | None) -> str | None:
+    if following is None:
+        return None
+    microseconds = (following.ts - _FIRST.ts) // timedelta(microseconds=1)
+    return write_token(EventToken(microseconds, following.id))
 
 
 def _make_page(found: list[events.Event], page_size: int) -> EventPage:
     """Make a page of what was looked for, which is one more."""
     page = found[:page_size]
-    following = None
-    if len(found) > page_size:
-        microseconds = (page[-1].ts - _FIRST.ts) // timedelta(microseconds=1)
-        following = EventToken(microseconds, page[-1].id)
-    return EventPage([convert.event(row) for row in page], write_token(following))
+    following = Moment(page[-1].ts, page[-1].id) if len(found) > page_size else None
+    return EventPage([convert.event(row) for row in page], _write_moment(following))
 
 
 async def follow_events(call: Call[None, EventStreamQuery]) -> Stream:
@@ -162,6 +218,7 @@ def _write_id(comment: str, cursor: Cursor) -> bytes:
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/jobs/{job_id}/events", list_job_events, EventPage, query=EventListQuery),
+    Route("GET", SEARCH_PATH, search_all_events, EventPage, query=EventSearchQuery),
     Route("GET", "/api/tasks/{task_id}/events", list_task_events, EventPage, query=EventListQuery),
     Route(
         "GET",

@@ -45,7 +45,7 @@ async def list_jobs(call: Call[None, JobListQuery]) -> JobPage:
 
 
 def _job_filter(asked: JobListQuery) -> jobs.JobFilter:
-    for field in ("name", "type", "owner", "queue"):
+    for field in ("name", "type", "owner", "queue", "correlation_id"):
         check_text(field, getattr(asked, field) or "", TEXT_MAX)
     label = None
     if asked.label is not None:
@@ -68,6 +68,7 @@ def _job_filter(asked: JobListQuery) -> jobs.JobFilter:
         queue=asked.queue,
         parent_job_id=None if asked.parent is None else parse_job_id(asked.parent, "parent"),
         label=label,
+        correlation_id=asked.correlation_id,
         submitted_from=None if since is None else _moment(since),
         submitted_until=None if until is None else _moment(until),
     )

@@ -7,7 +7,7 @@ from typing import TypeVar
 from holdfast.api.convert import task_state, to_ms
 from holdfast.api.route import Call, Route
 from holdfast.model.states import ENDED_STATES
-from holdfast.rules.quantiles import quantile
+from holdfast.rules.quantiles import quantile_ms
 from holdfast.services.measuring.overview import Chart
 from holdfast.store.reads.samples import Step
 from holdfast.wire.overview import Attention, LiveTasks, Overview, OverviewQuery, Series
@@ -51,13 +51,9 @@ def _series(chart: Chart) -> Series:
         **counts,
         depth=values(lambda step: step.depth),
         running=values(lambda step: step.running),
-        wait_p50_ms=values(lambda step: _milliseconds(quantile(step.waits, 0.5))),
-        wait_p95_ms=values(lambda step: _milliseconds(quantile(step.waits, 0.95))),
+        wait_p50_ms=values(lambda step: quantile_ms(step.waits, 0.5)),
+        wait_p95_ms=values(lambda step: quantile_ms(step.waits, 0.95)),
     )
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 1)
 
 
 ROUTES: tuple[Route, ...] = (

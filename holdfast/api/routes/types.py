@@ -1,5 +1,7 @@
 """The routes for types of jobs: what they are, and the policies that operators set for them."""
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated
 
 import msgspec
@@ -10,6 +12,9 @@ from holdfast.api.route import Call, Route
 from holdfast.errors import NotFound
 from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
 from holdfast.operations import policies
+from holdfast.rules.quantiles import quantile_ms
+from holdfast.services.runtime import Runtime
+from holdfast.store.reads.samples import read_type_times
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.policies import (
     LIST_PATH,
@@ -21,9 +26,12 @@ from holdfast.wire.policies import (
     TypeListQuery,
     TypePage,
     TypeStatus,
+    TypeTimes,
 )
 from holdfast.wire.requests import Nothing
 from holdfast.wire.status import Changed
+
+MEASURED = timedelta(hours=1)
 
 
 class TypeToken(PageToken, frozen=True):
@@ -44,14 +52,34 @@ async def list_types(call: Call[None, TypeListQuery]) -> TypePage:
     page_size, token = check_page_size(asked.page_size), read_token(asked.page_token, TypeToken)
     after = "" if token is None else token.type
     found = await policies.list_types(call.runtime.ledger, after=after, count_max=page_size)
+    times = await _read_times(call.runtime, [name for name, _ in found])
     following = TypeToken(found[-1][0]) if len(found) == page_size else None
-    return TypePage([_status(name, policy) for name, policy in found], write_token(following))
+    types = [_status(name, policy, times.get(name)) for name, policy in found]
+    return TypePage(types, write_token(following))
 
 
 async def show_type(call: Call[None, Nothing]) -> TypeStatus:
-    """Show the policy of a type; one that has none follows the built-in defaults."""
+    """Show the policy of a type, and how long its attempts wait and run."""
     name = call.path["type"]
-    return _status(name, await policies.find_policy(call.runtime.ledger, name))
+    stored = await policies.find_policy(call.runtime.ledger, name)
+    times = await _read_times(call.runtime, [name])
+    return _status(name, stored, times.get(name))
+
+
+async def _read_times(runtime: Runtime, names: Sequence[str]) -> dict[str, TypeTimes]:
+    async with runtime.reads.transaction() as tx:
+        found = await read_type_times(tx, await tx.now() - MEASURED, names)
+    return {
+        name: TypeTimes(
+            attempts=times.attempts,
+            failures=times.failures,
+            wait_p50_ms=quantile_ms(times.waits, 0.5),
+            wait_p95_ms=quantile_ms(times.waits, 0.95),
+            run_p50_ms=quantile_ms(times.runs, 0.5),
+            run_p95_ms=quantile_ms(times.runs, 0.95),
+        )
+        for name, times in found.items()
+    }
 
 
 async def put_policy(call: Call[PolicyRequest, Nothing]) -> TypeStatus:
@@ -87,9 +115,9 @@ async def list_history(call: Call[None, PolicyHistoryQuery]) -> PolicyHistory:
     return PolicyHistory([_change(change) for change in found], write_token(following))
 
 
-def _status(name: str, stored: StoredPolicy | None) -> TypeStatus:
+def _status(name: str, stored: StoredPolicy | None, times: TypeTimes | None = None) -> TypeStatus:
     if stored is None:
-        return TypeStatus(type=name)
+        return TypeStatus(type=name, times=times)
     return TypeStatus(
         type=name,
         defaults=stored.policy.defaults,
@@ -97,6 +125,7 @@ def _status(name: str, stored: StoredPolicy | None) -> TypeStatus:
         version=stored.version,
         updated_at_ms=to_ms(stored.updated_at),
         updated_by=stored.updated_by,
+        times=times,
     )
 
 

@@ -14,7 +14,7 @@ from holdfast.model.outcomes import parse_status
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.logs import Stretch, append_logs
-from holdfast.operations.notes import Note
+from holdfast.operations.notes import Note, add_user_event
 from holdfast.operations.usage import note_usage
 from holdfast.services.server_spans import now_ns, trace_completions
 from holdfast.wire.answers import (
@@ -24,6 +24,7 @@ from holdfast.wire.answers import (
     LogAppendAnswer,
     TaskCompleteAnswer,
 )
+from holdfast.wire.events import WRITE_PATH, TaskEventRequest
 from holdfast.wire.raw import raw
 from holdfast.wire.requests import (
     CheckpointLoadRequest,
@@ -91,6 +92,15 @@ async def keep_checkpoint(call: Call[CheckpointSaveRequest, Nothing]) -> Checkpo
     fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
     await save_checkpoint(call.runtime.ledger, fence, decode_text(asked.checkpoint, "checkpoint"))
     return CheckpointAnswer(asked.checkpoint, asked.attempt)
+
+
+async def take_event(call: Call[TaskEventRequest, Nothing]) -> Nothing:
+    """Keep what user code has to say while its attempt runs."""
+    asked = call.body
+    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    event = Note(asked.kind, decode_text(asked.payload, "payload"))
+    await add_user_event(call.runtime.ledger, fence, event, idempotency_key=asked.idempotency_key)
+    return Nothing()
 
 
 async def find_checkpoint(call: Call[CheckpointLoadRequest, Nothing]) -> CheckpointAnswer:
@@ -166,6 +176,7 @@ ROUTES = (
         body=LogAppendRequest,
         also=CONFLICT,
     ),
+    Route("POST", WRITE_PATH, take_event, Nothing, body=TaskEventRequest, also=CONFLICT),
     Route(
         "POST",
         "/internal/checkpoint-save",

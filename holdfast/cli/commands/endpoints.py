@@ -1,18 +1,13 @@
 """`holdfast endpoint` and `holdfast endpoints`: addresses that running tasks have published."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from holdfast.cli.connect import open_client
+from holdfast.cli.connect import open_client, own_lease
 from holdfast.cli.output.text import age
 from holdfast.cli.output.write import Column, remark, write_json, write_line, write_table
 from holdfast.cli.settings import Json, Server, check_limit
-from holdfast.errors import Invalid
-
-if TYPE_CHECKING:
-    from holdfast.client.client import Client
-    from holdfast.client.context import Lease
 
 ENDPOINTS_SHOWN = 100
 app = App(name="endpoint", help="Look up an address; within a task, publish one.")
@@ -90,7 +85,7 @@ def register(
     from holdfast.client.endpoints import register_endpoint
 
     with open_client(server) as client:
-        publishing = register_endpoint(client, _own_lease(client), name, address=address)
+        publishing = register_endpoint(client, own_lease(client), name, address=address)
         client.loop_thread.run(publishing)
     return 0
 
@@ -101,18 +96,6 @@ def remove(name: Name, /, *, server: Server = None) -> int:
     from holdfast.client.endpoints import remove_endpoint
 
     with open_client(server) as client:
-        if not client.loop_thread.run(remove_endpoint(client, _own_lease(client), name)):
+        if not client.loop_thread.run(remove_endpoint(client, own_lease(client), name)):
             remark(f"this attempt has published no endpoint {name}")
     return 0
-
-
-def _own_lease(client: "Client") -> "Lease":
-    from holdfast.client.context import find_lease
-
-    lease = find_lease(client.server)
-    if lease is None:
-        raise Invalid(
-            "HOLDFAST_LEASE_TOKEN",
-            f"is no lease of {client.server}: only a running task publishes, on its own server",
-        )
-    return lease

@@ -57,6 +57,7 @@ def list_jobs(
     queue: Annotated[str | None, Parameter(help="In this queue.")] = None,
     parent: Annotated[str | None, Parameter(help="Children of this job.")] = None,
     label: Annotated[str | None, Parameter(help="With this label, as key=value.")] = None,
+    correlation_id: Annotated[str | None, Parameter(help="With this correlation id.")] = None,
     limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many.")] = JOBS_SHOWN,
     server: Server = None,
     as_json: Json = False,
@@ -71,6 +72,7 @@ def list_jobs(
         "queue": queue,
         "parent": parent,
         "label": label,
+        "correlation_id": correlation_id,
     }
     with open_client(server) as client:
         page = client.jobs.list(**filters, count_max=limit)

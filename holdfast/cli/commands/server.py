@@ -29,6 +29,21 @@ DAYS_MAX = 36_500.0
 HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?", re.ASCII)
 HEARTBEAT_SECONDS = 5.0
 HEARTBEAT_SECONDS_MIN, HEARTBEAT_SECONDS_MAX = 0.05, 60.0
+HEARTBEAT_TIMEOUT_SECONDS = 10.0
+HEARTBEAT_TIMEOUT_SECONDS_MAX = 300.0
+HeartbeatSeconds = Annotated[
+    float,
+    Parameter(
+        env_var="HOLDFAST_HEARTBEAT_SECONDS", help="How often workers of placed work are called."
+    ),
+]
+HeartbeatTimeoutSeconds = Annotated[
+    float,
+    Parameter(
+        env_var="HOLDFAST_HEARTBEAT_TIMEOUT_SECONDS",
+        help="How long such a call may take; a worker is lost after three that failed.",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +57,7 @@ class ServerSettings:
     sqs_endpoint_url: str | None
     object_store: str | None = None
     heartbeat_seconds: float = HEARTBEAT_SECONDS
+    heartbeat_timeout_seconds: float = HEARTBEAT_TIMEOUT_SECONDS
     allowed_hosts: tuple[str, ...] = ()
 
 
@@ -64,13 +80,8 @@ def run_server(
             env_var="HOLDFAST_LEASE_MIN", help="The shortest lease, in seconds, instead of 30."
         ),
     ] = None,
-    heartbeat_seconds: Annotated[
-        float,
-        Parameter(
-            env_var="HOLDFAST_HEARTBEAT_SECONDS",
-            help="How often workers of placed work are called.",
-        ),
-    ] = HEARTBEAT_SECONDS,
+    heartbeat_seconds: HeartbeatSeconds = HEARTBEAT_SECONDS,
+    heartbeat_timeout_seconds: HeartbeatTimeoutSeconds = HEARTBEAT_TIMEOUT_SECONDS,
     wake_ups: WakeUps = "notify",
     sqs_prefix: SqsPrefix = "holdfast-",
     sqs_endpoint_url: SqsEndpointUrl = None,
@@ -98,6 +109,7 @@ def run_server(
         sqs_endpoint_url=sqs_endpoint_url,
         object_store=object_store or _default_objects(),
         heartbeat_seconds=heartbeat_seconds,
+        heartbeat_timeout_seconds=heartbeat_timeout_seconds,
         allowed_hosts=allowed_host,
     )
     check_settings(settings)
@@ -123,6 +135,10 @@ def check_settings(settings: ServerSettings) -> None:
     if not HEARTBEAT_SECONDS_MIN <= tick <= HEARTBEAT_SECONDS_MAX:
         allowed = f"{HEARTBEAT_SECONDS_MIN:g} to {HEARTBEAT_SECONDS_MAX:g}"
         raise Invalid("heartbeat_seconds", f"is {tick:g}; use {allowed}")
+    patience = settings.heartbeat_timeout_seconds
+    if not HEARTBEAT_SECONDS_MIN <= patience <= HEARTBEAT_TIMEOUT_SECONDS_MAX:
+        allowed = f"{HEARTBEAT_SECONDS_MIN:g} to {HEARTBEAT_TIMEOUT_SECONDS_MAX:g}"
+        raise Invalid("heartbeat_timeout_seconds", f"is {patience:g}; use {allowed}")
     if settings.object_store is not None:
         parse_location(settings.object_store)
     check_hosts(settings.allowed_hosts)
@@ -171,20 +187,25 @@ async def _serve(
 @asynccontextmanager
 async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Options]":
     """Make what the server is built from; a connection to SQS is closed after it."""
+    from msgspec.structs import replace
+
     from holdfast.model.spec import Limits
     from holdfast.operations.prune import Retention
     from holdfast.services.runtime import Options
 
-    lease_min = settings.lease_min
+    limits = Limits(placed_lease_seconds_min=2 * settings.heartbeat_seconds)
+    if settings.lease_min is not None:
+        limits = replace(limits, lease_seconds_min=settings.lease_min)
     async with _open_transports(settings) as transports:
         yield Options(
             url,
-            Limits() if lease_min is None else Limits(lease_seconds_min=lease_min),
+            limits,
             Retention(jobs=timedelta(days=settings.retention_days)),
             transports,
             uses_notify=settings.wake_ups != "local",
             object_store=settings.object_store,
             heartbeat_seconds=settings.heartbeat_seconds,
+            heartbeat_timeout_seconds=settings.heartbeat_timeout_seconds,
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from holdfast.cli.connect import open_client
-from holdfast.cli.output.text import moment
+from holdfast.cli.output.text import moment, span
 from holdfast.cli.output.write import (
     Column,
     remark,
@@ -49,6 +49,7 @@ _LIMITS = {
     "max_priority": "priority",
     "max_backoff": "backoff_ceiling",
     "max_tasks": "tasks",
+    "max_age": "age",
     "only_on_exhausted": "on_exhausted",
     "only_on_timeout": "on_timeout",
 }
@@ -91,6 +92,9 @@ class Flags:
     max_priority: Annotated[int | None, Parameter(help="The highest priority.")] = None
     max_backoff: Annotated[float | None, Parameter(help="The highest ceiling of waits.")] = None
     max_tasks: Annotated[int | None, Parameter(help="The most tasks of a job.")] = None
+    max_age: Annotated[
+        float | None, Parameter(help="Seconds after which a job is dead-lettered.")
+    ] = None
     only_on_exhausted: Annotated[OnExhausted, Parameter(help="No other is allowed.")] = None
     only_on_timeout: Annotated[OnTimeout, Parameter(help="No other is allowed.")] = None
 
@@ -123,7 +127,7 @@ app.command(list_types, name="list")
 
 @app.command
 def show(type_name: TypeName, /, *, server: Server = None, as_json: Json = False) -> int:
-    """Show the policy of a type."""
+    """Show the policy of a type, and how long its attempts wait and run."""
     with open_client(server) as client:
         found = client.types.get(type_name)
     if as_json:
@@ -132,8 +136,7 @@ def show(type_name: TypeName, /, *, server: Server = None, as_json: Json = False
     write_title(f"Type {found.type}")
     if not found.version:
         remark("it has no policy; the built-in defaults hold")
-        return 0
-    write_fields(_fields(found))
+    write_fields((_fields(found) if found.version else {}) | _times(found))
     return 0
 
 
@@ -249,6 +252,24 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _times(found: "TypeStatus") -> dict[str, str]:
+    """Say what ran within the last hour; nothing if nothing did."""
+    times = found.times
+    if times is None:
+        return {}
+    return {
+        "attempts": f"{times.attempts} within the last hour, {times.failures} failed",
+        "waits": _quantiles(times.wait_p50_ms, times.wait_p95_ms),
+        "runs": _quantiles(times.run_p50_ms, times.run_p95_ms),
+    }
+
+
+def _quantiles(half_ms: float | None, most_ms: float | None) -> str:
+    if half_ms is None or most_ms is None:
+        return ""
+    return f"p50 {span(half_ms / 1000)}, p95 {span(most_ms / 1000)}"
 
 
 def _fields(found: "TypeStatus") -> dict[str, str]:

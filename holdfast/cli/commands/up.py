@@ -1,6 +1,6 @@
 """`holdfast up`: everything on one machine, as one tree of processes.
 
-up ─┬─ Postgres of its own                  ended last
+up ─┬─ Postgres of its own                  ended last; started again if it dies
     ├─ holdfast server                      ended second
     ├─ holdfast worker, N times             drained first
     └─ holdfast worker --placed, N times    drained first
@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -33,11 +33,14 @@ from holdfast.cli.settings import (
     Port,
     Queues,
 )
-from holdfast.cli.target import embedded
+from holdfast.cli.target import EMBEDDED_DATABASE, VARIABLE, embedded
 from holdfast.errors import Invalid
 from holdfast.model.resources import Capacity
 from holdfast.worker.exit_codes import EXITS_TO_RESTART
 from holdfast.worker.placed.host_resources import find_capacity
+
+if TYPE_CHECKING:
+    from holdfast.embedded import EmbeddedPostgres
 
 EXIT_DIED = 1
 WORKERS_MAX = 100
@@ -104,8 +107,8 @@ def up(
     )
     chosen = default_folder() if folder is None else folder
     remark(f"holdfast: starting Postgres in {chosen}")
-    with embedded(chosen) as url:
-        code = asyncio.run(House(plan, chosen, url).live())
+    with embedded(chosen) as postgres:
+        code = asyncio.run(House(plan, chosen, postgres).live())
     remark("holdfast: everything has ended")
     return code
 
@@ -113,10 +116,11 @@ def up(
 class House:
     """The server and the workers of one `up`."""
 
-    def __init__(self, plan: Plan, folder: Path, database_url: str) -> None:
+    def __init__(self, plan: Plan, folder: Path, postgres: "EmbeddedPostgres") -> None:
         self._plan = plan
         self._folder = folder
-        self._variables = {**os.environ, "HOLDFAST_DATABASE_URL": database_url}
+        self._postgres = postgres
+        self._variables = {**os.environ, VARIABLE: postgres.url(EMBEDDED_DATABASE)}
         # A machine of which nothing is given away is shared by one.
         self._share = share_machine(find_capacity(folder), plan.workers or 1)
         self._workers: list[Child] = []
@@ -135,7 +139,11 @@ class House:
                 return await self._explain_start(server)
             await self._start_workers(url)
             self._welcome(url)
-            return await self._watch(server)
+            keeping = asyncio.create_task(self._keep_postgres())
+            try:
+                return await self._watch(server)
+            finally:
+                keeping.cancel()
         finally:
             await end_children(self._workers, self._plan.drain_seconds + END_SECONDS_MAX)
             await end_children([server], SERVER_SECONDS_MAX)
@@ -183,7 +191,7 @@ class House:
             *(f"--queue={queue}" for queue in plan.queues),
         ]
         variables = {**self._variables, "HOLDFAST_SERVER": url}
-        del variables["HOLDFAST_DATABASE_URL"]  # a worker never touches the database
+        del variables[VARIABLE]  # a worker never touches the database
         # A queue of the environment is for those that claim.
         variables.pop("HOLDFAST_QUEUES", None)
         for rank in range(1, plan.workers + 1):
@@ -215,6 +223,20 @@ class House:
             return 0
         finally:
             leaving.cancel()
+
+    async def _keep_postgres(self) -> None:
+        """Start Postgres again whenever it has died; the others go on where they were by then."""
+        from holdfast.embedded import PostgresUnavailable
+
+        while True:
+            await asyncio.sleep(RESTART_SECONDS)
+            if self._postgres.is_running:
+                continue
+            remark("holdfast: Postgres has ended, and is started again")
+            try:
+                await asyncio.to_thread(self._postgres.start)
+            except PostgresUnavailable as error:
+                remark(f"holdfast: {error}")
 
     async def _start_again(self, gone: Sequence[Child]) -> list[Child]:
         """Start workers instead of those that were fenced, after a pause."""

@@ -11,15 +11,10 @@ from holdfast.client.submission import submit_request, submit_requests
 from holdfast.model.ids import parse_job_id
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import ENDED_STATES, parse_state
+from holdfast.wire.events import EventListQuery
 from holdfast.wire.graphs import JobGraph
 from holdfast.wire.lists import RerunAnswer
-from holdfast.wire.requests import (
-    EventListQuery,
-    JobListQuery,
-    JobQuery,
-    JobRequest,
-    RerunRequest,
-)
+from holdfast.wire.requests import JobListQuery, JobQuery, JobRequest, RerunRequest
 from holdfast.wire.status import EventPage, JobBatchAnswer, JobPage, JobStatus, SubmittedJob
 
 
@@ -97,10 +92,11 @@ class Jobs(Namespace):
         queue: str | None = None,
         parent: str | None = None,
         label: str | None = None,
+        correlation_id: str | None = None,
         count_max: int = COUNT_MAX,
     ) -> Coroutine[Any, Any, JobPage]:
         """List jobs, the newest first; `name` is how their names begin, `label` is key=value."""
-        query = JobListQuery(state, name, type, owner, queue, parent, label)
+        query = JobListQuery(state, name, type, owner, queue, parent, label, correlation_id)
         return read_some(self._client.read, "/api/jobs", JobPage, query=query, count_max=count_max)
 
 

@@ -9,7 +9,8 @@ from holdfast.client.namespaces.namespace import Namespace
 from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.model.ids import parse_job_id, parse_task_id
 from holdfast.model.outcomes import CancelMode
-from holdfast.wire.requests import EventListQuery, LogQuery, ResultQuery, TaskListQuery
+from holdfast.wire.events import EventListQuery
+from holdfast.wire.requests import LogQuery, ResultQuery, TaskListQuery
 from holdfast.wire.status import (
     EventPage,
     Explanation,

@@ -18,6 +18,7 @@ from holdfast.model.outcomes import (
     Failed,
     Killed,
     Outcome,
+    Stage,
     Succeeded,
     TaskDeadLettered,
     TaskRetried,
@@ -35,6 +36,12 @@ from holdfast.store.tables.leases import lock_leases, release_leases
 from holdfast.store.tables.tasks import RetriedTask, lock_tasks, retry_tasks
 
 Judge = Callable[[LockedLease, TaskTerms], Judged]
+# Where an attempt was that nobody says more of: it was ended from outside.
+_STAGES: dict[int, Stage] = {
+    TaskState.ASSIGNED: "fetch",
+    TaskState.BUILDING: "fetch",
+    TaskState.RUNNING: "exec",
+}
 
 
 class Ended(NamedTuple):
@@ -127,7 +134,7 @@ def _describe(item: DecidedEnd) -> EndedAttempt:
         exit_code=exit_code,
         error=error,
         error_class=error_class,
-        stage=stage,
+        stage=stage or _STAGES.get(item.task.state),
         reported=end.reported,
         released=end.released,
     )
@@ -198,7 +205,7 @@ def _cause_of(outcome: Outcome) -> str | None:
             return None
 
 
-def _error_of(outcome: Outcome) -> tuple[int | None, str | None, str | None, str | None]:
+def _error_of(outcome: Outcome) -> tuple[int | None, str | None, str | None, Stage | None]:
     """Take exit code, error, class and stage from an outcome."""
     match outcome:
         case Failed():

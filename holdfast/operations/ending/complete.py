@@ -17,7 +17,7 @@ from holdfast.model.states import TaskState
 from holdfast.operations.datasets.commit_outputs import Commit, commit_outputs
 from holdfast.operations.ending.attempts import add_siblings, end_locked
 from holdfast.operations.ending.reap import read_outage
-from holdfast.operations.notes import Note, add_notes, check_note
+from holdfast.operations.notes import Note, add_notes, as_user_event, check_note
 from holdfast.operations.report import start
 from holdfast.rules.commits import check_entries
 from holdfast.rules.ending import Judged, end_reported
@@ -160,9 +160,9 @@ async def _complete(
     await add_notes(
         tx,
         [
-            (item.fence.task_id, item.fence.attempt, note)
+            (item.fence.task_id, item.fence.attempt, as_user_event(event))
             for item in completions
-            for note in item.events
+            for event in item.events
             if answers.get(item.fence) == Completed(item.fence.task_id, accepted=True)
         ],
     )

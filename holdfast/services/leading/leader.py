@@ -19,6 +19,7 @@ from holdfast.services.leading.heartbeat_loop import (
     OnHeartbeat,
     ignore_heartbeat,
 )
+from holdfast.services.leading.worker_calls import CALL_SECONDS_MAX
 from holdfast.services.server_spans import now_ns, trace_placed
 from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.services.writers import Writers
@@ -41,6 +42,7 @@ class Leader:
         doorbells: Doorbells,
         *,
         tick: float = TICK_SECONDS,
+        call_seconds_max: float = CALL_SECONDS_MAX,
         on_heartbeat: OnHeartbeat = ignore_heartbeat,
     ) -> None:
         self.leader_id = uuid4().hex
@@ -48,6 +50,7 @@ class Leader:
         self._writers = writers
         self._doorbells = doorbells
         self._tick = tick
+        self._call_seconds_max = call_seconds_max
         self._on_heartbeat = on_heartbeat
         self._numbers = count(1)
         self._heartbeats: HeartbeatLoop | None = None
@@ -102,6 +105,7 @@ class Leader:
             on_heartbeat=self._on_heartbeat,
             numbers=self._numbers,
             tick=self._tick,
+            call_seconds_max=self._call_seconds_max,
         )
         try:
             async with asyncio.TaskGroup() as group:

@@ -47,16 +47,21 @@ class Samples:
                 tally.counts[position] += count
             elif end == TaskState.PENDING and start in ENDED_STATES:
                 tally.counts[_RETRIED] += count
-        for _, seconds in news.waits:
-            tally.waits[bisect_left(BOUNDS_SECONDS, seconds)] += 1
+        for job_id, seconds in news.waits:
+            position = bisect_left(BOUNDS_SECONDS, seconds)
+            tally.waits[position] += 1
+            tally.of_type(self._type_of(job_id)).waits[position] += 1
+        for job_id, seconds in news.runs:
+            position = bisect_left(BOUNDS_SECONDS, seconds)
+            tally.of_type(self._type_of(job_id)).runs[position] += 1
         # Those that failed before their code ran are in no list of runs.
         ended = Counter(job_id for job_id, _ in news.runs)
         ended.update(job_id for job_id, has_run in news.failures if not has_run)
         failed = Counter(job_id for job_id, _ in news.failures)
         for job_id, attempts in ended.items():
-            of_type = tally.types.setdefault(self._type_of(job_id), [0, 0])
-            of_type[0] += attempts
-            of_type[1] += failed[job_id]
+            of_type = tally.of_type(self._type_of(job_id))
+            of_type.attempts += attempts
+            of_type.failures += failed[job_id]
 
     async def write(self) -> int:
         """Write down what was counted; what cannot be written is kept for the next time."""

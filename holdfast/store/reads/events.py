@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from holdfast.model.events import USER
 from holdfast.model.ids import TaskId
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
@@ -25,7 +26,9 @@ STRETCH_FIRST = 1000
 STRETCH_MAX = 1_000_000
 EVENTS_EXAMINED_MAX = 5000
 TIME_STRETCH_FIRST = timedelta(seconds=1)
+TIME_STRETCH_LEAST = timedelta(milliseconds=1)
 TIME_STRETCHES_MAX = 10
+CORRELATED_TASKS_MAX = 5000
 STRETCH_FACTOR = 8
 # Servers of Postgres take over from one another, and their clocks differ a little.
 CLOCK_SLACK = timedelta(seconds=1)
@@ -154,6 +157,97 @@ async def list_events_of_task(
     return [Event(*row) for row in rows]
 
 
+class SearchedPage(NamedTuple):
+    """Events that were found, and where to go on; None at the end."""
+
+    events: list[Event]
+    following: Moment | None
+
+
+async def search_events(
+    tx: Transaction,
+    types: Sequence[str] | None,
+    *,
+    correlation_id: str | None,
+    after: Moment,
+    until: datetime | None,
+    page_size: int,
+) -> SearchedPage:
+    """Search the events of all jobs, or of those with a correlation id, in the order of time.
+
+    Looks at a bounded number of them: a page may be short and still not be the last one.
+    """
+    end = min(until or datetime.max.replace(tzinfo=UTC), await tx.now() + CLOCK_SLACK)
+    if correlation_id is not None:
+        row = await tx.fetch_one(
+            _EVENTS["measure_correlation"],
+            correlation_id=correlation_id,
+            jobs_max=CORRELATED_TASKS_MAX + 1,
+        )
+        assert row is not None, "a sum has a row"
+        tasks, since = row
+        if tasks <= CORRELATED_TASKS_MAX:
+            rows = await tx.fetch(
+                _EVENTS["list_events_of_correlation"],
+                correlation_id=correlation_id,
+                types=types,
+                after_ts=after.ts,
+                after_id=after.id,
+                until_ts=end,
+                count_max=page_size,
+            )
+            found = [Event(*row) for row in rows]
+            return SearchedPage(found, _moment(found[-1]) if len(found) == page_size else None)
+        after = max(after, Moment(since - CLOCK_SLACK))
+    return await _search_by_time(
+        tx, types, correlation_id=correlation_id, after=after, end=end, page_size=page_size
+    )
+
+
+async def _search_by_time(
+    tx: Transaction,
+    types: Sequence[str] | None,
+    *,
+    correlation_id: str | None,
+    after: Moment,
+    end: datetime,
+    page_size: int,
+) -> SearchedPage:
+    """Search stretch by stretch, each about as long as half of what may be looked at lasts."""
+    found: list[Event] = []
+    begin, length = after.ts, TIME_STRETCH_FIRST
+    for _ in range(TIME_STRETCHES_MAX):
+        if begin >= end:
+            return SearchedPage(found, None)
+        rows = await tx.fetch(
+            _EVENTS["list_events_within"],
+            types=types,
+            correlation_id=correlation_id,
+            begin_ts=begin,
+            end_ts=min(begin + length, end),
+            after_ts=after.ts,
+            after_id=after.id,
+            # The events of one transaction may all be of the same moment.
+            examined_max=EVENTS_EXAMINED_MAX if length > TIME_STRETCH_LEAST else None,
+            count_max=page_size - len(found),
+        )
+        examined = rows[0]["examined"]
+        if examined == EVENTS_EXAMINED_MAX and length > TIME_STRETCH_LEAST:
+            length = max(length / STRETCH_FACTOR, TIME_STRETCH_LEAST)
+            continue
+        found += [Event(*row[1:]) for row in rows if row["id"] is not None]
+        if len(found) == page_size:
+            return SearchedPage(found, _moment(found[-1]))
+        begin += length
+        length *= min(EVENTS_EXAMINED_MAX / 2 / max(examined, 1), STRETCH_FACTOR)
+        length = max(length, TIME_STRETCH_LEAST)
+    return SearchedPage(found, Moment(begin))
+
+
+def _moment(event: Event) -> Moment:
+    return Moment(event.ts, event.id)
+
+
 async def list_notes(
     tx: Transaction,
     job_id: int,
@@ -163,12 +257,18 @@ async def list_notes(
     after: Moment,
     page_size: int,
 ) -> list[Event]:
-    """List notes of one kind, of a job or of one task, in the words of events."""
+    """List notes of one kind, of a job or of one task, in the words of events.
+
+    `user` are all kinds that user code has written.
+    """
+    statement, kinds = _EVENTS["list_notes"], {"kind": kind}
+    if kind == USER:
+        statement, kinds = _EVENTS["list_user_events"], {}
     rows = await tx.fetch(
-        _EVENTS["list_notes"],
+        statement,
+        **kinds,
         job_id=job_id,
         task_index=task_index,
-        kind=kind,
         after_ts=after.ts,
         after_id=after.id,
         count_max=page_size,

@@ -87,6 +87,7 @@ class JobFilter:
     queue: str | None = None
     parent_job_id: int | None = None
     label: tuple[str, str] | None = None
+    correlation_id: str | None = None
     # The first moment that counts, and the first after them.
     submitted_from: datetime | None = None
     submitted_until: datetime | None = None
@@ -160,6 +161,7 @@ async def _read_jobs(
         owner=wanted.owner,
         queue=wanted.queue,
         parent_job_id=wanted.parent_job_id,
+        correlation_id=wanted.correlation_id,
         label_key=label_key,
         label_value=label_value,
         submitted_from=wanted.submitted_from,
@@ -213,6 +215,7 @@ async def _sift(tx: Transaction, job_ids: list[int], wanted: JobFilter) -> list[
     names = [name for name in _SIEVES if getattr(wanted, name) is not None]
     is_walked_by_another = (
         wanted.parent_job_id is not None
+        or wanted.correlation_id is not None
         or wanted.label is not None
         or wanted.state not in (None, JobState.SUCCEEDED)
     )
@@ -229,6 +232,9 @@ async def _choose_walk(tx: Transaction, wanted: JobFilter) -> tuple[Walk, int]:
     if wanted.parent_job_id is not None:
         statement = _JOBS["walk_jobs_of_parent"]
         values = {"parent_job_id": wanted.parent_job_id}
+    elif wanted.correlation_id is not None:
+        statement = _JOBS["walk_jobs_of_correlation"]
+        values = {"correlation_id": wanted.correlation_id}
     elif wanted.label is not None:
         statement = _JOBS["walk_jobs_with_label"]
         values = {"label_key": wanted.label[0], "label_value": wanted.label[1]}

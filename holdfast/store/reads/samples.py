@@ -54,6 +54,23 @@ async def read_steps(
     return {row[0]: Step(Counts(*row[1:end]), *row[end:]) for row in rows}
 
 
+class TypeTimes(NamedTuple):
+    """What is known of the attempts of a type: how many, failures, how long they waited and ran."""
+
+    attempts: int
+    failures: int
+    waits: Sequence[int]
+    runs: Sequence[int]
+
+
+async def read_type_times(
+    tx: Transaction, since: datetime, types: Sequence[str]
+) -> dict[str, TypeTimes]:
+    """Read what is known of types since a minute; those of which nothing is are left out."""
+    rows = await tx.fetch(_SAMPLES["read_type_times"], since=since, types=types)
+    return {row[0]: TypeTimes._make(row[1:]) for row in rows}
+
+
 async def count_failures_by_type(
     tx: Transaction, since: datetime, *, failures_min: int
 ) -> list[tuple[str, int, int]]:

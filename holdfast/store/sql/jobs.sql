@@ -199,3 +199,13 @@ select jobs.job_id from unnest($job_ids::bigint[]) as mine(job_id) join holdfast
 -- name: read_job_to_rerun
 select state, finished_at, fan_out, num_tasks, pending + assigned + building + running as live
   from holdfast.jobs where job_id = $job_id and submitted_at is not null;
+
+-- name: walk_jobs_by_age
+-- The oldest jobs of a type after one, and whether each is of an age; one that still arrives is not. The order names
+-- the type too, so that no plan walks past jobs of other types.
+select job_id, num_tasks, submitted_at is not null and submitted_at <= holdfast.now() - $age::interval as is_old,
+       finished_at is null and cancel_mode is null as is_live
+  from holdfast.jobs
+ where type collate "C" <= $type::text
+   and (type collate "C", job_id) > ($type::text collate "C", $after_job_id::bigint)
+ order by type collate "C", job_id limit $jobs_max;

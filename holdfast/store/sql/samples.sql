@@ -25,12 +25,21 @@ select step, date_bin(make_interval(secs => step), clock.now, timestamptz 'epoch
        running = excluded.running;
 
 -- name: add_type_samples
-insert into holdfast.type_samples as stored (at, server_id, type, attempts, failures)
-select minute, $server_id, mine.type, mine.attempts, mine.failures
-  from unnest($types::text[], $attempts::bigint[], $failures::bigint[]) as mine(type, attempts, failures)
+-- The counts of waits and of runs come as JSON: an array of arrays would lose where each ends.
+insert into holdfast.type_samples as stored (at, server_id, type, attempts, failures, waits, runs)
+select minute, $server_id, mine.type, mine.attempts, mine.failures,
+       array(select jsonb_array_elements_text(mine.waits)::bigint),
+       array(select jsonb_array_elements_text(mine.runs)::bigint)
+  from unnest($types::text[], $attempts::bigint[], $failures::bigint[], $waits::text[]::jsonb[],
+              $runs::text[]::jsonb[]) as mine(type, attempts, failures, waits, runs)
  cross join date_bin('1 minute', holdfast.now(), timestamptz 'epoch') as minute
     on conflict (at, server_id, type) do update
-   set attempts = stored.attempts + excluded.attempts, failures = stored.failures + excluded.failures;
+   set attempts = stored.attempts + excluded.attempts,
+       failures = stored.failures + excluded.failures,
+       waits = (select array_agg(sums.before + sums.added order by sums.position)
+                  from unnest(stored.waits, excluded.waits) with ordinality as sums(before, added, position)),
+       runs = (select array_agg(sums.before + sums.added order by sums.position)
+                 from unnest(stored.runs, excluded.runs) with ordinality as sums(before, added, position));
 
 -- name: prune_samples
 -- Each length of step for as many steps as a chart may show, and some more.

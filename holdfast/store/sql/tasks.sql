@@ -281,12 +281,14 @@ moved as (
            finished_at = greatest(clock.now, tasks.moved_at), actor = dead.actor, cause = dead.cause
       from dead, clock
      where tasks.job_id = dead.job_id and tasks.task_index = dead.task_index
-    returning tasks.job_id, tasks.task_index, tasks.input, tasks.finished_at, dead.reason_code
+    returning tasks.job_id, tasks.task_index, tasks.input, tasks.finished_at, dead.reason_code, dead.cause
 )
 insert into holdfast.dead_letters (job_id, task_index, reason_code, stage, error_class, last_error,
                                    attempts, last_owner, last_lease_expires_at, correlation_id, type,
                                    queue, input, dead_lettered_at)
-select moved.job_id, moved.task_index, moved.reason_code, last.stage, last.error_class, last.error,
+select moved.job_id, moved.task_index, moved.reason_code, last.stage,
+       case when moved.reason_code <> 'policy_violation' then last.error_class end,
+       case when moved.reason_code <> 'policy_violation' then last.error else moved.cause end,
        coalesce(last.attempt + 1, 0), last.worker_id, last.last_lease_expires_at, jobs.correlation_id,
        jobs.type, jobs.queue, moved.input, moved.finished_at
   from moved join holdfast.jobs using (job_id)

@@ -350,3 +350,26 @@ async def read_job_to_rerun(tx: Transaction, job_id: int) -> JobToRerun | None:
     """Read how a job stands that is to be run again."""
     row: Any = await tx.fetch_one(_JOBS["read_job_to_rerun"], job_id=job_id)
     return None if row is None else JobToRerun._make(row)
+
+
+class JobOfAge(NamedTuple):
+    """A job of a type whose age is limited: whether it is over it, and whether it goes on."""
+
+    job_id: int
+    num_tasks: int
+    is_old: bool
+    is_live: bool
+
+
+async def walk_jobs_by_age(
+    tx: Transaction, type_name: str, *, age: float, after: int, jobs_max: int
+) -> list[JobOfAge]:
+    """Walk through the jobs of a type, the oldest first."""
+    rows = await tx.fetch(
+        _JOBS["walk_jobs_by_age"],
+        type=type_name,
+        age=timedelta(seconds=age),
+        after_job_id=after,
+        jobs_max=jobs_max,
+    )
+    return list(map(JobOfAge._make, rows))

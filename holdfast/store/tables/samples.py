@@ -1,5 +1,6 @@
 """What servers count, step by step: each adds to one row per length of step."""
 
+import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
@@ -28,21 +29,47 @@ class Counts(NamedTuple):
 
 
 @dataclass(slots=True)
+class TypeTally:
+    """What one server counts of a type: attempts, failures, and how long they waited and ran."""
+
+    attempts: int = 0
+    failures: int = 0
+    waits: list[int] = field(default_factory=lambda: [0] * RANGES)
+    runs: list[int] = field(default_factory=lambda: [0] * RANGES)
+
+    def add(self, other: "TypeTally") -> None:
+        """Add what another has counted."""
+        self.attempts += other.attempts
+        self.failures += other.failures
+        self.waits = _sum(self.waits, other.waits)
+        self.runs = _sum(self.runs, other.runs)
+
+
+@dataclass(slots=True)
 class Tally:
-    """What one server counts between two writes; of types the attempts and the failures."""
+    """What one server counts between two writes."""
 
     counts: list[int] = field(default_factory=lambda: [0] * len(Counts._fields))
     waits: list[int] = field(default_factory=lambda: [0] * RANGES)
-    types: dict[str, list[int]] = field(default_factory=dict)
+    types: dict[str, TypeTally] = field(default_factory=dict)
+
+    def of_type(self, name: str) -> TypeTally:
+        """Find what is counted of a type."""
+        found = self.types.get(name)
+        if found is None:
+            found = self.types[name] = TypeTally()
+        return found
 
     def add(self, other: "Tally") -> None:
         """Add what another has counted."""
-        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
-        self.waits = [a + b for a, b in zip(self.waits, other.waits, strict=True)]
-        for name, (attempts, failures) in other.types.items():
-            mine = self.types.setdefault(name, [0, 0])
-            mine[0] += attempts
-            mine[1] += failures
+        self.counts = _sum(self.counts, other.counts)
+        self.waits = _sum(self.waits, other.waits)
+        for name, tally in other.types.items():
+            self.of_type(name).add(tally)
+
+
+def _sum(some: list[int], more: list[int]) -> list[int]:
+    return [a + b for a, b in zip(some, more, strict=True)]
 
 
 async def add_sample(
@@ -59,13 +86,15 @@ async def add_sample(
         running=running,
     )
     if tally.types:
-        names = sorted(tally.types)
+        names, of_types = zip(*sorted(tally.types.items()), strict=True)
         await tx.fetch(
             _SAMPLES["add_type_samples"],
             server_id=server_id,
             types=names,
-            attempts=[tally.types[name][0] for name in names],
-            failures=[tally.types[name][1] for name in names],
+            attempts=[each.attempts for each in of_types],
+            failures=[each.failures for each in of_types],
+            waits=[json.dumps(each.waits) for each in of_types],
+            runs=[json.dumps(each.runs) for each in of_types],
         )
 
 

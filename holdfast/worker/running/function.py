@@ -49,15 +49,15 @@ def find_function(entrypoint: Entrypoint) -> Callee:
     """Import or unpickle what an entrypoint names. Raises BadCall."""
     try:
         if entrypoint.pickle is not None:
-            import cloudpickle
-
-            packed = base64.b64decode(entrypoint.pickle)
-            found, args, kwargs = cloudpickle.loads(packed)
+            found, args, kwargs = _unpickle(entrypoint.pickle)
         else:
             assert entrypoint.function is not None, "a command is not a function"
             found = _import(entrypoint.function)
             args, kwargs = entrypoint.args, entrypoint.kwargs
     except (Exception, SystemExit) as error:
+        # Another worker may have the code that this one lacks; a pickle is broken for all of them.
+        if entrypoint.pickle is not None and not isinstance(error, ImportError | AttributeError):
+            raise unreadable(error) from error
         raise BadCall(failure(error, "fetch")) from error
     isolation = "auto"
     if isinstance(found, TaskFunction):
@@ -125,11 +125,7 @@ def arguments_of(
             args.insert(0, read_undo(bytes(text)))
         elif fan_out:
             value = msgspec.json.decode(text)
-            if callee.pickled:
-                import cloudpickle
-
-                value = cloudpickle.loads(base64.b64decode(value))
-            args.insert(0, value)
+            args.insert(0, _unpickle(value) if callee.pickled else value)
     except Exception as error:
         raise unreadable(error) from error
     if callee.wants_context:
@@ -152,6 +148,12 @@ def describe_progress(fraction: float, message: object | None) -> Progress:
     return Progress(
         fraction, None if message is None else storable(str(message), MESSAGE_LENGTH_MAX)
     )
+
+
+def _unpickle(text: str) -> Any:
+    import cloudpickle
+
+    return cloudpickle.loads(base64.b64decode(text))
 
 
 def _import(path: str) -> Any:

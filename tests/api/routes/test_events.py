@@ -7,7 +7,10 @@ import msgspec
 import pytest
 
 from holdfast.api.routes.events import parse_cursor, pour
+from holdfast.operations.claim import Claim
+from holdfast.operations.notes import Note
 from holdfast.services.runtime import Runtime
+from holdfast.store.reads import events
 from holdfast.store.reads.events import Follower
 from tests.api.asgi import Exchange
 from tests.api.face import Face
@@ -60,8 +63,14 @@ class Story:
         await self._exchange.leave()
 
 
-def types_of(events: list[Any]) -> list[str]:
-    return [event["type"] for event in events]
+def types_of(found: list[Any]) -> list[str]:
+    return [event["type"] for event in found]
+
+
+def fence(claim: Claim) -> dict[str, Any]:
+    """Name an attempt and its lease."""
+    token = str(claim.lease_token)
+    return {"task_id": str(claim.task_id), "attempt": claim.attempt, "lease_token": token}
 
 
 async def test_the_events_of_a_job_come_in_the_order_of_time(face: Face, world: World) -> None:
@@ -70,13 +79,13 @@ async def test_the_events_of_a_job_come_in_the_order_of_time(face: Face, world: 
         await world.start(claim)
         await world.succeed(claim)
     said = await face.get(f"/api/jobs/{job_id}/events")
-    events = said.json["events"]
-    assert types_of(events)[0] == "submitted"
-    assert types_of(events)[-1] == "succeeded"
-    assert len(events) == 9
-    assert [event["ts"] for event in events] == sorted(event["ts"] for event in events)
-    assert {event["job_id"] for event in events} == {str(job_id)}
-    own = [event["type"] for event in events if event["task_index"] == -1]
+    listed = said.json["events"]
+    assert types_of(listed)[0] == "submitted"
+    assert types_of(listed)[-1] == "succeeded"
+    assert len(listed) == 9
+    assert [event["ts"] for event in listed] == sorted(event["ts"] for event in listed)
+    assert {event["job_id"] for event in listed} == {str(job_id)}
+    own = [event["type"] for event in listed if event["task_index"] == -1]
     assert own == ["submitted", "started", "succeeded"]
     assert said.json["next_page_token"] is None
 
@@ -136,6 +145,139 @@ async def test_events_that_cannot_be_are_refused_by_the_field(
 ) -> None:
     job_id = await world.submit()
     said = await face.get(f"/api/{what.format(job_id=job_id)}/events?{query}")
+    assert (said.status, said.error["field"]) == (400, field)
+
+
+async def test_events_of_user_code_are_listed_by_their_kind(face: Face, world: World) -> None:
+    job_id = await world.submit([1, 2])
+    first, second = await world.claim(2)
+    told = {**fence(first), "kind": "loaded", "payload": {"rows": 3}}
+    assert (await face.post("/internal/task-event", told)).status == 200
+    await world.complete(second, "succeeded", events=(Note("heartbeat"),))
+    listed = (await face.get(f"/api/jobs/{job_id}/events?type=user")).json["events"]
+    assert types_of(listed) == ["user:loaded", "user:heartbeat"]
+    assert [(event["actor"], event["payload"]) for event in listed] == [
+        ("w1", {"rows": 3}),
+        ("w1", None),
+    ]
+    for query, types in (
+        (f"jobs/{job_id}/events?type=user:loaded", ["user:loaded"]),
+        (f"tasks/{job_id}.1/events?type=user", ["user:heartbeat"]),
+        (f"jobs/{job_id}/events?type=user:Loaded", []),
+        (f"jobs/{job_id}/events?type=heartbeat", []),
+    ):
+        assert types_of((await face.get(f"/api/{query}")).json["events"]) == types
+
+
+async def test_an_event_of_user_code_that_cannot_be_kept_is_refused(
+    face: Face, world: World
+) -> None:
+    await world.submit()
+    [mine] = await world.claim()
+    for body, answer in (
+        ({**fence(mine), "kind": ""}, (400, "kind")),
+        ({**fence(mine), "kind": "x" * 2000}, (413, "kind")),
+        (fence(mine), (400, "kind")),
+    ):
+        said = await face.post("/internal/task-event", body)
+        assert (said.status, said.error["field"]) == answer
+    await world.succeed(mine)
+    late = await face.post("/internal/task-event", {**fence(mine), "kind": "late"})
+    assert (late.status, late.error["code"]) == (409, "lease_conflict")
+    assert await world.count("notes") == 0
+
+
+async def search(face: Face, query: str, page_size: int = 1000) -> list[Any]:
+    """List events of all jobs, however many pages it takes."""
+    found: list[Any] = []
+    token = ""
+    for _ in range(100):
+        page = (await face.get(f"/api/events?page_size={page_size}&{query}{token}")).json
+        found += page["events"]
+        if page["next_page_token"] is None:
+            return found
+        token = f"&page_token={page['next_page_token']}"
+    raise AssertionError("the pages have no end")
+
+
+async def test_events_are_searched_across_jobs_by_type_time_and_correlation(
+    face: Face, world: World
+) -> None:
+    old = await world.submit(correlation_id="order-7")
+    await world.claim()
+    await world.clock.advance(7200)
+    now = (await world.clock.fetch("select holdfast.now()"))[0][0]
+    new = await world.submit(correlation_id="order-7")
+    other = await world.submit()
+    await world.claim(2)
+
+    def of(found: list[Any]) -> list[tuple[str, str]]:
+        """Leave out that the jobs have started, at the same moment as the claims."""
+        return [(each["job_id"], each["type"]) for each in found if each["type"] != "started"]
+
+    lately = [(str(new), "submitted"), (str(other), "submitted")]
+    lately += [(str(new), "claimed"), (str(other), "claimed")]
+    for page_size in (1, 1000):
+        assert of(await search(face, "", page_size)) == lately
+        assert of(await search(face, "type=job_claimed", page_size)) == lately[2:]
+        assert of(await search(face, "correlation_id=order-7", page_size)) == [
+            (str(old), "submitted"),
+            (str(old), "claimed"),
+            lately[0],
+            lately[2],
+        ]
+        since = f"since={int(now.timestamp() * 1000)}"
+        assert of(await search(face, f"correlation_id=order-7&{since}", page_size)) == [
+            lately[0],
+            lately[2],
+        ]
+        early = "since=2000-01-01T00:00:00Z&until=" + now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        assert of(await search(face, early, page_size)) == [
+            (str(old), "submitted"),
+            (str(old), "claimed"),
+        ]
+    assert await search(face, "correlation_id=nobody") == []
+    assert len(await search(face, "since=1960-01-01T00:00:00Z", 1)) == 9
+    ended = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert await search(face, f"until={ended}") == []
+
+
+async def test_events_of_one_moment_are_all_found(
+    face: Face, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "EVENTS_EXAMINED_MAX", 4)
+    monkeypatch.setattr(events, "CORRELATED_TASKS_MAX", 4)
+    job_id = await world.submit(list(range(20)), correlation_id="many")
+    await world.claim(20)
+    whole = [f"{job_id}.{index}" for index in range(20)]
+    for query in ("type=claimed", "type=claimed&correlation_id=many"):
+        found = await search(face, query, 3)
+        assert sorted(f"{event['job_id']}.{event['task_index']}" for event in found) == sorted(
+            whole
+        )
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("type=eaten", "type"),
+        ("type=heartbeat", "type"),
+        ("type=user", "type"),
+        ("since=yesterday", "since"),
+        ("since=2026-11-16T12:00:00", "since"),
+        ("since=99999999999999999999", "since"),
+        ("since=%C2%B2", "since"),
+        ("since=0001-01-01T00:00:00%2B14:00", "since"),
+        ("until=x", "until"),
+        ("since=2000&until=1000", "until"),
+        ("correlation_id=a%00b", "correlation_id"),
+        ("page_token=x", "page_token"),
+    ],
+)
+async def test_a_search_that_cannot_be_is_refused_by_the_field(
+    face: Face, query: str, field: str
+) -> None:
+    said = await face.get(f"/api/events?{query}")
     assert (said.status, said.error["field"]) == (400, field)
 
 

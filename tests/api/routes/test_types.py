@@ -110,3 +110,26 @@ async def test_renewals_of_verbose_jobs_are_listed_by_their_names(quiet_face: Fa
         assert {event["type"] for event in log} == {"submitted", "claimed", "started"}
         for claim in (first, second):
             await quiet_face.complete(claim)
+
+
+async def test_a_type_shows_how_long_its_attempts_wait_and_run(
+    quiet_face: Face, world: World
+) -> None:
+    assert (await quiet_face.get(PATH)).json["times"] is None
+    await quiet_face.submit(inputs=[1, 2])
+    await world.clock.advance(3)
+    fine, failing = await quiet_face.claim(2)
+    for claim in (fine, failing):
+        await quiet_face.beat(claim, state="running")
+    await world.clock.advance(20)
+    await quiet_face.complete(fine)
+    await quiet_face.complete(failing, "failed", error="boom")
+    await quiet_face.runtime.samples.write()
+    times = (await quiet_face.get(PATH)).json["times"]
+    assert (times["attempts"], times["failures"]) == (2, 1)
+    assert 2500 < times["wait_p50_ms"] < times["wait_p95_ms"] <= 5000
+    assert 10_000 < times["run_p50_ms"] < times["run_p95_ms"] <= 30_000
+    [listed] = (await quiet_face.get("/api/types")).json["types"]
+    assert listed["times"] == times
+    await world.clock.advance(7200)
+    assert (await quiet_face.get(PATH)).json["times"] is None

@@ -130,7 +130,7 @@ async def test_user_events_are_stored_as_notes(
     events = [{"kind": "rows", "payload": {"n": 3}}, {"kind": "done"}]
     await quiet_face.complete(claims[0], events=events)
     notes = await world.clock.fetch("select kind, payload from holdfast.notes order by id")
-    assert [tuple(note) for note in notes] == [("rows", '{"n":3}'), ("done", "null")]
+    assert [tuple(note) for note in notes] == [("user:rows", '{"n":3}'), ("user:done", "null")]
 
 
 async def test_a_task_handed_back_can_be_claimed_again_at_no_cost(

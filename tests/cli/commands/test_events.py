@@ -3,11 +3,12 @@
 import json
 import select
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Service
-from tests.cli.program import SECONDS_MAX, eventually
+from tests.cli.program import PROGRAM, SECONDS_MAX, eventually
 
 
 def test_events_are_listed_for_a_job_and_for_a_task(service: Service) -> None:
@@ -75,9 +76,50 @@ def test_everything_is_followed_from_now_on(service: Service) -> None:
         following.communicate()
 
 
+def test_a_command_writes_events_of_its_own(service: Service, tmp_path: Path) -> None:
+    script = f"{PROGRAM} event loaded rows=3 from='a b' && {PROGRAM} event done"
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"entrypoint": {"shell": script}, "queue": "default"}))
+    job_id = service.submit("--spec", str(spec))
+    assert service.call("wait", job_id).code == 0
+    loaded, done = service.ask("events", job_id, "--type", "user")["events"]
+    assert (loaded["type"], loaded["payload"]) == ("user:loaded", {"rows": 3, "from": "a b"})
+    assert (done["type"], done["payload"]) == ("user:done", {})
+    [line] = service.run("events", job_id, "--type", "user:loaded").out.splitlines()
+    assert line.endswith('{"rows":3,"from":"a b"}')
+
+
+def test_an_event_is_refused_outside_of_a_task_and_without_a_value(service: Service) -> None:
+    outside = service.run("event", "loaded")
+    assert (outside.code, outside.out) == (2, "")
+    assert "HOLDFAST_LEASE_TOKEN" in outside.err
+    bad = service.run("event", "loaded", "rows")
+    assert bad.code == 2
+    assert "write it like rows=3" in bad.err
+
+
+def test_events_of_all_jobs_are_searched(service: Service, tmp_path: Path) -> None:
+    correlation = f"c{tmp_path.name}"
+    spec = tmp_path / "spec.json"
+    said = {"entrypoint": {"shell": "true"}, "queue": "default", "correlation_id": correlation}
+    spec.write_text(json.dumps(said))
+    jobs = [service.submit("--spec", str(spec)) for _ in range(2)]
+    for job_id in jobs:
+        assert service.call("wait", job_id).code == 0
+    found = service.ask("events", "--correlation-id", correlation, "--type", "submitted")
+    assert [event["job_id"] for event in found["events"]] == jobs
+    recent = service.ask("events", "--type", "submitted", "--since", "2026-01-01")["events"]
+    assert {*jobs} <= {event["job_id"] for event in recent}
+    listed = service.ask("jobs", "--correlation-id", correlation)["jobs"]
+    assert {job["job_id"] for job in listed} == {*jobs}
+    refused = service.run("events", jobs[0], "--correlation-id", correlation)
+    assert refused.code == 2
+    assert "leave out the ID" in refused.err
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [["events"], ["events", "x"], ["events", "1", "--type", "nonsense"]],
+    [["events", "--since", "never"], ["events", "x"], ["events", "1", "--type", "nonsense"]],
 )
 def test_what_cannot_be_asked_is_exit_code_2(service: Service, arguments: list[str]) -> None:
     ended = service.run(*arguments)

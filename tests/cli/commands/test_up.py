@@ -12,6 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli.commands.up import share_machine
+from holdfast.embedded import EmbeddedPostgres
 from holdfast.model.resources import Capacity
 from holdfast.worker.exit_codes import EXIT_OVERRUN, EXIT_UNSTOPPABLE
 from tests.cli.conftest import Service
@@ -185,7 +186,20 @@ def test_a_worker_that_ended_itself_to_keep_a_lease_is_started_again(folder: Pat
     code, err = up.end(signal.SIGTERM)
     assert code == 0
     ended = f"holdfast: the worker has ended with code ({EXIT_OVERRUN}|{EXIT_UNSTOPPABLE})\n"
-    assert re.search(f"{ended}holdfast: the worker is started", err)
+    # What others log may stand between the two.
+    assert re.search(f"{ended}.*holdfast: the worker is started", err, re.DOTALL)
+
+
+def test_a_postgres_that_was_killed_is_started_again(folder: Path) -> None:
+    up, service = start_up(folder)
+    postgres = EmbeddedPostgres(folder / "own")
+    killed = psutil.Process(postgres.pid)
+    killed.kill()
+    eventually(lambda: not is_alive(killed) and postgres.is_running)
+    assert service.run("run", "--", "echo", "hello").out == "hello\n"
+    code, err = up.end(signal.SIGTERM)
+    assert code == 0
+    assert "holdfast: Postgres has ended, and is started again" in err
 
 
 def test_workers_that_were_killed_are_started_again(folder: Path) -> None:

@@ -20,7 +20,7 @@ async def test_an_expired_lease_ends_the_attempt_and_costs_a_preemption(world: W
     assert (task.state, task.attempt, task.preemption_count) == (TaskState.PENDING, 1, 1)
     [attempt] = task.attempts
     assert (attempt["state"], attempt["error"]) == (TaskState.WORKER_FAILED, "lease expired")
-    assert attempt["released_at"] is not None
+    assert (attempt["stage"], attempt["released_at"] is None) == ("exec", False)
     assert await world.lease(mine.task_id) is None
     assert await world.story(job_id) == ["claimed", "started", "worker_failed", "retried"]
 
@@ -48,6 +48,14 @@ async def test_losses_beyond_the_budget_finish_the_task(world: World) -> None:
     task = await world.task(TaskId(job_id, 0))
     assert (task.state, task.preemption_count) == (TaskState.WORKER_FAILED, 2)
     assert await world.job_state(job_id) == TaskState.WORKER_FAILED
+
+
+async def test_a_dead_letter_knows_where_its_lost_attempt_was(world: World) -> None:
+    await world.submit(max_retries_preemption=0)
+    await world.claim()
+    await world.pass_time(35)
+    [letter] = await world.dead_letters()
+    assert (letter.reason_code, letter.stage) == ("infrastructure_failure", "fetch")
 
 
 async def test_the_second_loss_waits_for_its_backoff(world: World) -> None:

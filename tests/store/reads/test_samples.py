@@ -9,7 +9,7 @@ from holdfast.rules.quantiles import RANGES
 from holdfast.store.database import Database
 from holdfast.store.reads import samples
 from holdfast.store.reads.samples import Step, choose_step, list_steps
-from holdfast.store.tables.samples import STEPS, Counts, Tally, add_sample
+from holdfast.store.tables.samples import STEPS, Counts, Tally, TypeTally, add_sample
 from holdfast.wire.overview import WINDOW_SECONDS_MAX
 from tests.steps import to_the_start_of_a_step
 from tests.world import World
@@ -99,11 +99,11 @@ async def test_failures_are_counted_by_type_as_far_back_as_is_asked(
     world: World, database: Database
 ) -> None:
     await to_the_start_of_a_step(world)
-    await add(database, "a", Tally(types={"old": [9, 9]}))
+    await add(database, "a", Tally(types={"old": TypeTally(9, 9)}))
     await world.clock.advance(120)
-    await add(database, "a", Tally(types={"mail": [10, 2], "fine": [50, 0]}))
-    await add(database, "a", Tally(types={"mail": [10, 1]}))
-    await add(database, "b", Tally(types={"mail": [5, 4]}))
+    await add(database, "a", Tally(types={"mail": TypeTally(10, 2), "fine": TypeTally(50)}))
+    await add(database, "a", Tally(types={"mail": TypeTally(10, 1)}))
+    await add(database, "b", Tally(types={"mail": TypeTally(5, 4)}))
     async with database.transaction() as tx:
         since = await tx.now() - timedelta(seconds=60)
         found = await samples.count_failures_by_type(tx, since, failures_min=5)
@@ -111,6 +111,23 @@ async def test_failures_are_counted_by_type_as_far_back_as_is_asked(
         before = since - timedelta(seconds=120)
         everything = await samples.count_failures_by_type(tx, before, failures_min=0)
     assert everything == [("old", 9, 9), ("mail", 25, 7), ("fine", 50, 0)]
+
+
+async def test_the_times_of_types_are_added_over_minutes_and_servers(
+    world: World, database: Database
+) -> None:
+    await to_the_start_of_a_step(world)
+    waits, runs = [0] * RANGES, [0] * RANGES
+    waits[0], runs[3] = 1, 2
+    for server_id, seconds in (("a", 0), ("a", 0), ("b", 60)):
+        await world.clock.advance(seconds)
+        mail = TypeTally(2, 1, waits=list(waits), runs=list(runs))
+        await add(database, server_id, Tally(types={"mail": mail, "other": TypeTally(1)}))
+    async with database.transaction() as tx:
+        since = await tx.now() - timedelta(hours=1)
+        found = await samples.read_type_times(tx, since, ["mail", "none"])
+    waits[0], runs[3] = 3, 6
+    assert found == {"mail": (6, 3, waits, runs)}
 
 
 def test_there_is_a_step_for_the_longest_window() -> None:

@@ -57,6 +57,7 @@ SHAPES = [
     (jobs.LockedJob, "jobs", "lock_job"),
     (jobs.JobFlags, "jobs", "read_job_flags"),
     (jobs.HeldJob, "jobs", "hold_jobs"),
+    (jobs.JobOfAge, "jobs", "walk_jobs_by_age"),
     (jobs.JobToRerun, "jobs", "read_job_to_rerun"),
     (keys.UsedKey, "keys", "find_key"),
     (workers.KnownWorker, "workers", "find_worker"),

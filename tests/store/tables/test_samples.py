@@ -19,7 +19,10 @@ SAMPLE = {
 
 
 TYPE_SAMPLE = {
-    "at": "'2026-01-01 00:01Z'", "server_id": "'s'", "type": "'t'", "attempts": "2", "failures": "2"
+    "at": "'2026-01-01 00:01Z'", "server_id": "'s'", "type": "'t'", "attempts": "2",
+    "failures": "2",
+    "waits": f"array_fill(0::bigint, array[{RANGES}])",
+    "runs": f"array_fill(0::bigint, array[{RANGES}])",
 }  # fmt: skip
 
 
@@ -30,7 +33,7 @@ async def test_what_no_chart_shows_any_more_is_pruned_in_batches(
         async with database.transaction() as tx:
             return await samples.prune_samples(tx, batch_max=batch_max)
 
-    tally = samples.Tally(types={"mail": [1, 0]})
+    tally = samples.Tally(types={"mail": samples.TypeTally(1, 0)})
     for server_id in "abc":
         async with database.transaction() as tx:
             await samples.add_sample(tx, server_id, tally, depth=0, running=0)
@@ -61,6 +64,7 @@ async def test_what_no_chart_shows_any_more_is_pruned_in_batches(
         ("type_samples", {}, None),
         ("type_samples", {"failures": "3"}, "an_attempt_fails_once"),
         ("type_samples", {"at": "'2026-01-01 00:01:10Z'"}, "a_type_is_sampled_by_the_minute"),
+        ("type_samples", {"runs": "'{0}'"}, "a_time_falls_into_one_of_seventeen_ranges"),
     ],
 )
 async def test_a_row_that_cannot_be_is_refused(

@@ -1,6 +1,7 @@
 """Finding functions, calling them, and putting what came of it into words."""
 
 import base64
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,11 +116,6 @@ def test_a_module_that_breaks_while_it_is_imported_is_a_failure_to_fetch(
     assert (outcome.status, outcome.stage) == ("failed", "fetch")
 
 
-@pytest.mark.parametrize("text", ["???", base64.b64encode(b"no pickle").decode()])
-def test_a_broken_pickle_is_a_failure_to_fetch(text: str) -> None:
-    assert bad_call(Entrypoint(pickle=text)).stage == "fetch"
-
-
 def test_the_input_comes_first_and_the_context_by_name() -> None:
     callee = find_function(Entrypoint(function=f"{SAMPLES}:report", args=[], kwargs={}))
     context = a_context()
@@ -150,6 +146,37 @@ def test_wrong_arguments_are_the_callers_fault() -> None:
     outcome = bad_call(Entrypoint(function=f"{SAMPLES}:echo", args=[1, 2]))
     assert (outcome.error_class, outcome.stage) == ("ValidationError", "input")
     assert "too many positional arguments" in outcome.error
+
+
+def unreadable_here() -> None:
+    raise RuntimeError("not here")
+
+
+class Broken:
+    """Pickles well and cannot be opened."""
+
+    def __reduce__(self) -> Any:
+        return unreadable_here, ()
+
+
+class Elsewhere:
+    """Pickles as something of a module that this worker has not got."""
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, ("no.such.module",)
+
+
+@pytest.mark.parametrize(
+    "packed", [b"no pickle", b"", cloudpickle.dumps((len, (Broken(),), {})), cloudpickle.dumps(1)]
+)
+def test_a_pickle_that_cannot_be_opened_is_a_parse_error(packed: bytes) -> None:
+    outcome = bad_call(Entrypoint(pickle=base64.b64encode(packed).decode()))
+    assert (outcome.error_class, outcome.stage) == ("ParseError", "input")
+
+
+def test_a_pickle_of_a_module_that_is_not_here_may_be_opened_elsewhere() -> None:
+    outcome = bad_call(pickled(len, Elsewhere()))
+    assert (outcome.error_class, outcome.stage) == ("ModuleNotFoundError", "fetch")
 
 
 def test_an_input_that_cannot_be_read_is_a_parse_error() -> None:

@@ -8,6 +8,7 @@ import { AttentionList } from "./attention";
 import { Charts } from "./charts";
 import { TasksEnded, TasksNow, WorkersNow } from "./now";
 import { Start } from "./start";
+import { TypesOfTheHour } from "./types";
 
 const READ_AGAIN_MS = 5000;
 const HOUR = 3600;
@@ -52,6 +53,7 @@ export default function OverviewPage() {
                 <WorkersNow workers={overview.workers} />
               </div>
               <Charts overview={overview} />
+              <TypesOfTheHour />
             </>
           )
         }

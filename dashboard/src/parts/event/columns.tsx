@@ -55,9 +55,17 @@ const COLUMNS: Column<Event>[] = [
   {
     id: "cause",
     title: "Cause",
-    cell: ({ cause }) => (cause == null ? <Nothing /> : <Said text={cause} lengthMax={120} />),
+    cell: (event) => {
+      const text = event.cause ?? wordsOf(event);
+      return text == null ? <Nothing /> : <Said text={text} lengthMax={120} />;
+    },
   },
 ];
+
+/** What user code has to say about an event of its own. */
+function wordsOf({ type, payload }: Event): string | null {
+  return type.startsWith("user:") && payload != null ? JSON.stringify(payload) : null;
+}
 
 /** Of a job or of a task; with the date where not all of it was today. */
 export function columnsOf(kind: "job" | "task", isDated: boolean): Column<Event>[] {
@@ -70,7 +78,10 @@ export function EventDetail({ event }: { event: Event }) {
     <div className="flex flex-col gap-3">
       <Facts>
         <Fact name="Event">
-          {event.id}, number {event.seq} of its {event.task_index < 0 ? "job" : "task"}
+          {event.id},{" "}
+          {event.seq < 0
+            ? "a note beside the log"
+            : `number ${event.seq} of its ${event.task_index < 0 ? "job" : "task"}`}
         </Fact>
         <Fact name="Time">{absolute(Date.parse(event.ts))}</Fact>
         <Fact name="Correlation">

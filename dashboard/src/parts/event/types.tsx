@@ -4,7 +4,7 @@ const TYPES =
   `submitted claimed placed building started succeeded failed killed worker_failed retried
   unschedulable dead_lettered cancel_requested replayed compensated`.split(/\s+/);
 /** Beside the log: listed only where one asks for them. */
-const NOTES = ["lease_renewed", "heartbeat", "progress"];
+const NOTES = ["user", "lease_renewed", "heartbeat", "progress"];
 
 export function TypeChoice({
   value,

@@ -98,7 +98,7 @@ create table holdfast.jobs (
 -- system's locales can break the order.
 create unique index one_job_per_owner_and_idempotency_key on holdfast.jobs (owner, idempotency_key)
     where idempotency_key is not null;
-create index jobs_by_correlation on holdfast.jobs (correlation_id);
+create index jobs_by_correlation on holdfast.jobs (correlation_id collate "C", job_id);
 create index jobs_still_arriving on holdfast.jobs (created_at) where submitted_at is null;
 create index jobs_by_type on holdfast.jobs (type collate "C", job_id);
 create index jobs_by_owner on holdfast.jobs (owner collate "C", job_id);

@@ -34,6 +34,7 @@ create index notes_of_a_task on holdfast.notes (job_id, task_index, id);
 create index notes_by_expiry on holdfast.notes (expires_at);
 -- Jobs with verbose events have many notes; one reads those of a kind.
 create index notes_of_a_kind on holdfast.notes (job_id, kind, ts, id);
+create index notes_of_user_code on holdfast.notes (job_id, ts, id) where starts_with(kind, 'user:');
 
 -- The output of attempts, in stretches; sending one twice is harmless.
 create table holdfast.logs (

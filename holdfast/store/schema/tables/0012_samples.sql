@@ -34,7 +34,11 @@ create table holdfast.type_samples (
     type text collate "C" not null,
     attempts bigint not null,
     failures bigint not null,
+    -- How long they waited and ran, as above.
+    waits bigint[] not null,
+    runs bigint[] not null,
     constraint one_sample_per_minute_server_and_type primary key (at, server_id, type),
     constraint a_type_is_sampled_by_the_minute check (extract(epoch from at) % 60 = 0),
-    constraint an_attempt_fails_once check (0 <= failures and failures <= attempts)
+    constraint an_attempt_fails_once check (0 <= failures and failures <= attempts),
+    constraint a_time_falls_into_one_of_seventeen_ranges check (cardinality(waits) = 17 and cardinality(runs) = 17)
 ) with (fillfactor = 50);

@@ -29,6 +29,46 @@ select (select count(*) from near) as examined,
   from (select correlation_id, trace_id from holdfast.jobs where job_id = $job_id) as job left join page on true
  order by page.ts, page.id;
 
+-- name: list_events_of_correlation
+with page as materialized (
+    select events.*, jobs.correlation_id, jobs.trace_id
+      from holdfast.jobs join holdfast.events using (job_id)
+     where jobs.correlation_id collate "C" = $correlation_id::text
+       and (ts, id) > ($after_ts::timestamptz, $after_id::bigint) and ts < $until_ts::timestamptz
+       and ($types::text[] is null or events.type::text = any ($types::text[]))
+     order by ts, id limit $count_max
+)
+select id, job_id, task_index, attempt, seq, type::text, ts, actor, correlation_id, trace_id, cause, payload::text,
+       1 as version, txid
+  from page order by ts, id;
+
+-- name: measure_correlation
+-- How many tasks there are, as far as they are counted, and since when.
+select coalesce(sum(num_tasks), 0)::bigint, min(submitted_at)
+  from (select num_tasks, submitted_at from holdfast.jobs
+         where correlation_id collate "C" = $correlation_id::text and submitted_at is not null
+         order by correlation_id collate "C", job_id limit $jobs_max) as first_jobs;
+
+-- name: list_events_within
+-- Those of a stretch of time, of all jobs, up to a bound of what is looked at; without one, all of them.
+with near as materialized (
+    select * from holdfast.events
+     where ts >= $begin_ts::timestamptz and ts < $end_ts::timestamptz limit $examined_max::bigint
+),
+page as materialized (
+    select near.*, jobs.correlation_id, jobs.trace_id
+      from near join holdfast.jobs using (job_id)
+     where (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
+       and ($correlation_id::text is null or jobs.correlation_id = $correlation_id)
+       and ($types::text[] is null or near.type::text = any ($types::text[]))
+     order by ts, id limit $count_max
+)
+select (select count(*) from near) as examined,
+       page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type::text, page.ts, page.actor,
+       page.correlation_id, page.trace_id, page.cause, page.payload::text, 1 as version, page.txid
+  from (select 1) as one left join page on true
+ order by page.ts, page.id;
+
 -- name: list_events_of_task
 with page as materialized (
     select * from holdfast.events
@@ -42,17 +82,48 @@ select page.id, page.job_id, page.task_index, page.attempt, page.seq, page.type:
   from page join holdfast.jobs using (job_id)
  order by page.ts, page.id;
 
+-- name: list_user_events
+-- What user code has written, of all kinds; whoever runs the attempt wrote it.
+with page as materialized (
+    select * from holdfast.notes
+     where job_id = $job_id and ($task_index::int is null or task_index = $task_index)
+       and starts_with(kind, 'user:') and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
+     order by ts, id limit $count_max
+)
+select page.id, page.job_id, page.task_index, page.attempt, -1 as seq, page.kind, page.ts,
+       coalesce(ended.worker_id, held.worker_id) as actor,
+       jobs.correlation_id, jobs.trace_id, null::text as cause, page.payload::text, 1 as version, 0 as txid
+  from page join holdfast.jobs using (job_id)
+  left join lateral (
+       select worker_id from holdfast.attempts
+        where attempts.job_id = page.job_id and attempts.task_index = page.task_index
+          and attempts.attempt = page.attempt limit 1) as ended on true
+  left join lateral (
+       select worker_id from holdfast.leases
+        where leases.job_id = page.job_id and leases.task_index = page.task_index
+          and leases.attempt = page.attempt limit 1) as held on true
+ order by page.ts, page.id;
+
 -- name: list_notes
--- Notes of one kind, in the words of events.
+-- Notes of one kind, in the words of events; whoever runs the attempt wrote them.
 with page as materialized (
     select * from holdfast.notes
      where job_id = $job_id and ($task_index::int is null or task_index = $task_index) and kind = $kind
        and (ts, id) > ($after_ts::timestamptz, $after_id::bigint)
      order by ts, id limit $count_max
 )
-select page.id, page.job_id, page.task_index, page.attempt, -1 as seq, page.kind, page.ts, null::text as actor,
+select page.id, page.job_id, page.task_index, page.attempt, -1 as seq, page.kind, page.ts,
+       coalesce(ended.worker_id, held.worker_id) as actor,
        jobs.correlation_id, jobs.trace_id, null::text as cause, page.payload::text, 1 as version, 0 as txid
   from page join holdfast.jobs using (job_id)
+  left join lateral (
+       select worker_id from holdfast.attempts
+        where attempts.job_id = page.job_id and attempts.task_index = page.task_index
+          and attempts.attempt = page.attempt limit 1) as ended on true
+  left join lateral (
+       select worker_id from holdfast.leases
+        where leases.job_id = page.job_id and leases.task_index = page.task_index
+          and leases.attempt = page.attempt limit 1) as held on true
  order by page.ts, page.id;
 
 -- name: read_horizon

@@ -32,6 +32,12 @@ select job_id from holdfast.jobs
    and (parent_job_id, job_id) < ($parent_job_id::bigint, $before_job_id::bigint)
  order by parent_job_id desc, job_id desc limit $count_max;
 
+-- name: walk_jobs_of_correlation
+select job_id from holdfast.jobs
+ where correlation_id collate "C" >= $correlation_id::text
+   and (correlation_id collate "C", job_id) < ($correlation_id::text collate "C", $before_job_id::bigint)
+ order by correlation_id collate "C" desc, job_id desc limit $count_max;
+
 -- name: walk_jobs_with_label
 select job_id from holdfast.job_labels
  where label = holdfast.label_hash($label_key::text, $label_value::text) and job_id < $before_job_id
@@ -131,6 +137,7 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
    and ($owner::text is null or owner = $owner)
    and ($queue::text is null or queue = $queue)
    and ($parent_job_id::bigint is null or parent_job_id = $parent_job_id)
+   and ($correlation_id::text is null or correlation_id = $correlation_id)
    and ($label_key::text is null or labels ->> $label_key = $label_value::text)
    and ($submitted_from::timestamptz is null or submitted_at >= $submitted_from)
    and ($submitted_until::timestamptz is null or submitted_at < $submitted_until)
