@@ -36,6 +36,7 @@ from holdfast.operations.renew import renew
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
+from holdfast.server import collect_garbage_rarely
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 
@@ -286,6 +287,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--seconds", type=int, default=4, help="length of a round of the floor")
     options = parser.parse_args()
+    collect_garbage_rarely()  # as a server does
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder,
         EmbeddedPostgres(Path(folder) / "cluster") as postgres,

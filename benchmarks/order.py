@@ -30,6 +30,7 @@ from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
 from holdfast.rules.submission import parse_spec
+from holdfast.server import collect_garbage_rarely
 from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.waking.doorbell import Bell
 from holdfast.store.database import Database
@@ -182,6 +183,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
+    collect_garbage_rarely()  # as a server does
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder,
         EmbeddedPostgres(Path(folder) / "cluster") as postgres,

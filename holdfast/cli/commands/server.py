@@ -98,7 +98,7 @@ def run_server(
     """Serve the API and do the chores until asked to stop."""
     import uvloop
 
-    from holdfast.server import allow_many_files, check_loopback
+    from holdfast.server import allow_many_files, check_loopback, collect_garbage_rarely
 
     check_loopback(host)
     settings = ServerSettings(
@@ -115,6 +115,7 @@ def run_server(
     check_settings(settings)
     set_up_logging(log_format)
     allow_many_files()
+    collect_garbage_rarely()
     with traced("holdfast-server"), open_target(database_url) as url, refusals_in_a_line():
         return uvloop.run(_serve(url, (host, port), settings, migrate=migrate))
 
