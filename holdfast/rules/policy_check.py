@@ -52,7 +52,7 @@ def check_policy(type_name: str, policy: TypePolicy, limits: Limits) -> None:
         ceiling = Backoff(base=0.0, ceiling=bounds.backoff_ceiling)
         _check_part("limits.backoff_ceiling", JobSpec(_NOTHING, backoff=ceiling), limits)
     if bounds.age is not None and not AGE_MIN <= bounds.age <= AGE_MAX:
-        problem = f"is {bounds.age}; give {AGE_MIN:g} to {AGE_MAX:g} seconds"
+        problem = f"is {bounds.age}; give {AGE_MIN:.0f} to {AGE_MAX:.0f} seconds"
         raise Invalid("limits.age", problem)
     if bounds.tasks is not None:
         _check_part("limits.tasks", JobSpec(_NOTHING, replicas=bounds.tasks), limits)

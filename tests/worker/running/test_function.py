@@ -167,7 +167,9 @@ class Elsewhere:
 
 
 @pytest.mark.parametrize(
-    "packed", [b"no pickle", b"", cloudpickle.dumps((len, (Broken(),), {})), cloudpickle.dumps(1)]
+    "packed",
+    [b"no pickle", b"", cloudpickle.dumps((len, (Broken(),), {})), cloudpickle.dumps(1)],
+    ids=["another file", "empty", "refuses to open", "no call"],
 )
 def test_a_pickle_that_cannot_be_opened_is_a_parse_error(packed: bytes) -> None:
     outcome = bad_call(Entrypoint(pickle=base64.b64encode(packed).decode()))
