@@ -42,14 +42,8 @@ def await_line(process: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"the program ended before it wrote {text!r}")
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        pytest.param("Starting a Postgres", marks=pytest.mark.nightly),
-        "placed on placed-3",
-        pytest.param("kill -9", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("moment", ["Starting a Postgres", "placed on placed-3", "kill -9"])
 def test_after_ctrl_c_nothing_is_left_either(tmp_path: Path, moment: str) -> None:
     process = start("demo", TMPDIR=str(tmp_path))
     await_line(process, moment)

@@ -319,7 +319,7 @@ class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
 
 
 BOUNDED = settings(
-    max_examples=15,
+    max_examples=10,
     stateful_step_count=70,
     deadline=None,
     print_blob=True,

@@ -168,7 +168,7 @@ async def _live_through(folder: Path, kills: int, seed: int) -> None:
 
 async def test_nothing_acknowledged_is_lost_when_postgres_is_killed(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(10**9)
-    await _survive(tmp_path / "cluster", kills=4, seed=seed)
+    await _survive(tmp_path / "cluster", kills=2, seed=seed)
 
 
 @pytest.mark.nightly
