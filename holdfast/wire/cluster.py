@@ -52,9 +52,9 @@ class TaskToRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TaskToKill(msgspec.Struct, frozen=True):
-    """An attempt that has ended in the ledger, and whose process must go.
+    """An attempt whose process must go: it has ended in the ledger, or never was there.
 
-    What is left of its lease is there for its grace.
+    What is left of its lease is there for its grace; of one that is unknown, nothing is.
     """
 
     task_id: str

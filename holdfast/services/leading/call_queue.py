@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count
 
+from holdfast.model.fence import Fence
 from holdfast.wire.answers import AttemptName
 
 PAUSE_SECONDS = 0.02
@@ -19,7 +20,7 @@ class CalledWorker:
 
     __slots__ = (
         "acknowledged", "called_at", "count_at", "entry", "has_answered", "is_rung", "next_at",
-        "worker_id",
+        "unknown", "worker_id",
     )  # fmt: skip
 
     def __init__(self, worker_id: str) -> None:
@@ -31,6 +32,8 @@ class CalledWorker:
         self.is_rung = False
         self.has_answered = False
         self.acknowledged: list[AttemptName] = []
+        # What it has named last, and the ledger does not know there.
+        self.unknown: frozenset[Fence] = frozenset()
         # Its entry in a queue that counts, if it has one.
         self.entry: Entry | None = None
 

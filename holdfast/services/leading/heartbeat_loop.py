@@ -225,12 +225,13 @@ class HeartbeatLoop:
         began_at, number = self._loop.time(), next(self._numbers)
         spans = begin_deliveries(prepared)
         try:
-            epoch, acknowledged = self._term.epoch, worker.acknowledged
+            epoch, acknowledged, unknown = self._term.epoch, worker.acknowledged, worker.unknown
             body = write_request(
                 prepared,
                 epoch,
                 number,
                 acknowledged=acknowledged,
+                unknown=unknown,
                 spans={fence: str(span.context) for fence, span in spans.items()},
             )
             text = await send(session, prepared, body)
@@ -242,14 +243,15 @@ class HeartbeatLoop:
             await self._fail(worker, failure)
             return
         end_deliveries(spans)
+        worker.unknown = meaning.unknown
         try:
             await self._store(worker, number, meaning)
         except Unavailable as error:
             log.warning("the answer of %s will be asked for again: %s", worker.worker_id, error)
             return
         self._on_heartbeat(self._loop.time() - began_at, failed=False)
-        if set(worker.acknowledged) - set(acknowledged):
-            worker.is_rung = True  # or it would keep what is stored until the next tick
+        if set(worker.acknowledged) - set(acknowledged) or worker.unknown - unknown:
+            worker.is_rung = True  # or it would keep them until the next tick
 
     async def _store(self, worker: CalledWorker, number: int, meaning: Meaning) -> None:
         """Record what an answer means, and after that, that it was heard."""

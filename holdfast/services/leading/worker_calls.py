@@ -56,13 +56,14 @@ class CallFailed(HoldfastError):
 
 
 class Meaning(NamedTuple):
-    """What an answer says of the attempts that the call had named."""
+    """What an answer says of the attempts that the call had named, and which others run there."""
 
     starts: list[Report]
     completions: list[Completion]
     reported: list[TaskCompletion]
     running: tuple[Fence, ...]
     usage: list[Usage]
+    unknown: frozenset[Fence]
 
 
 def write_request(
@@ -71,10 +72,12 @@ def write_request(
     number: int,
     *,
     acknowledged: Sequence[AttemptName],
+    unknown: frozenset[Fence] = frozenset(),
     spans: Mapping[Fence, str] = NO_SPANS,
 ) -> bytes:
-    """Write down everything that is wanted of a worker."""
+    """Write down everything that is wanted of a worker; what is `unknown` there is to end."""
     answered_epoch, answered_number = prepared.answered or (None, None)
+    strangers = sorted(unknown - {wanted.fence for wanted in prepared.wanted})
     return _encode(
         WorkerHeartbeatRequest(
             worker_id=prepared.worker_id,
@@ -88,11 +91,12 @@ def write_request(
                 if not wanted.ending
             ],
             tasks_to_kill=[
-                TaskToKill(
-                    str(wanted.fence.task_id), *wanted.fence[1:], _ms(wanted.lease_remaining)
-                )
-                for wanted in prepared.wanted
-                if wanted.ending
+                *(
+                    _to_kill(wanted.fence, wanted.lease_remaining)
+                    for wanted in prepared.wanted
+                    if wanted.ending
+                ),
+                *(_to_kill(fence) for fence in strangers),
             ],
             acknowledged=list(acknowledged),
             drain=prepared.is_draining,
@@ -167,7 +171,8 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
         for wanted in prepared.wanted
         if wanted.fence in reported
     ]
-    return Meaning(starts, completions, list(reported.values()), tuple(running), usage)
+    unknown = frozenset(running.keys() - {wanted.fence for wanted in prepared.wanted})
+    return Meaning(starts, completions, list(reported.values()), tuple(running), usage, unknown)
 
 
 def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:
@@ -185,6 +190,10 @@ def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:
         gang=Gang(wanted.peers) if is_new and wanted.peers else None,
         trace_parent=span,
     )
+
+
+def _to_kill(fence: Fence, lease_remaining: timedelta | None = None) -> TaskToKill:
+    return TaskToKill(str(fence.task_id), fence.attempt, fence.lease_token, _ms(lease_remaining))
 
 
 def _placed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
+from holdfast.operations.placed.leadership import resign
 from holdfast.operations.placed.worker_heartbeats import Failure, count_failures
 from holdfast.store.database import Database
 from holdfast.wire.cluster import WorkerHeartbeatRequest
@@ -171,3 +172,49 @@ async def test_lies_about_attempts_change_nothing(
     assert await failures(world, liar) == 0
     assert honest.received
     await assert_audit_is_silent(database)
+
+
+async def test_what_runs_on_a_worker_and_nobody_knows_is_to_be_killed_in_the_next_call(
+    fleet: Fleet, world: World, database: Database
+) -> None:
+    mine, other = await fleet.add("mine"), await fleet.add("other", cpu=0.0)
+    async with fleet.beating() as beats:
+        task_id = await a_task_on(fleet, world, mine)
+        beats.ring(["mine"])
+        await eventually(mine.running)
+        token = mine.held[str(task_id), 0].token
+        stray = {"task_id": "999999.0", "attempt": 3, "lease_token": str(uuid4())}
+        # One that the ledger has never heard of, and one whose lease is another worker's.
+        others = {"task_id": str(task_id), "attempt": 0, "lease_token": str(token)}
+        strangers = [entry | {"state": "RUNNING"} for entry in (stray, others)]
+        other.mood = lie(running_tasks=strangers)
+        beats.ring(["other"])
+        await eventually(lambda: other.last_call.tasks_to_kill)
+        assert [
+            (kill.task_id, kill.attempt, str(kill.lease_token), kill.lease_ms)
+            for kill in other.last_call.tasks_to_kill
+        ] == [(str(task_id), 0, str(token), None), ("999999.0", 3, stray["lease_token"], None)]
+        received = other.received
+        beats.ring(["mine"])
+        await mine.be_called()
+        assert mine.last_call.tasks_to_kill == []
+        assert other.received == received, "one that goes on naming it is told each tick"
+        other.mood = well
+        for _ in range(2):
+            beats.ring(["other"])
+            await other.be_called()
+        assert other.last_call.tasks_to_kill == []
+    assert mine.running() == [str(task_id)]
+    await assert_audit_is_silent(database)
+
+
+async def test_another_leader_learns_by_itself_what_nobody_knows(fleet: Fleet) -> None:
+    stray = {"task_id": "999999.0", "attempt": 3, "lease_token": str(uuid4()), "state": "ASSIGNED"}
+    worker = await fleet.add("w1", lie(running_tasks=[stray]))
+    for _ in range(2):
+        async with fleet.beating():
+            await worker.be_called(2)
+        first, second = worker.calls[-2:]
+        assert [len(first.tasks_to_kill), len(second.tasks_to_kill)] == [0, 1]
+        assert second.tasks_to_kill[0].task_id == "999999.0"
+        await resign(fleet.ledger, "leader")

@@ -30,6 +30,7 @@ from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import (
     PlacedJob,
     RunningTask,
+    TaskToKill,
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
@@ -276,6 +277,40 @@ def test_what_an_answer_lacks_has_a_meaning(
 ) -> None:
     meaning = interpret(prepared_for(a_wanted(**fields)), an_answer())
     assert (meaning.starts, meaning.completions, meaning.reported) == ([], means, [])
+
+
+@pytest.mark.parametrize("state", ["ASSIGNED", "RUNNING", "PENDING"])
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        FENCE._replace(task_id=TaskId(7, 4)),
+        FENCE._replace(attempt=2),
+        FENCE._replace(lease_token=UUID(int=2)),
+    ],
+)
+def test_what_runs_on_a_worker_and_is_not_wanted_there_is_unknown(
+    stranger: Fence, state: str
+) -> None:
+    answer = an_answer(running_tasks=[here("RUNNING"), here(state, stranger)])
+    meaning = interpret(prepared_for(a_wanted(ending=True)), answer)
+    assert meaning.unknown == {stranger}
+    assert (meaning.starts, meaning.completions) == ([], [])
+
+
+def test_an_end_that_nobody_waits_for_is_not_unknown() -> None:
+    stranger = FENCE._replace(attempt=2)
+    answer = an_answer(completed_tasks=[over("succeeded", stranger)])
+    assert interpret(prepared_for(a_wanted(acknowledged=False)), answer).unknown == frozenset()
+
+
+def test_what_is_unknown_is_to_be_killed_unless_it_is_wanted_by_now() -> None:
+    stranger = FENCE._replace(attempt=2)
+    body = write_request(
+        prepared_for(a_wanted()), 1, 3, acknowledged=[], unknown=frozenset({FENCE, stranger})
+    )
+    call = msgspec.json.decode(body, type=WorkerHeartbeatRequest)
+    assert call.tasks_to_kill == [TaskToKill("7.3", 2, TOKEN)]
+    assert [task.task_id for task in call.tasks_to_run] == ["7.3"]
 
 
 def test_an_end_is_taken_as_it_is_told() -> None:
