@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("tidy")
 
 TEXT_KINDS = (
     *(".py", ".sql", ".md", ".toml", ".lock", ".pml", ".sh", ".yml", ".yaml", ""),
-    *(".ts", ".tsx", ".css", ".html", ".json"),
+    *(".ts", ".tsx", ".css", ".html", ".json", ".mjs", ".proto"),
 )
 
 
