@@ -82,7 +82,7 @@ def test_a_list_says_that_there_are_more(service: Service, tmp_path: Path, name:
 def test_only_a_task_publishes(service: Service, arguments: list[str]) -> None:
     ended = service.run("endpoint", *arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert "only a running task publishes" in ended.err
+    assert "only a running task speaks there" in ended.err
 
 
 def test_a_lease_that_is_lost_is_refused(service: Service) -> None:
