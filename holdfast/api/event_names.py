@@ -55,6 +55,15 @@ def parse_event_types(text: str | None, field: str = "type") -> tuple[str, ...] 
     return types
 
 
-def are_notes(types: Sequence[str] | None) -> bool:
-    """Tell notes, which stand beside the log, from events."""
-    return types is not None and (types[0] in NOTES or types[0].startswith(USER_PREFIX))
+def find_note(types: Sequence[str] | None) -> str | None:
+    """Find the kind of note that is asked for, which stands beside the log; None for events."""
+    kind = types[0] if types else ""
+    return kind if kind in NOTES or kind.startswith(USER_PREFIX) else None
+
+
+def parse_logged_types(text: str | None, field: str = "type") -> tuple[str, ...] | None:
+    """Read the type of event that is asked for of all jobs, where there are no notes."""
+    types = parse_event_types(text, field)
+    if find_note(types) is not None:
+        raise Invalid(field, f"{text} is kept with its job; list it by /api/jobs/ID/events")
+    return types

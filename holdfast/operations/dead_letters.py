@@ -1,4 +1,4 @@
-"""Dead letters: put there by an operator, replayed as a new job, discarded."""
+"""Dead letters: put there by an operator or a policy, replayed as a new job, discarded."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -52,6 +52,19 @@ class Face:
         said = _said(await call(self.app, "GET", target, headers=_names(headers)))
         return _as_declared("GET", target, said)
 
+    async def list_all(self, target: str, field: str, *, pages_max: int = 100) -> list[Any]:
+        """Read a list to its end, however many pages it takes."""
+        found: list[Any] = []
+        joint = "&" if "?" in target else "?"
+        token = ""
+        for _ in range(pages_max):
+            page = (await self.get(f"{target}{token}")).json
+            found += page[field]
+            if page["next_page_token"] is None:
+                return found
+            token = f"{joint}page_token={page['next_page_token']}"
+        raise AssertionError(f"{target} has more than {pages_max} pages")
+
     async def post(self, target: str, body: Any = None, **headers: str) -> Said:
         """Ask for something."""
         said = _said(await call(self.app, "POST", target, body=body, headers=_names(headers)))

@@ -3,7 +3,7 @@
 import asyncpg
 import pytest
 
-from holdfast.api.event_names import ALIASES, TYPES, are_notes, parse_event_types
+from holdfast.api.event_names import ALIASES, TYPES, find_note, parse_event_types
 from holdfast.errors import Invalid, TooLarge
 from tests.store.raw import Raw
 
@@ -47,11 +47,10 @@ def test_events_of_user_code_are_asked_for_together_or_by_their_kind() -> None:
 
 
 def test_notes_are_told_from_events() -> None:
-    assert are_notes(("heartbeat",))
-    assert are_notes(("user",))
-    assert are_notes(("user:succeeded",))
-    assert not are_notes(("succeeded",))
-    assert not are_notes(None)
+    for kind in ("heartbeat", "user", "user:succeeded"):
+        assert find_note((kind,)) == kind
+    assert find_note(("succeeded",)) is None
+    assert find_note(None) is None
 
 
 def test_none_is_all_and_nonsense_is_refused() -> None:

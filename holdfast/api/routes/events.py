@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from holdfast.api import convert
-from holdfast.api.event_names import are_notes, parse_event_types
+from holdfast.api.event_names import find_note, parse_event_types, parse_logged_types
 from holdfast.api.page_tokens import EventToken, check_page_size, read_token, write_token
 from holdfast.api.route import Call, Route, Stream
 from holdfast.errors import Invalid, Unavailable
@@ -46,8 +46,8 @@ async def list_job_events(call: Call[None, EventListQuery]) -> EventPage:
     types, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
         job = await jobs.get_job(tx, job_id)
-        if types is not None and are_notes(types):
-            found = await list_notes(tx, job_id, types[0], after=after, page_size=page_size + 1)
+        if (note := find_note(types)) is not None:
+            found = await list_notes(tx, job_id, note, after=after, page_size=page_size + 1)
         else:
             found = await list_events_of_job(
                 tx,
@@ -66,11 +66,11 @@ async def list_task_events(call: Call[None, EventListQuery]) -> EventPage:
     types, after, page_size = _read_query(call.query)
     async with call.runtime.reads.transaction() as tx:
         await tasks.get_task(tx, task_id)
-        if types is not None and are_notes(types):
+        if (note := find_note(types)) is not None:
             found = await list_notes(
                 tx,
                 task_id.job_id,
-                types[0],
+                note,
                 task_index=task_id.task_index,
                 after=after,
                 page_size=page_size + 1,
@@ -88,10 +88,7 @@ async def search_all_events(call: Call[None, EventSearchQuery]) -> EventPage:
     A page may be short and still not be the last: the next page token says.
     """
     asked = call.query
-    types, page_size = parse_event_types(asked.type), check_page_size(asked.page_size)
-    if are_notes(types):
-        problem = f"{asked.type} is kept with its job; list it by /api/jobs/ID/events"
-        raise Invalid("type", problem)
+    types, page_size = parse_logged_types(asked.type), check_page_size(asked.page_size)
     check_text("correlation_id", asked.correlation_id or "", TEXT_MAX)
     since, until = parse_time(asked.since, "since"), parse_time(asked.until, "until")
     if since is not None and until is not None and since >= until:
@@ -155,7 +152,7 @@ def _make_page(found: list[events.Event], page_size: int) -> EventPage:
 async def follow_events(call: Call[None, EventStreamQuery]) -> Stream:
     """Follow events as they come: from now, or after the id of an event (0-0: from the first)."""
     asked = call.query
-    types = parse_event_types(asked.type)
+    types = parse_logged_types(asked.type)
     job_id = None if asked.job_id is None else parse_job_id(asked.job_id)
     last_seen = call.headers.get(b"last-event-id", b"").decode("latin-1")
     cursor = None

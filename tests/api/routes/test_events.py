@@ -94,15 +94,7 @@ async def test_the_pages_of_events_join(face: Face, world: World) -> None:
     job_id = await world.submit([1, 2, 3])
     await world.claim(3)
     whole = (await face.get(f"/api/jobs/{job_id}/events")).json["events"]
-    found: list[Any] = []
-    token = ""
-    for _ in range(20):
-        page = (await face.get(f"/api/jobs/{job_id}/events?page_size=1{token}")).json
-        found += page["events"]
-        if page["next_page_token"] is None:
-            break
-        token = f"&page_token={page['next_page_token']}"
-    assert found == whole
+    assert await face.list_all(f"/api/jobs/{job_id}/events?page_size=1", "events") == whole
     assert len(whole) == 5
 
 
@@ -189,15 +181,7 @@ async def test_an_event_of_user_code_that_cannot_be_kept_is_refused(
 
 async def search(face: Face, query: str, page_size: int = 1000) -> list[Any]:
     """List events of all jobs, however many pages it takes."""
-    found: list[Any] = []
-    token = ""
-    for _ in range(100):
-        page = (await face.get(f"/api/events?page_size={page_size}&{query}{token}")).json
-        found += page["events"]
-        if page["next_page_token"] is None:
-            return found
-        token = f"&page_token={page['next_page_token']}"
-    raise AssertionError("the pages have no end")
+    return await face.list_all(f"/api/events?page_size={page_size}&{query}", "events")
 
 
 async def test_events_are_searched_across_jobs_by_type_time_and_correlation(
@@ -279,6 +263,13 @@ async def test_a_search_that_cannot_be_is_refused_by_the_field(
 ) -> None:
     said = await face.get(f"/api/events?{query}")
     assert (said.status, said.error["field"]) == (400, field)
+
+
+@pytest.mark.parametrize("name", ["user", "user:loaded", "job_heartbeat", "progress"])
+async def test_notes_are_not_followed_for_ever_in_vain(face: Face, name: str) -> None:
+    said = await face.get(f"/api/events/stream?type={name}")
+    assert (said.status, said.error["field"]) == (400, "type")
+    assert "/api/jobs/ID/events" in said.error["message"]
 
 
 async def test_a_stream_tells_what_happens_from_now_on(face: Face, world: World) -> None:

@@ -47,14 +47,7 @@ async def test_types_are_listed_by_pages(quiet_face: Face) -> None:
     for name in ("b", "a/b", "c"):
         await quiet_face.submit(type=name)
     await quiet_face.change("PUT", "/api/types/a%2Fb", POLICY)
-    found: list[Any] = []
-    token = ""
-    for _ in range(4):
-        page = (await quiet_face.get(f"/api/types?page_size=1{token}")).json
-        found += page["types"]
-        if page["next_page_token"] is None:
-            break
-        token = f"&page_token={page['next_page_token']}"
+    found = await quiet_face.list_all("/api/types?page_size=1", "types")
     assert [(each["type"], each["version"]) for each in found] == [("a/b", 1), ("b", 0), ("c", 0)]
 
 
