@@ -12,9 +12,11 @@ from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.waiting import eventually
 
-LISTENERS = (
-    "select pid from pg_stat_activity where datname = current_database() and query ilike 'listen %'"
-)
+# Idle: while the statement still runs it is not heard by anybody yet.
+LISTENERS = """
+    select pid from pg_stat_activity
+     where datname = current_database() and query ilike 'listen %' and state = 'idle'
+"""
 
 
 @asynccontextmanager
