@@ -71,10 +71,7 @@ class Completions:
         self._unacknowledged += 1
         self._all_acknowledged.clear()
         self._waiting.append((attempt, _completion(attempt, outcome)))
-        if len(self._senders) < SENDERS_MAX:
-            sender = asyncio.create_task(self._send_all())
-            self._senders.add(sender)
-            sender.add_done_callback(self._see_end)
+        self._wake_sender()
 
     async def wait_until_acknowledged(self) -> None:
         """Wait until the server has acknowledged everything."""
@@ -87,11 +84,24 @@ class Completions:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
 
-    def _see_end(self, sender: asyncio.Task[None]) -> None:
-        """Tell of a bug here: a worker that cannot say how its attempts end must not go on."""
+    def _wake_sender(self) -> None:
+        if self._waiting and len(self._senders) < SENDERS_MAX:
+            sender = asyncio.create_task(self._send_all())
+            self._senders.add(sender)
+            sender.add_done_callback(self._end_sender)
+
+    def _end_sender(self, sender: asyncio.Task[None]) -> None:
+        """Forget a sender; what was added since its last look found it still here.
+
+        A bug here is told: a worker that cannot say how its attempts end must not go on.
+        """
         self._senders.discard(sender)
-        if not sender.cancelled() and (error := sender.exception()) is not None:
+        if sender.cancelled():
+            return
+        if (error := sender.exception()) is not None:
             self._on_failure(error)
+        else:
+            self._wake_sender()
 
     async def _send_all(self) -> None:
         pause = PAUSE_SECONDS

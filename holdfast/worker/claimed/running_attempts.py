@@ -113,8 +113,10 @@ class RunningAttempts:
         suspects = [attempt for attempt in attempts if attempt.is_suspect]
         self._met_suspects = bool(suspects) or (self._met_suspects and not attempts)
         # One suspect at a time, and alone: others, of this claim and of the one beside it, may run
-        # elsewhere meanwhile. So may all, if this worker is about to leave.
-        spare = attempts if self.stuck else suspects if self._has_suspect() else suspects[1:]
+        # elsewhere meanwhile. So may all, if this worker is about to leave, and what came so late
+        # that its lease would run out here.
+        excess = suspects if self._has_suspect() else suspects[1:]
+        spare = [a for a in attempts if self.stuck or a in excess or _is_too_late(a)]
         if spare:
             self.hand_back(spare)
             attempts = [attempt for attempt in attempts if attempt not in spare]
@@ -206,7 +208,7 @@ class RunningAttempts:
                 attempt.input = await self._compensated.complete(attempt)
             except BadCall as problem:
                 return problem.outcome
-        if boot_clock() >= attempt.stop_at:
+        if _is_too_late(attempt):
             return HANDED_BACK
         if not self._is_function_here(attempt):
             return await self._processes.run(attempt, self._options.imports)
@@ -264,3 +266,8 @@ class RunningAttempts:
             extra=describe(attempt),
         )
         return Outcome("worker_failed", error=f"a fault of the worker: {failure(error).error}")
+
+
+def _is_too_late(attempt: Attempt) -> bool:
+    """Tell whether too little of the lease is left to begin: the claim was answered late."""
+    return boot_clock() >= attempt.stop_at - attempt.margin

@@ -25,6 +25,7 @@ from collections.abc import Collection
 
 TOKEN_NAME = "HOLDFAST_LEASE_TOKEN"
 READY = b"ready\n"
+OVERRUN = b"holdfast: killed the worker: code within it has outlived its lease\n"
 NEVER = float("inf")
 # Poll counts no time in suspend: a deadline that passed there is met this long after waking up.
 SLICE_SECONDS = 1.0
@@ -112,6 +113,13 @@ def _link(path: str) -> str | None:
         return None
 
 
+def _complain(text: bytes) -> None:
+    try:
+        os.write(2, text)
+    except OSError:  # nobody hears it
+        return
+
+
 class Watchdog:
     """The deadlines that the worker has set so far, and what follows from them."""
 
@@ -176,6 +184,7 @@ class Watchdog:
         if self._self_deadline <= now:
             self._self_deadline = NEVER
             signal.pidfd_send_signal(worker, signal.SIGKILL)  # its end wakes the poll
+            _complain(OVERRUN)
         due = {pgid: token for pgid, (token, deadline) in self._groups.items() if deadline <= now}
         if not due:
             return

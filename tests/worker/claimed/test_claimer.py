@@ -52,6 +52,26 @@ async def test_a_claim_whose_answer_is_lost_is_repeated_under_the_same_key(
         await running
 
 
+async def test_what_comes_when_its_lease_has_almost_run_out_is_handed_back(
+    workplace: Workplace,
+) -> None:
+    async with FaultyProxy(workplace.url) as proxy:
+        worker = workplace.launch(server=proxy.url)
+        await eventually(lambda: workplace.fetch("select 1 from holdfast.workers"))
+        proxy.lose_answers()
+        task_id = await workplace.submit(call("add", 1), lease=60.0)
+        await eventually(lambda: workplace.fetch("select 1 from holdfast.leases"))
+        await workplace.execute(
+            "set session_replication_role = replica;"
+            "update holdfast.leases set expires_at = holdfast.now() + interval '1.2 s'"
+        )
+        proxy.mend()
+        await workplace.reach(task_id, "SUCCEEDED")
+        assert worker.poll() is None
+    first, _ = await workplace.attempts(task_id)
+    assert (first["state"], first["error"]) == (7, "handed back")
+
+
 async def test_a_large_batch_is_claimed_and_run(workplace: Workplace, database: Any) -> None:
     task_id = await workplace.submit(call("add", 1), list(range(1200)))
     workplace.hire(concurrency=600)

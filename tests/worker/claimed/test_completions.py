@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.api import route as endpoint
 from holdfast.client.transport import Transport
+from holdfast.worker.claimed import completions as module
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.running.attempt_outcome import KILLED, Outcome
@@ -77,6 +78,26 @@ async def test_what_is_added_is_told_and_each_is_heard(workplace: Workplace) -> 
         assert len(sender.completions) == 0
         assert {attempt.task_id for attempt in sender.acknowledged} == {a.task_id for a in attempts}
     assert set(await states_of(workplace, attempts)) == {"SUCCEEDED"}
+
+
+async def test_what_is_added_while_the_last_sender_ends_is_sent(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await some_attempts(workplace, 2)
+    monkeypatch.setattr(module, "SENDERS_MAX", 1)
+    outcome = Outcome("succeeded", 0)
+
+    def add_second(attempt: Attempt) -> None:
+        if attempt is first:  # in the sender's last step: what is called soon comes before its end
+            asyncio.get_running_loop().call_soon(completions.add, second, outcome)
+
+    async with Transport(workplace.url) as transport:
+        completions = Completions(
+            transport, "w", on_acknowledged=add_second, on_failure=lambda _: None
+        )
+        completions.add(first, outcome)
+        await workplace.reach(second.task_id, "SUCCEEDED")
+        await completions.close()
 
 
 async def test_each_of_a_batch_gets_the_answer_that_is_its_own(workplace: Workplace) -> None:

@@ -199,12 +199,13 @@ def test_no_process_of_a_killed_worker_is_left(workers: Workers) -> None:
 
 @pytest.mark.parametrize("how", ["freeze", "hog"])
 def test_a_worker_that_hangs_is_killed_at_its_deadline_with_all_its_processes(
-    workers: Workers, how: str
+    workers: Workers, how: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     worker = workers.start("doomed")
     worker.tell(f"{how} self")
     assert worker.process.wait(60) == -signal.SIGKILL
     wait_for(worker.is_all_gone)
+    assert "killed the worker" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("how", ["freeze", "hog"])
