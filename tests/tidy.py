@@ -98,9 +98,15 @@ def find_long_comments(text: str, suffix: str) -> list[str]:
     return problems
 
 
+@cache
+def walk(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """List all that is in a tree, once for all checks."""
+    return tuple(ast.walk(tree))
+
+
 def functions_of(tree: ast.AST) -> Iterator[Function]:
     """Walk over every function and method."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, Function):
             yield node
 
@@ -117,7 +123,7 @@ def find_long_functions(tree: ast.AST) -> list[str]:
 def find_large_classes(tree: ast.AST) -> list[str]:
     """Find classes with too many public methods."""
     problems = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ClassDef):
             methods = [item.name for item in node.body if isinstance(item, Function)]
             count = sum(not name.startswith("_") for name in methods)
@@ -130,7 +136,7 @@ def find_long_signatures(tree: ast.AST) -> list[str]:
     """Find functions that take more than a few arguments by position."""
     methods = {
         id(item)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.ClassDef)
         for item in node.body
         if isinstance(item, Function)
@@ -152,7 +158,7 @@ def find_working_asserts(tree: ast.AST) -> list[str]:
     """Find asserts that do something: `python -O` would leave it undone."""
     return [
         f"line {node.lineno} does something within an assert; do it before"
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Assert)
         and any(isinstance(part, ast.Await | ast.NamedExpr) for part in ast.walk(node.test))
     ]
@@ -165,7 +171,7 @@ def words_of(name: str) -> list[str]:
 
 def names_of(tree: ast.AST) -> Iterator[str]:
     """Walk over every name that a file gives to something."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
@@ -221,7 +227,7 @@ def test_file_of(module: Path) -> Path:
 def imported_modules(tree: ast.AST) -> set[str]:
     """List the dotted names that a file imports, or names in its texts."""
     found = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Import(names=names):
                 found |= {alias.name for alias in names}
@@ -235,7 +241,7 @@ def imported_modules(tree: ast.AST) -> set[str]:
 def find_foreign_imports(tree: ast.AST, package: str) -> list[str]:
     """Find imports of anything but the standard library and one package."""
     found = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Import(names=names):
                 modules = [alias.name for alias in names]

@@ -89,7 +89,7 @@ def make_test(operation_id: str) -> Any:
 
     @schema.include(operation_id=operation_id).parametrize()
     @settings(
-        max_examples=10,
+        max_examples=5,
         derandomize=True,
         deadline=None,
         database=None,

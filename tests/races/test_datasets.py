@@ -116,8 +116,11 @@ async def reap_all(ledger: Ledger) -> None:
         continue
 
 
-async def test_readers_never_see_a_mix_across_500_cut_overs(world: World, library: Library) -> None:
-    versions, per_version, switches = 5, 5, 500
+@pytest.mark.parametrize("switches", [100, pytest.param(500, marks=pytest.mark.nightly)])
+async def test_readers_never_see_a_mix_across_cut_overs(
+    world: World, library: Library, switches: int
+) -> None:
+    versions, per_version = 5, 5
     await library.create("events", versions - 1)
     for version in range(1, versions + 1):
         entries = [an_entry(f"p{n}", f"v{version}") for n in range(per_version)]

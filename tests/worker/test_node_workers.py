@@ -197,6 +197,7 @@ async def test_a_soft_cancel_lets_a_command_say_goodbye(office: Office) -> None:
         assert (said[0], said[-1]) == ("up", "bye")  # the shell may say that its sleep was ended
 
 
+@pytest.mark.nightly
 async def test_a_command_that_does_not_mind_is_killed_after_its_grace(office: Office) -> None:
     async with office.work():
         script = "trap '' TERM; sleep 600 & while :; do sleep 0.02; done"
@@ -229,6 +230,7 @@ async def test_a_command_that_takes_too_long_is_stopped_by_the_server(office: Of
         assert not lives(process)
 
 
+@pytest.mark.nightly
 async def test_a_lease_is_renewed_as_long_as_its_command_runs(
     office: Office, database: Database
 ) -> None:
@@ -238,6 +240,7 @@ async def test_a_lease_is_renewed_as_long_as_its_command_runs(
     await assert_audit_is_silent(database)
 
 
+@pytest.mark.nightly
 async def test_no_more_run_at_once_than_there_is_room_for(office: Office) -> None:
     script = f"mkdir {office.folder}/busy && sleep 0.1 && rmdir {office.folder}/busy"
     async with office.work(room=1):
@@ -292,6 +295,7 @@ async def test_nothing_outlives_a_worker_that_is_killed(office: Office) -> None:
         await office.place.reach(task_id, "SUCCEEDED", seconds=60)
 
 
+@pytest.mark.nightly
 async def test_nothing_overruns_the_lease_of_a_worker_that_is_stopped(
     office: Office, database: Database
 ) -> None:
@@ -310,6 +314,7 @@ async def test_nothing_overruns_the_lease_of_a_worker_that_is_stopped(
     await assert_audit_is_silent(database)
 
 
+@pytest.mark.nightly
 async def test_a_worker_that_is_replaced_kills_what_it_runs_and_ends(workplace: Workplace) -> None:
     office = Office(workplace, "claimed")
     async with office.work() as worker:

@@ -343,7 +343,7 @@ async def test_a_child_that_runs_out_of_memory_ends_a_command_that_waits_for_eve
     tmp_path: Path,
 ) -> None:
     script = f"{sys.executable} -I -S -c '{ALLOCATE}' {2**28}; sleep 600"
-    ended = await run(tmp_path, a_script(script, memory=64 * 2**20, deadline=boot_clock() + 20))
+    ended = await run(tmp_path, a_script(script, memory=64 * 2**20, deadline=boot_clock() + 8))
     assert ended.reason == ("oom" if can_limit_memory() else "lease")
 
 
