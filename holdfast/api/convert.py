@@ -10,7 +10,6 @@ from holdfast.model.states import TaskState
 from holdfast.store.reads import events
 from holdfast.store.reads.attempts import AccountRow, AttemptOnWorker, AttemptRow
 from holdfast.store.reads.dead_letters import DeadLetterRow
-from holdfast.store.reads.jobs import JobRow
 from holdfast.store.reads.queues import QueueRow
 from holdfast.store.reads.tasks import ResultRow, TaskRow
 from holdfast.store.reads.workers import HEALTH, WorkerLoad, WorkerRow
@@ -20,7 +19,6 @@ from holdfast.wire.status import (
     BuildMetrics,
     DeadLetter,
     Event,
-    JobStatus,
     QueueStatus,
     ResourceUsage,
     TaskAttempt,
@@ -35,18 +33,6 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _NO_ACCOUNT = AccountRow()
 _CPU_DIGITS = 3
 _Shape = TypeVar("_Shape")
-_MESSAGE_ORDER = (
-    "running",
-    "building",
-    "assigned",
-    "pending",
-    "succeeded",
-    "failed",
-    "killed",
-    "worker_failed",
-    "unschedulable",
-    "dead_lettered",
-)
 NO_ATTEMPT = -1
 
 
@@ -60,7 +46,8 @@ def to_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _ms(moment: datetime | None) -> int | None:
+def ms(moment: datetime | None) -> int | None:
+    """Count the milliseconds since 1970 up to a moment, if it is known."""
     return None if moment is None else to_ms(moment)
 
 
@@ -79,65 +66,8 @@ def job_state(state: int) -> str:
     return f"JOB_STATE_{TaskState(state).name}"
 
 
-def job_message(job: JobRow) -> str:
-    """Sum up a job in a line: its tasks in total, then those in each state that has any."""
-    parts = [f"{job.num_tasks} total"]
-    for state in _MESSAGE_ORDER:
-        count = getattr(job, state)
-        if count:
-            parts.append(f"{count} {state.replace('_', ' ')}")
-    return "Tasks: " + ", ".join(parts)
-
-
-def job_status(job: JobRow, tasks: list[TaskStatus] | None = None) -> JobStatus:
-    """Tell everything about a job."""
-    spec = None if job.spec is None else msgspec.json.decode(job.spec)
-    return JobStatus(
-        job_id=str(job.job_id),
-        state=job_state(job.state),
-        name=job.name,
-        type=job.type,
-        owner=job.owner,
-        queue=job.queue,
-        priority=job.priority,
-        labels=msgspec.json.decode(job.labels),
-        exit_code=job.exit_code,
-        error=job.error,
-        submitted_at_ms=to_ms(job.submitted_at),
-        started_at_ms=_ms(job.started_at),
-        finished_at_ms=_ms(job.finished_at),
-        parent_job_id=_id(job.parent_job_id),
-        replay_of=_id(job.replay_of),
-        graph_id=_id(job.graph_id),
-        compensates_job_id=_id(job.compensates_job_id),
-        compensated_by=_id(job.compensated_by),
-        is_compensated=job.is_compensated,
-        unmet_dependencies=job.unmet,
-        released_at_ms=_ms(job.released_at),
-        correlation_id=job.correlation_id,
-        trace_id=job.trace_id,
-        idempotency_key=job.idempotency_key,
-        cancel_mode=job.cancel_mode,
-        cancel_reason=job.cancel_reason,
-        status_message=job_message(job),
-        num_tasks=job.num_tasks,
-        tasks_pending=job.pending,
-        tasks_assigned=job.assigned,
-        tasks_building=job.building,
-        tasks_running=job.running,
-        tasks_succeeded=job.succeeded,
-        tasks_failed=job.failed,
-        tasks_killed=job.killed,
-        tasks_worker_failed=job.worker_failed,
-        tasks_unschedulable=job.unschedulable,
-        tasks_dead_lettered=job.dead_lettered,
-        spec=spec,
-        is_gang=None if spec is None else "coscheduling" in spec,
-        tasks=tasks,
-    )
-
-
-def _id(job_id: int | None) -> str | None:
+def id_text(job_id: int | None) -> str | None:
+    """Write the id of a job, if there is one."""
     return None if job_id is None else str(job_id)
 
 
@@ -197,8 +127,8 @@ def task_status(
         exit_code=task.exit_code if has_exit_code else None,
         error=task_error(task),
         submitted_at_ms=to_ms(task.submitted_at),
-        started_at_ms=_ms(started_at),
-        finished_at_ms=_ms(task.finished_at),
+        started_at_ms=ms(started_at),
+        finished_at_ms=ms(task.finished_at),
         eligible_at_ms=to_ms(task.eligible_at),
         ports=_ports(account.ports) if worker_id is not None else {},
         resource_usage=_decode(account.usage, ResourceUsage),
@@ -254,9 +184,9 @@ def task_attempt(attempt: AttemptRow, task: TaskRow, now: datetime) -> TaskAttem
         worker_id=attempt.worker_id,
         state=task_state(attempt.state),
         created_at_ms=to_ms(attempt.created_at),
-        started_at_ms=_ms(attempt.started_at),
-        finished_at_ms=_ms(attempt.finished_at),
-        released_at_ms=_ms(attempt.released_at),
+        started_at_ms=ms(attempt.started_at),
+        finished_at_ms=ms(attempt.finished_at),
+        released_at_ms=ms(attempt.released_at),
         exit_code=attempt.exit_code,
         error=attempt.error,
         error_class=attempt.error_class,
@@ -314,8 +244,8 @@ def worker_status(worker: WorkerRow, load: WorkerLoad) -> WorkerStatus:
         queues=worker.queues,
         health=HEALTH[worker.illness],
         registered_at_ms=to_ms(worker.registered_at),
-        last_seen_at_ms=_ms(worker.last_seen_at),
-        lost_at_ms=_ms(worker.lost_at),
+        last_seen_at_ms=ms(worker.last_seen_at),
+        lost_at_ms=ms(worker.lost_at),
         lost_cause=worker.lost_cause,
         replaced_by=worker.replaced_by,
         draining=worker.is_draining,
@@ -327,7 +257,7 @@ def worker_status(worker: WorkerRow, load: WorkerLoad) -> WorkerStatus:
         attributes=attributes,
         consecutive_failures=worker.consecutive_failures,
         last_failure=worker.last_failure,
-        last_answer_at_ms=_ms(worker.answered_at),
+        last_answer_at_ms=ms(worker.answered_at),
     )
 
 
@@ -390,7 +320,7 @@ def dead_letter(row: DeadLetterRow) -> DeadLetter:
         correlation_id=row.correlation_id,
         dead_lettered_at=row.dead_lettered_at,
         input=raw(row.input),
-        replayed_as=_id(row.replayed_as),
+        replayed_as=id_text(row.replayed_as),
         replayed_at=row.replayed_at,
         discarded_at=row.discarded_at,
         discarded_by=row.discarded_by,

@@ -36,7 +36,7 @@ from holdfast.model.ids import parse_job_id, parse_task_id
 from holdfast.wire.bundles import StoredBundle, bundle_path
 from holdfast.wire.events import EventStreamQuery
 from holdfast.wire.requests import JobRequest, LogQuery
-from holdfast.wire.status import Event, JobStatus
+from holdfast.wire.status import Event, JobStatus, SubmittedJob
 
 Answer = TypeVar("Answer")
 PATIENCE_SECONDS = 30.0
@@ -243,7 +243,7 @@ class Client:
         return self._send(request, lease) if graph is None else graph.add(request)
 
     async def _send(self, request: JobRequest, lease: Lease | None) -> Job[Any]:
-        answer = await submit_request(self, request, lease)
+        answer = await submit_request(self, request, SubmittedJob, lease=lease)
         return Job(self, answer.job_id, answer.num_tasks)
 
     def _refer(self, job: Job[Any]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.client.context import Lease, find_lease
 from holdfast.client.submit_spans import submit_span
 from holdfast.wire.requests import JobBatchRequest, JobRequest
-from holdfast.wire.status import JobBatchAnswer, SubmittedJob
+from holdfast.wire.status import JobBatchAnswer
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
@@ -20,10 +20,13 @@ LEASE_HEADER = "Holdfast-Lease"
 
 
 async def submit_request(
-    client: "Client", request: JobRequest, lease: Lease | None = None
-) -> SubmittedJob:
-    """Submit a job as it is described: what a running task submits is a child of its job."""
-    return await _post(client, "/api/jobs", _with_key(request), returns=SubmittedJob, lease=lease)
+    client: "Client", request: JobRequest, returns: type[Answer], *, lease: Lease | None = None
+) -> Answer:
+    """Submit a job as it is described: what a running task submits is a child of its job.
+
+    Returns of the answer what is wanted: a `SubmittedJob`, or the whole `JobStatus`.
+    """
+    return await _post(client, "/api/jobs", _with_key(request), returns=returns, lease=lease)
 
 
 async def submit_requests(client: "Client", requests: Iterable[JobRequest]) -> JobBatchAnswer:

@@ -296,10 +296,14 @@ class DiscardRequest(Request, frozen=True):
 
 
 class JobQuery(Request, frozen=True):
-    """How to read one job: with a page of its tasks, or once it has ended (a long poll)."""
+    """How to read one job: with a page of its tasks, or once it has ended (a long poll).
+
+    With `totals`, what its tasks add up to: all of them are read for that.
+    """
 
     tasks: bool = False
     wait_ms: WaitMs = 0
+    totals: bool = False
 
 
 class JobListQuery(Request, frozen=True):

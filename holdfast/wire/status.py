@@ -133,6 +133,19 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     # Told where the spec is: whether all tasks start together.
     is_gang: bool | None = None
     tasks: list[TaskStatus] | None = None
+    # Told to who submits it: False if its idempotency key had been seen before.
+    is_new: bool | None = None
+    # What its tasks add up to, where asked for: their retries, and over all of their attempts
+    # times, seconds and bytes as sums, peaks as the largest, `limits` and what was cached if it
+    # is so of all of them.
+    failure_count: int | None = None
+    preemption_count: int | None = None
+    resource_usage: ResourceUsage | None = None
+    build_metrics: BuildMetrics | None = None
+    # Of attempts under way: by name, of a job with several tasks by INDEX/NAME, 1,000 at most.
+    ports: dict[str, int] | None = None
+    # Of a job with one task: what that returned, if it has succeeded.
+    serialized_result: msgspec.Raw = absent_is_null()
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -143,7 +156,7 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class SubmittedJob(msgspec.Struct, frozen=True):
-    """A job that has been taken in; not new if its idempotency key had been seen before."""
+    """What every submitter needs of the answer; not new if the key had been seen before."""
 
     job_id: str
     is_new: bool

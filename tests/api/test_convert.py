@@ -15,55 +15,10 @@ from holdfast.store.reads.queues import QueueRow
 from holdfast.store.reads.tasks import ResultRow
 from holdfast.store.reads.workers import WorkerLoad
 from holdfast.wire.status import Amounts, BuildMetrics, ResourceUsage, WorkerResources
-from tests.api.rows import CLOSED, LATER, NOW, OPEN, a_job, a_task, a_worker
+from tests.api.rows import CLOSED, LATER, NOW, OPEN, a_task, a_worker
 
 USAGE_TEXT = '{"cpu_seconds":1.5,"memory_peak_bytes":4096,"processes_max":2,"limits":"cgroup2"}'
 USAGE = ResourceUsage(cpu_seconds=1.5, memory_peak_bytes=4096, processes_max=2, limits="cgroup2")
-
-
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        ({"running": 2, "pending": 1}, "Tasks: 3 total, 2 running, 1 pending"),
-        ({"pending": 3}, "Tasks: 3 total, 3 pending"),
-        (
-            {"succeeded": 1, "worker_failed": 1, "dead_lettered": 1},
-            "Tasks: 3 total, 1 succeeded, 1 worker failed, 1 dead lettered",
-        ),
-        (
-            {"assigned": 1, "building": 1, "running": 1},
-            "Tasks: 3 total, 1 running, 1 building, 1 assigned",
-        ),
-    ],
-)
-def test_a_job_is_summed_up_in_a_line(counts: dict[str, int], message: str) -> None:
-    assert convert.job_status(a_job(**counts)).status_message == message
-
-
-def test_a_job_is_told_in_the_words_of_the_protocol() -> None:
-    told = convert.job_status(
-        a_job(
-            state=TaskState.SUCCEEDED,
-            succeeded=3,
-            started_at=NOW,
-            finished_at=LATER,
-            parent_job_id=7,
-            replay_of=8,
-            labels='{"team":"search"}',
-            spec='{"entrypoint":{"shell":"make"}}',
-        )
-    )
-    assert (told.job_id, told.parent_job_id, told.replay_of) == ("4182", "7", "8")
-    assert told.state == "JOB_STATE_SUCCEEDED"
-    assert told.labels == {"team": "search"}
-    assert told.spec == {"entrypoint": {"shell": "make"}}
-    assert told.is_gang is False
-    assert convert.job_status(a_job(spec='{"coscheduling":{}}')).is_gang is True
-    assert convert.job_status(a_job()).is_gang is None
-    assert told.submitted_at_ms == told.started_at_ms == 1_772_366_400_000
-    assert told.finished_at_ms == 1_772_366_490_000
-    assert told.tasks_succeeded == told.num_tasks == 3
-    assert told.tasks is None
 
 
 def test_a_task_before_its_first_attempt_has_none() -> None:

@@ -165,3 +165,20 @@ def test_a_queue_that_nobody_serves_needs_attention(page: Page, stage: Stage) ->
     page.get_by_role("link", name="nobody/here").click()
     expect(page).to_have_url(re.compile("/queues"))
     expect(page.get_by_role("row").filter(has_text="nobody/here")).to_contain_text("does not drain")
+
+
+def test_a_job_shows_what_its_tasks_add_up_to(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="sums", replicas=2, max_retries_failure=3, backoff={"base": 0.05})
+    worker = HandWorker(stage, "w-sums")
+    first, second = (worker.claim(f"{job_id}.{index}") for index in range(2))
+    page.goto(f"/jobs/{job_id}")
+    failures = page.locator("div", has=page.get_by_text("Failures, all tasks", exact=True)).last
+    expect(failures).to_contain_text("0")
+    for claim in (first, second):
+        ended = {name: claim[name] for name in ("task_id", "attempt", "lease_token")}
+        usage = {"cpu_seconds": 90.0, "memory_peak_bytes": 3 << 20}
+        body = ended | {"status": "failed", "error": "no more", "usage": usage}
+        known = {"worker_id": worker.worker_id, "completions": [body]}
+        stage.call("POST", "/internal/task-complete", known)
+    expect(failures).to_contain_text("2")
+    expect(page.get_by_text("3 min", exact=True)).to_be_visible()

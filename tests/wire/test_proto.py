@@ -129,6 +129,8 @@ def spoken(kind: Any, name: str, owner: str) -> str:
             return "google.protobuf.Struct"
         case inspect.DictType(key_type=key, value_type=value):
             return f"map<{spoken(key, '', owner)}, {spoken(value, '', owner)}>"
+        case inspect.RawType() if name.startswith("serialized_"):
+            return "optional bytes"
         case inspect.RawType():
             return "google.protobuf.Value"
         case inspect.StrType() if name == "state":

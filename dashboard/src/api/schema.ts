@@ -1790,10 +1790,14 @@ export interface components {
         /**
          * JobQuery
          * @description How to read one job: with a page of its tasks, or once it has ended (a long poll).
+         *
+         *         With `totals`, what its tasks add up to: all of them are read for that.
          */
         JobQuery: {
             /** @default false */
             tasks: boolean;
+            /** @default false */
+            totals: boolean;
             /** @default 0 */
             wait_ms: number;
         };
@@ -1850,6 +1854,8 @@ export interface components {
          */
         JobStatus: {
             /** @default null */
+            build_metrics: components["schemas"]["BuildMetrics"] | null;
+            /** @default null */
             cancel_mode: string | null;
             /** @default null */
             cancel_reason: string | null;
@@ -1863,6 +1869,8 @@ export interface components {
             /** @default null */
             exit_code: number | null;
             /** @default null */
+            failure_count: number | null;
+            /** @default null */
             finished_at_ms: number | null;
             /** @default null */
             graph_id: string | null;
@@ -1872,6 +1880,8 @@ export interface components {
             is_compensated: boolean | null;
             /** @default null */
             is_gang: boolean | null;
+            /** @default null */
+            is_new: boolean | null;
             job_id: string;
             /** @default {} */
             labels: {
@@ -1882,6 +1892,12 @@ export interface components {
             owner: string;
             /** @default null */
             parent_job_id: string | null;
+            /** @default null */
+            ports: {
+                [key: string]: number;
+            } | null;
+            /** @default null */
+            preemption_count: number | null;
             /** @default 0 */
             priority: number;
             /** @default null */
@@ -1890,6 +1906,9 @@ export interface components {
             released_at_ms: number | null;
             /** @default null */
             replay_of: string | null;
+            /** @default null */
+            resource_usage: components["schemas"]["ResourceUsage"] | null;
+            serialized_result?: unknown;
             /** @default null */
             spec: Record<string, never> | null;
             /** @default null */
@@ -2463,7 +2482,7 @@ export interface components {
         };
         /**
          * SubmittedJob
-         * @description A job that has been taken in; not new if its idempotency key had been seen before.
+         * @description What every submitter needs of the answer; not new if the key had been seen before.
          */
         SubmittedJob: {
             is_new: boolean;
@@ -3685,7 +3704,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SubmittedJob"];
+                    "application/json": components["schemas"]["JobStatus"];
                 };
             };
             /** @description as asked */
@@ -3694,7 +3713,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SubmittedJob"];
+                    "application/json": components["schemas"]["JobStatus"];
                 };
             };
         };
@@ -3704,6 +3723,7 @@ export interface operations {
             query?: {
                 tasks?: boolean;
                 wait_ms?: number;
+                totals?: boolean;
             };
             header?: never;
             path: {

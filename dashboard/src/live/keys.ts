@@ -3,7 +3,8 @@
  *
  * A key begins with what it is about: ["jobs", ...] lists, ["job", id, ...], ["task", id, ...],
  * ["letters", ...]; pages on the fleet ("overview", "workers", "queues", "datasets") read again by
- * the clock, since much of what they show has no event.
+ * the clock, since much of what they show has no event; so are the "totals" of a job, which are
+ * added up over all of its tasks.
  */
 import type { QueryKey } from "@tanstack/react-query";
 

@@ -186,7 +186,7 @@ function AttemptDetail({ taskId, attempt }: { taskId: string; attempt: Attempt }
   );
 }
 
-function Usage({ usage }: { usage: Attempt["usage"] }) {
+export function Usage({ usage }: { usage: Attempt["usage"] }) {
   if (usage == null) {
     return (
       <Fact name="Used">

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from holdfast.api import convert
+from holdfast.api.job_statuses import job_status
 from holdfast.api.page_tokens import JobToken, check_page_size, read_token, write_token
 from holdfast.api.route import Call, Route, check_wait
 from holdfast.api.task_statuses import list_statuses, read_facts
@@ -17,10 +18,11 @@ from holdfast.rules.submission import check_text
 from holdfast.services.waking.doorbell import Bell
 from holdfast.store.reads import jobs, tasks
 from holdfast.store.reads.graph import EdgeRow, NodeRow, read_graph
+from holdfast.store.reads.totals import read_totals
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.graphs import GraphEdge, GraphNode, JobGraph
 from holdfast.wire.requests import CancelRequest, JobListQuery, JobQuery, Nothing
-from holdfast.wire.status import Changed, JobPage, JobStatus
+from holdfast.wire.status import Changed, JobPage, JobStatus, TaskStatus
 
 TASKS_SHOWN_MAX = 100
 TEXT_MAX = 256
@@ -41,7 +43,7 @@ async def list_jobs(call: Call[None, JobListQuery]) -> JobPage:
     async with call.runtime.reads.transaction() as tx:
         page = await jobs.list_jobs(tx, wanted, before=before, page_size=page_size)
     following = None if page.next_after is None else JobToken(page.next_after)
-    return JobPage([convert.job_status(job) for job in page.rows], write_token(following))
+    return JobPage([job_status(job) for job in page.rows], write_token(following))
 
 
 def _job_filter(asked: JobListQuery) -> jobs.JobFilter:
@@ -91,13 +93,19 @@ async def show_job(call: Call[None, JobQuery]) -> JobStatus:
             if job.finished_at is not None or remaining <= 0 or doorbells.is_closed:
                 break
             await listener.wait(remaining)
-    if not call.query.tasks:
-        return convert.job_status(job)
+    shown = await _show_tasks(call, job) if call.query.tasks else None
+    if not call.query.totals:
+        return job_status(job, tasks=shown)
     async with call.runtime.reads.transaction() as tx:
-        page = await tasks.list_tasks(tx, job_id, page_size=TASKS_SHOWN_MAX)
+        totals = await read_totals(tx, job)
+    return job_status(job, tasks=shown, totals=totals)
+
+
+async def _show_tasks(call: Call[None, JobQuery], job: jobs.JobRow) -> list[TaskStatus]:
+    async with call.runtime.reads.transaction() as tx:
+        page = await tasks.list_tasks(tx, job.job_id, page_size=TASKS_SHOWN_MAX)
         facts = await read_facts(tx, job, page.rows)
-    shown = await list_statuses(call.runtime.reasons, job, page.rows, facts=facts)
-    return convert.job_status(job, shown)
+    return await list_statuses(call.runtime.reasons, job, page.rows, facts=facts)
 
 
 async def stop_job(call: Call[CancelRequest, Nothing]) -> Changed:

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from holdfast.api.job_statuses import job_status, new_job_status
 from holdfast.api.route import Call, Reply, Route, decode_text
 from holdfast.errors import Invalid
 from holdfast.ledger.keys import request_key
@@ -12,11 +13,13 @@ from holdfast.model.spec import JobSpec, Submission
 from holdfast.operations.submitting.children import get_parent
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.rerun import rerun
+from holdfast.operations.submitting.store import Submitted
 from holdfast.services.server_spans import Submitting, submission_span
+from holdfast.store.reads.jobs import get_job
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.lists import RerunAnswer
 from holdfast.wire.requests import JobBatchRequest, JobRequest, Nothing, RerunRequest
-from holdfast.wire.status import JobBatchAnswer, SubmittedJob
+from holdfast.wire.status import JobBatchAnswer, JobStatus, SubmittedJob
 
 LEASE_HEADER = b"holdfast-lease"
 CONFLICTS = {409: ErrorAnswer}
@@ -31,8 +34,15 @@ async def submit_job(call: Call[JobRequest, Nothing]) -> Reply:
         submission = _submission(call.body, parent, span)
         submitted = await call.runtime.writers.submit(submission)
         span.describe(call.runtime.ledger.specs, submitted)
-    answer = SubmittedJob(str(submitted.job_id), submitted.is_new, submission.num_tasks)
-    return Reply(answer, 201 if submitted.is_new else 200)
+    return Reply(await _status_of(call, submitted), 201 if submitted.is_new else 200)
+
+
+async def _status_of(call: Call[JobRequest, Nothing], submitted: Submitted) -> JobStatus:
+    """Tell how a job stands; a repeat, or what was stored in chunks, is read for that."""
+    if submitted.row is not None and submitted.at is not None:
+        return new_job_status(submitted.row, submitted.at)
+    async with call.runtime.reads.transaction() as tx:
+        return job_status(await get_job(tx, submitted.job_id), is_new=submitted.is_new)
 
 
 async def submit_jobs(call: Call[JobBatchRequest, Nothing]) -> Reply:
@@ -103,9 +113,9 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/api/jobs",
         submit_job,
-        SubmittedJob,
+        JobStatus,
         body=JobRequest,
-        also={201: SubmittedJob, **CONFLICTS},
+        also={201: JobStatus, **CONFLICTS},
     ),
     Route(
         "POST",

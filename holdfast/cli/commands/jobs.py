@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from holdfast.cli.commands.task import describe_progress
+from holdfast.cli.commands.task import describe_progress, describe_usage
 from holdfast.cli.connect import open_client
 from holdfast.cli.output.text import age, decimal, first_line, moment, size, took
 from holdfast.cli.output.write import (
@@ -104,7 +104,7 @@ def show_job(
     parse_job_id(job_id, "id")
     check_limit(limit)
     with open_client(server) as client:
-        job = client.jobs.get(job_id)
+        job = client.jobs.get(job_id, totals=True)
         page = client.tasks.list(job_id, count_max=limit)
     if as_json:
         write_json(msgspec.structs.replace(job, tasks=page.tasks))
@@ -153,6 +153,9 @@ def _job_fields(job: "JobStatus") -> dict[str, str]:
         "finished": moment(job.finished_at_ms),
         "took": took(job.started_at_ms, job.finished_at_ms),
         "tasks": job.status_message.removeprefix("Tasks: "),
+        "failures": str(job.failure_count) if job.failure_count else "",
+        "preemptions": str(job.preemption_count) if job.preemption_count else "",
+        "used": describe_usage(job.resource_usage),
         "cancelled": cancelled,
         "exit code": "" if job.exit_code is None else str(job.exit_code),
         "error": first_line(job.error),

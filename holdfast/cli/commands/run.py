@@ -27,7 +27,7 @@ from holdfast.model.spec import OnExhausted
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
-    from holdfast.wire.status import JobStatus, LogChunk, SubmittedJob
+    from holdfast.wire.status import JobStatus, LogChunk
 
 EXIT_NO = 1
 LEAVE_SECONDS_MAX = 2.0
@@ -76,7 +76,7 @@ def run(
         return _judge(job, was_cancelled=bool(asked))
 
 
-def _follow(client: "Client", job: "SubmittedJob") -> "Iterator[LogChunk]":
+def _follow(client: "Client", job: "JobStatus") -> "Iterator[LogChunk]":
     from holdfast.cli.output.job_output import follow_job
 
     if job.num_tasks == 1:

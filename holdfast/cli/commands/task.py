@@ -101,7 +101,7 @@ def _fields(task: "TaskStatus") -> dict[str, str]:
         "waits": task.pending_reason or "",
         "progress": describe_progress(task),
         "ports": _write_ports(task.ports),
-        "used": _tell_usage(task.resource_usage),
+        "used": describe_usage(task.resource_usage),
         "failures": str(task.failure_count) if task.failure_count else "",
         "preemptions": str(task.preemption_count) if task.preemption_count else "",
         "exit code": "" if task.exit_code is None else str(task.exit_code),
@@ -109,7 +109,8 @@ def _fields(task: "TaskStatus") -> dict[str, str]:
     }
 
 
-def _tell_usage(usage: "ResourceUsage | None") -> str:
+def describe_usage(usage: "ResourceUsage | None") -> str:
+    """Say in a line what was used, as far as it is known."""
     if usage is None:
         return ""
     cpu, memory = _write_usage(usage)

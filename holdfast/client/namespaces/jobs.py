@@ -15,16 +15,16 @@ from holdfast.wire.events import EventListQuery
 from holdfast.wire.graphs import JobGraph
 from holdfast.wire.lists import RerunAnswer
 from holdfast.wire.requests import JobListQuery, JobQuery, JobRequest, RerunRequest
-from holdfast.wire.status import EventPage, JobBatchAnswer, JobPage, JobStatus, SubmittedJob
+from holdfast.wire.status import EventPage, JobBatchAnswer, JobPage, JobStatus
 
 
 class Jobs(Namespace):
     """Jobs, by their ids."""
 
     @both
-    def submit(self, request: JobRequest) -> Coroutine[Any, Any, SubmittedJob]:
-        """Submit a job as it is described."""
-        return submit_request(self._client, request)
+    def submit(self, request: JobRequest) -> Coroutine[Any, Any, JobStatus]:
+        """Submit a job as it is described; the answer says how it stands, and whether it is new."""
+        return submit_request(self._client, request, JobStatus)
 
     @both
     def submit_all(self, requests: Iterable[JobRequest]) -> Coroutine[Any, Any, JobBatchAnswer]:
@@ -32,11 +32,14 @@ class Jobs(Namespace):
         return submit_requests(self._client, list(requests))
 
     @both
-    async def get(self, job_id: str | int, *, wait: float = 0.0) -> JobStatus:
-        """Read a job; with a wait, once it has ended or so many seconds are over."""
+    async def get(self, job_id: str | int, *, wait: float = 0.0, totals: bool = False) -> JobStatus:
+        """Read a job; with a wait, once it has ended or so many seconds are over.
+
+        With totals, what its tasks add up to: failures, preemptions, usage, ports, the result.
+        """
         path, deadline = _path(job_id), Deadline(wait)
         while True:
-            query = JobQuery(wait_ms=deadline.wait_ms())
+            query = JobQuery(wait_ms=deadline.wait_ms(), totals=totals)
             status = await self._client.read(path, JobStatus, query=query)
             if deadline.is_over or parse_state(status.state) in ENDED_STATES:
                 return status

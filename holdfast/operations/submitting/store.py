@@ -20,7 +20,7 @@ from holdfast.operations.submitting.repeats import find_first
 from holdfast.store.database import Transaction
 from holdfast.store.tables import jobs as job_rows
 from holdfast.store.tables import ready, tasks
-from holdfast.store.tables.jobs import KeyedJob
+from holdfast.store.tables.jobs import KeyedJob, NewJob
 from holdfast.store.tables.ready import ReadyStretch, WaitingStretch
 from holdfast.store.tables.tasks import NewTasks
 
@@ -29,10 +29,15 @@ CHUNK_TASKS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The job's id; not new if its idempotency key had been seen before."""
+    """The job's id; not new if its idempotency key had been seen before.
+
+    `row` is what was stored of a new one, and `at` when, if that was in one transaction.
+    """
 
     job_id: int
     is_new: bool
+    row: NewJob | None = None
+    at: datetime | None = None
 
 
 Answer = Submitted | Refused
@@ -52,28 +57,31 @@ async def store_jobs(tx: Transaction, admitted: Sequence[Admitted]) -> list[Answ
     await _insert_tasks_of(tx, new, links, waiting=waiting, now=now)
     await insert_dependencies(tx, {k: v for k, v in links.checks.items() if k in inserted})
     await announce(tx, new, links, waiting=waiting)
-    answers |= {job.job_id: Submitted(job.job_id, is_new=True) for job in new}
+    answers |= {
+        job.job_id: Submitted(job.job_id, is_new=True, row=inserted[job.job_id], at=now)
+        for job in new
+    }
     answers |= await _answer_repeats(tx, [job for job in welcome if job.job_id not in inserted])
     return [answers[job.job_id] for job in jobs]
 
 
 async def insert_jobs(
     tx: Transaction, jobs: Sequence[Admitted], links: Links, *, now: datetime, shown: bool
-) -> set[int]:
+) -> dict[int, NewJob]:
     """Store the rows of jobs; those whose idempotency key was seen before are left out."""
     if not jobs:
-        return set()
-    return await job_rows.insert_jobs(
-        tx, [_row(job, shown=shown, unmet=links.unmet(job.job_id)) for job in jobs], now=now
-    )
+        return {}
+    rows = [_row(job, shown=shown, unmet=links.unmet(job.job_id)) for job in jobs]
+    inserted = await job_rows.insert_jobs(tx, rows, now=now)
+    return {row.job_id: row for row in rows if row.job_id in inserted}
 
 
-def _row(job: Admitted, *, shown: bool, unmet: int) -> job_rows.NewJob:
+def _row(job: Admitted, *, shown: bool, unmet: int) -> NewJob:
     spec, submission = job.spec, job.submission
     assert spec.type is not None, "an accepted spec is complete"
     assert spec.owner is not None, "an accepted spec is complete"
     # In order: by name, each job would cost a microsecond more. A test looks at each field.
-    return job_rows.NewJob(
+    return NewJob(
         job.job_id,
         spec.name,
         spec.type,

@@ -7,7 +7,7 @@ import pytest
 from holdfast.model.states import TaskState
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange
-from tests.api.face import Face, heard
+from tests.api.face import Face, fence, heard
 from tests.waiting import eventually
 from tests.world import World
 
@@ -299,3 +299,26 @@ async def test_a_graph_is_read_with_its_states_and_conditions(
     missing = await quiet_face.get("/api/jobs/99999/graph")
     assert (missing.status, missing.error["code"]) == (404, "not_found")
     assert (await quiet_face.get("/api/jobs/x/graph")).status == 400
+
+
+async def test_what_tasks_add_up_to_is_told_where_it_is_asked_for(face: Face) -> None:
+    job_id = await face.submit(max_attempts=2, backoff={"base": 0.0})
+    for status in ("failed", "succeeded"):
+        [claim] = await face.claim()
+        usage = {"cpu_seconds": 2.5, "memory_peak_bytes": 1000 + claim["attempt"]}
+        ended = fence(claim) | {"status": status, "usage": usage, "start_reported": False}
+        if status == "succeeded":
+            ended |= {"result": {"rows": 3}}
+        said = await face.post(
+            "/internal/task-complete", {"worker_id": "w1", "completions": [ended]}
+        )
+        assert said.status == 200, said
+    plain = (await face.get(f"/api/jobs/{job_id}")).json
+    names = ("failure_count", "preemption_count", "ports", "resource_usage", "build_metrics")
+    assert [plain[name] for name in (*names, "serialized_result")] == [None] * 6
+    told = (await face.get(f"/api/jobs/{job_id}?totals=true&tasks=true")).json
+    assert [told[name] for name in names[:3]] == [1, 0, {}]
+    assert told["resource_usage"]["cpu_seconds"] == 5.0
+    assert told["resource_usage"]["memory_peak_bytes"] == 1001
+    assert (told["serialized_result"], len(told["tasks"])) == ({"rows": 3}, 1)
+    assert (await face.get(f"/api/jobs/{job_id}?totals=perhaps")).error["field"] == "totals"

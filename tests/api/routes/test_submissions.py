@@ -3,6 +3,9 @@
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
+from holdfast.operations.submitting import submit
 from tests.api.face import Face, heard, lease_header
 from tests.world import World
 
@@ -13,11 +16,44 @@ async def test_a_job_is_taken_in(quiet_face: Face, world: World) -> None:
     said = await quiet_face.post("/api/jobs", {**JOB, "inputs": [1, {"a": [None]}], "name": "n"})
     assert said.status == 201
     job_id = said.json["job_id"]
-    assert said.json == {"job_id": job_id, "is_new": True, "num_tasks": 2}
+    assert (said.json["is_new"], said.json["num_tasks"]) == (True, 2)
     job = await world.job(int(job_id))
     assert (job["name"], job["num_tasks"], job["parent_job_id"]) == ("n", 2, None)
     rows = await world.clock.fetch("select input from holdfast.tasks order by task_index")
     assert [row[0] for row in rows] == ["1", '{"a":[null]}']
+
+
+async def test_who_submits_is_told_how_the_job_stands(quiet_face: Face, world: World) -> None:
+    """What is made of the submission alone is what a reader of the ledger finds."""
+    before = await quiet_face.submit()
+    [claim] = await quiet_face.claim()
+    job = JOB | {
+        "name": "n", "type": "t", "owner": "eve", "replicas": 3, "priority": 2,
+        "labels": {"team": "search", "a": ""}, "depends_on": [before], "trace_id": "7" * 32,
+        "correlation_id": "c", "idempotency_key": "k", "queue": "other",
+    }  # fmt: skip
+    unlike = {"spec": None, "is_gang": None, "is_new": True}
+    for wanted, header in ((job, lease_header(claim)), (JOB, "")):
+        lease = {"holdfast_lease": header} if header else {}
+        said = await quiet_face.post("/api/jobs", wanted, **lease)
+        shown = await quiet_face.get(f"/api/jobs/{said.json['job_id']}")
+        assert said.json == shown.json | unlike
+    assert said.json["status_message"] == "Tasks: 1 total, 1 pending"
+
+
+async def test_a_repeat_and_a_large_job_are_told_as_they_stand_now(
+    quiet_face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await quiet_face.submit(idempotency_key="k")
+    await quiet_face.claim()
+    monkeypatch.setattr(submit, "CHUNK_TASKS_MAX", 1)
+    repeat = await quiet_face.post("/api/jobs", JOB | {"idempotency_key": "k"})
+    large = await quiet_face.post("/api/jobs", JOB | {"replicas": 2})
+    assert (repeat.status, large.status) == (200, 201)
+    for said, is_new in ((repeat, False), (large, True)):
+        shown = await quiet_face.get(f"/api/jobs/{said.json['job_id']}")
+        assert said.json == shown.json | {"spec": None, "is_gang": None, "is_new": is_new}
+    assert (repeat.json["job_id"], repeat.json["tasks_assigned"]) == (job_id, 1)
 
 
 async def test_an_input_is_kept_to_the_letter(quiet_face: Face, world: World) -> None:

@@ -73,6 +73,8 @@ def test_a_job_is_shown_with_its_tasks(service: Service, tmp_path: Path) -> None
     assert text.startswith(f"Job {job_id}  add  dead_lettered\n")
     assert "\nlabels       a=b\n" in text
     assert "1 succeeded, 1 dead lettered" in text
+    assert "\nfailures     1\n" in text
+    assert shown["failure_count"] == 1
     assert text.splitlines()[-1].split()[:3] == [f"{job_id}.1", "dead_lettered", "1"]
     one = service.run("job", job_id, "--limit", "1")
     assert f"{job_id}.1" not in one.out

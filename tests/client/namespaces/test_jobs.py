@@ -22,6 +22,13 @@ def test_a_job_is_submitted_once_even_if_it_is_sent_twice(call: Face, client: Cl
     first, second = call(client.jobs.submit, keyed), call(client.jobs.submit, keyed)
     assert (first.is_new, second.is_new) == (True, False)
     assert first.job_id == second.job_id
+    assert (first.state, first.tasks_pending, first.idempotency_key) == (
+        "JOB_STATE_PENDING",
+        1,
+        "k",
+    )
+    assert call(client.jobs.get, first.job_id).failure_count is None
+    assert call(client.jobs.get, first.job_id, totals=True).failure_count == 0
     assert call(client.jobs.submit, REQUEST).job_id != call(client.jobs.submit, REQUEST).job_id
 
 

@@ -98,6 +98,7 @@ SORTED = {
     "list_events_of_correlation": {"jobs": "correlation_id", "events": "job_id"},
     "list_events_within": {"events": "ts", "jobs": "job_id"},
     "measure_correlation": {"jobs": "correlation_id"},
+    "read_totals": {"tasks": "job_id", "attempt_usage": "job_id", "leases": "job_id"},
     "read_events_between": {"events": "txid", "jobs": "job_id"},
     "read_events_of_job_between": {"events": "job_id", "jobs": "job_id"},
     "list_changed_jobs": {"events": "txid"},

@@ -2,7 +2,8 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
 import type { Job } from "../../api/types";
-import { plural } from "../../parts/format";
+import { count, plural } from "../../parts/format";
+import { Usage } from "../../parts/attempts";
 import { Panel } from "../../parts/page";
 import {
   Ago,
@@ -19,6 +20,7 @@ import {
 } from "../../parts/show";
 import { inert, shorten } from "../../parts/text";
 import { StateBar } from "./counts";
+import { useTotals } from "./reads";
 
 const ERROR_LENGTH_MAX = 300;
 
@@ -112,6 +114,7 @@ function JobFacts({ job }: { job: Job }) {
       <Fact name={job.finished_at_ms === null ? "Takes so far" : "Took"}>
         <Took from={job.started_at_ms} to={job.finished_at_ms} />
       </Fact>
+      <Totals job={job} />
       <Fact name="Labels">
         <Labels labels={job.labels} />
       </Fact>
@@ -142,6 +145,21 @@ function JobFacts({ job }: { job: Job }) {
       <LongId name="Trace id" id={job.trace_id} />
       <LongId name="Idempotency key" id={job.idempotency_key} />
     </Facts>
+  );
+}
+
+function Totals({ job }: { job: Job }) {
+  const totals = useTotals(job).data;
+  const failures = totals?.failure_count;
+  const losses = totals?.preemption_count;
+  return (
+    <>
+      <Fact name="Failures, all tasks">{failures == null ? <Nothing /> : count(failures)}</Fact>
+      <Fact name="Lost workers and preemptions">
+        {losses == null ? <Nothing /> : count(losses)}
+      </Fact>
+      {totals?.resource_usage != null && <Usage usage={totals.resource_usage} />}
+    </>
   );
 }
 

@@ -1,5 +1,5 @@
 /** What the job page reads, and when it reads it again. */
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../../api/client";
 import type { Job, Task } from "../../api/types";
 import { isFinal } from "../../parts/format";
@@ -8,6 +8,8 @@ import { PAGE_TASKS } from "./pages";
 
 /** Progress has no event: while a job is live, what is in sight is read again this often. */
 const LIVE_MS = 3000;
+/** All tasks are read for it: of a job of 100,000 tasks not more often than every 30 s. */
+const TOTALS_MS_PER_TASK = 0.3;
 const CHILDREN_MAX = 100;
 const CHILDREN_MS = 5000;
 
@@ -23,6 +25,21 @@ export function useJob(jobId: string) {
     queryFn: ({ signal }) =>
       unwrap(api.GET("/api/jobs/{job_id}", { params: { path: { job_id: jobId } }, signal })),
     refetchInterval: (query) => liveMs(query.state.data),
+  });
+}
+
+/** What the tasks add up to: read by the clock, and once more when the job has ended. */
+export function useTotals(job: Job) {
+  const jobId = job.job_id;
+  const isLive = liveMs(job) !== false;
+  return useQuery({
+    queryKey: ["totals", jobId, isLive],
+    queryFn: ({ signal }) => {
+      const params = { path: { job_id: jobId }, query: { totals: true } };
+      return unwrap(api.GET("/api/jobs/{job_id}", { params, signal }));
+    },
+    refetchInterval: isLive && Math.max(LIVE_MS, job.num_tasks * TOTALS_MS_PER_TASK),
+    placeholderData: keepPreviousData,
   });
 }
 

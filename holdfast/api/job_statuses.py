@@ -1,0 +1,149 @@
+"""Jobs as they are shown: what a row says of one, what its tasks add up to, what is new of one."""
+
+from datetime import datetime
+
+import msgspec
+
+from holdfast.api import convert
+from holdfast.model.states import JobState
+from holdfast.store.reads.jobs import JobRow
+from holdfast.store.reads.totals import JobTotals
+from holdfast.store.tables.jobs import NewJob
+from holdfast.wire.raw import raw
+from holdfast.wire.status import BuildMetrics, JobStatus, ResourceUsage, TaskStatus
+
+_MESSAGE_ORDER = (
+    "running",
+    "building",
+    "assigned",
+    "pending",
+    "succeeded",
+    "failed",
+    "killed",
+    "worker_failed",
+    "unschedulable",
+    "dead_lettered",
+)
+
+
+def job_message(job: JobRow) -> str:
+    """Sum up a job in a line: its tasks in total, then those in each state that has any."""
+    parts = [f"{job.num_tasks} total"]
+    for state in _MESSAGE_ORDER:
+        count = getattr(job, state)
+        if count:
+            parts.append(f"{count} {state.replace('_', ' ')}")
+    return "Tasks: " + ", ".join(parts)
+
+
+def job_status(
+    job: JobRow,
+    *,
+    tasks: list[TaskStatus] | None = None,
+    totals: JobTotals | None = None,
+    is_new: bool | None = None,
+) -> JobStatus:
+    """Tell everything about a job; what its tasks add up to, where it was asked for."""
+    spec = None if job.spec is None else msgspec.json.decode(job.spec)
+    return JobStatus(
+        job_id=str(job.job_id),
+        state=convert.job_state(job.state),
+        name=job.name,
+        type=job.type,
+        owner=job.owner,
+        queue=job.queue,
+        priority=job.priority,
+        labels=msgspec.json.decode(job.labels),
+        exit_code=job.exit_code,
+        error=job.error,
+        submitted_at_ms=convert.to_ms(job.submitted_at),
+        started_at_ms=convert.ms(job.started_at),
+        finished_at_ms=convert.ms(job.finished_at),
+        parent_job_id=convert.id_text(job.parent_job_id),
+        replay_of=convert.id_text(job.replay_of),
+        graph_id=convert.id_text(job.graph_id),
+        compensates_job_id=convert.id_text(job.compensates_job_id),
+        compensated_by=convert.id_text(job.compensated_by),
+        is_compensated=job.is_compensated,
+        unmet_dependencies=job.unmet,
+        released_at_ms=convert.ms(job.released_at),
+        correlation_id=job.correlation_id,
+        trace_id=job.trace_id,
+        idempotency_key=job.idempotency_key,
+        cancel_mode=job.cancel_mode,
+        cancel_reason=job.cancel_reason,
+        status_message=job_message(job),
+        num_tasks=job.num_tasks,
+        tasks_pending=job.pending,
+        tasks_assigned=job.assigned,
+        tasks_building=job.building,
+        tasks_running=job.running,
+        tasks_succeeded=job.succeeded,
+        tasks_failed=job.failed,
+        tasks_killed=job.killed,
+        tasks_worker_failed=job.worker_failed,
+        tasks_unschedulable=job.unschedulable,
+        tasks_dead_lettered=job.dead_lettered,
+        spec=spec,
+        is_gang=None if spec is None else "coscheduling" in spec,
+        tasks=tasks,
+        failure_count=None if totals is None else totals.failure_count,
+        preemption_count=None if totals is None else totals.preemption_count,
+        ports=None if totals is None else msgspec.json.decode(totals.ports),
+        resource_usage=None if totals is None else _usage(totals),
+        build_metrics=None if totals is None else _build(totals),
+        serialized_result=raw(None if totals is None else totals.result),
+        is_new=is_new,
+    )
+
+
+def new_job_status(job: NewJob, submitted_at: datetime) -> JobStatus:
+    """Tell of a job that has just been stored, from what was stored; without its spec, as in lists.
+
+    All of its tasks are pending, whatever has become of them by the time this is read.
+    """
+    return JobStatus(
+        job_id=str(job.job_id),
+        state=convert.job_state(JobState.PENDING),
+        name=job.name or "",
+        type=job.type,
+        owner=job.owner,
+        queue=job.queue,
+        priority=job.priority,
+        labels=msgspec.json.decode(job.labels),
+        submitted_at_ms=convert.to_ms(submitted_at),
+        parent_job_id=convert.id_text(job.parent_job_id),
+        replay_of=convert.id_text(job.replay_of),
+        graph_id=convert.id_text(job.graph_id),
+        compensates_job_id=convert.id_text(job.compensates_job_id),
+        unmet_dependencies=job.unmet,
+        correlation_id=job.correlation_id,
+        trace_id=job.trace_id,
+        idempotency_key=job.idempotency_key,
+        status_message=f"Tasks: {job.num_tasks} total, {job.num_tasks} pending",
+        num_tasks=job.num_tasks,
+        tasks_pending=job.num_tasks,
+        is_new=True,
+    )
+
+
+def _usage(totals: JobTotals) -> ResourceUsage | None:
+    usage = ResourceUsage(
+        cpu_seconds=totals.cpu_seconds,
+        memory_peak_bytes=totals.memory_peak_bytes,
+        processes_max=totals.processes_max,
+        limits=totals.limits,
+    )
+    return None if usage == ResourceUsage() else usage
+
+
+def _build(totals: JobTotals) -> BuildMetrics | None:
+    build = BuildMetrics(
+        fetch_ms=totals.fetch_ms,
+        unpack_ms=totals.unpack_ms,
+        bytes=totals.bytes,
+        bundle_cached=totals.bundle_cached,
+        environment_ms=totals.environment_ms,
+        environment_cached=totals.environment_cached,
+    )
+    return None if build == BuildMetrics() else build
