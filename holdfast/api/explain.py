@@ -108,12 +108,18 @@ def explain_task(
     attempts: Sequence[AttemptRow],
     reason: Reason | None,
     letter: DeadLetterRow | None,
+    what_if: Sequence[str] = (),
 ) -> list[str]:
-    """Explain a task to people: what it waits for or how it ended, its budgets, its attempts."""
+    """Explain a task to people: what it waits for or how it ended, its budgets, its attempts.
+
+    `what_if` answers a question that was asked along with it.
+    """
     state = TaskState(task.state)
     lines = [f"Task {task.id} of job {job.job_id} ({job.name}) is {state.name}."]
     if reason is not None:
         lines.append(f"It waits: {reason.message}.")
+        lines += describe_nearest(reason)
+    lines += what_if
     if job.cancel_mode is not None and task.finished_at is None:
         lines.append(f"Its job was cancelled ({job.cancel_mode}): {job.cancel_reason}.")
     lines += _describe_lease(task, condition)
@@ -129,6 +135,11 @@ def explain_task(
         lines.append(f"Of its {len(attempts)} attempts, these are the last:")
     lines += [_describe_attempt(attempt) for attempt in attempts[-ATTEMPTS_SHOWN_MAX:]]
     return lines
+
+
+def describe_nearest(reason: Reason) -> list[str]:
+    """Name the workers that come closest, each with what it lacks."""
+    return [f"Nearest: {miss}." for miss in reason.nearest]
 
 
 def _describe_lease(task: TaskRow, condition: QueueCondition) -> list[str]:

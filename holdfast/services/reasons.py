@@ -11,9 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
 from holdfast.rules.placement.scheduler import Demand, Reason, explain
+from holdfast.rules.placement.what_if import WhatIf, apply_to_demands, apply_to_workers
 from holdfast.store.database import Database
 from holdfast.store.reads.queues import count_jobs_in_line
 
@@ -72,6 +75,24 @@ class Reasons:
                 for avoid in avoids
             }
 
+    async def suppose(self, job_id: int, avoid: str | None, supposed: WhatIf) -> Reason | None:
+        """Say why a job's ready tasks would wait if something were otherwise; None if none do.
+
+        Raises if the worker that is supposed to be gone is not there.
+        """
+        asked_at = time.monotonic()
+        async with self._turn:
+            look = await self._see(job_id, asked_at)
+            workers = apply_to_workers(look.snapshot.workers, supposed)
+            demands = apply_to_demands(look.snapshot.demands, job_id, supposed)
+            mine = [demand for demand in demands if demand.job_id == job_id]
+            if not mine:
+                return None
+            demand = next((each for each in mine if each.avoid == avoid), mine[0])
+            now = look.snapshot.now
+            reason = await asyncio.to_thread(explain, workers, demands, demand, now=now)
+            return reason if look.is_whole else self._in_a_crowd(reason)
+
     async def _see(self, job_id: int, asked_at: float) -> _Look:
         """Find a look that is fresh and shows the job, or look again."""
         look = self._whole or self._parts.get(job_id)
@@ -114,7 +135,7 @@ class Reasons:
         """Say of a reason that those ahead were left out of it."""
         details = reason.details | {"jobs_in_line_min": self._jobs_max}
         if reason.code != "fits":
-            return Reason(reason.code, reason.message, details)
+            return msgspec.structs.replace(reason, details=details)
         message = (
             f"there is room for it now, but more than {self._jobs_max} jobs stand in line; "
             "higher priority goes first, then age"

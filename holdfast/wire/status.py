@@ -240,23 +240,6 @@ class ResultPage(msgspec.Struct, frozen=True):
     is_list: bool = False
 
 
-class PendingReason(msgspec.Struct, frozen=True):
-    """What a task waits for: a code for programs, a message for people, and the numbers in it."""
-
-    code: str
-    message: str
-    details: dict[str, Any]
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """Why a task stands where it stands, one sentence a line; the reason is of pending ones."""
-
-    task_id: str
-    state: str
-    lines: list[str]
-    reason: PendingReason | None = None
-
-
 class LogChunk(msgspec.Struct, frozen=True):
     """A stretch of an attempt's output; read on from `next_offset`."""
 

@@ -700,7 +700,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Explain in sentences why a task stands where it stands. */
+        /**
+         * Explain in sentences why a task stands where it stands, and answer what if.
+         *
+         *         What it would wait for if each task of its job asked for other amounts, or if a worker were not
+         *         there; from a snapshot, and nothing is changed.
+         */
         get: operations["explain"];
         put?: never;
         post?: never;
@@ -1586,8 +1591,28 @@ export interface components {
             type: string | null;
         };
         /**
+         * ExplainQuery
+         * @description A question that goes with an explanation: what if each task of the job asked for this much?
+         *
+         *         Or if a worker, by its name or id, were not there? Nothing is changed by asking.
+         */
+        ExplainQuery: {
+            /** @default null */
+            cpu: number | null;
+            /** @default null */
+            disk: string | null;
+            /** @default null */
+            gpu: number | null;
+            /** @default null */
+            memory: string | null;
+            /** @default null */
+            without_worker: string | null;
+        };
+        /**
          * Explanation
          * @description Why a task stands where it stands, one sentence a line; the reason is of pending ones.
+         *
+         *         `what_if` answers the question that came with the request.
          */
         Explanation: {
             lines: string[];
@@ -1595,6 +1620,8 @@ export interface components {
             reason: components["schemas"]["PendingReason"] | null;
             state: string;
             task_id: string;
+            /** @default null */
+            what_if: components["schemas"]["WhatIfAnswer"] | null;
         };
         /**
          * GraphEdge
@@ -1945,6 +1972,25 @@ export interface components {
             unmet_dependencies: number;
         };
         /**
+         * Lack
+         * @description One thing in which a worker falls short of what a task needs; of an amount, the numbers.
+         *
+         *         The total of ports is not known: they are free on a host or not.
+         */
+        Lack: {
+            /** @enum {unknown} */
+            code: "build_slots" | "fails_constraints" | "lacks_resources" | "not_accepting" | "reserved";
+            /** @default null */
+            free: number | null;
+            message: string;
+            /** @default null */
+            need: number | null;
+            /** @default null */
+            resource: string | null;
+            /** @default null */
+            total: number | null;
+        };
+        /**
          * LeaseAnswer
          * @description A renewed lease, or why it was not renewed.
          */
@@ -2085,6 +2131,15 @@ export interface components {
             task_id: string;
         };
         /**
+         * NearMiss
+         * @description A worker that does not fit, with all it lacks.
+         */
+        NearMiss: {
+            lacks: components["schemas"]["Lack"][];
+            name: string;
+            worker_id: string;
+        };
+        /**
          * Nothing
          * @description A body or a query without fields.
          */
@@ -2168,11 +2223,15 @@ export interface components {
         /**
          * PendingReason
          * @description What a task waits for: a code for programs, a message for people, and the numbers in it.
+         *
+         *         Of placed work, `nearest` are the workers that come closest to having room, the nearest first.
          */
         PendingReason: {
             code: string;
             details: Record<string, never>;
             message: string;
+            /** @default [] */
+            nearest: components["schemas"]["NearMiss"][];
         };
         /**
          * PolicyChangeStatus
@@ -2865,6 +2924,14 @@ export interface components {
             /** @enum {unknown} */
             state: "dropped" | "open" | "sealed";
             version: number;
+        };
+        /**
+         * WhatIfAnswer
+         * @description What would be if: what was supposed, and what the task would wait for then.
+         */
+        WhatIfAnswer: {
+            reason: components["schemas"]["PendingReason"];
+            supposed: string;
         };
         /**
          * WorkerLeaveRequest
@@ -4141,7 +4208,13 @@ export interface operations {
     };
     explain: {
         parameters: {
-            query?: never;
+            query?: {
+                cpu?: number;
+                memory?: string;
+                disk?: string;
+                gpu?: number;
+                without_worker?: string;
+            };
             header?: never;
             path: {
                 task_id: string;

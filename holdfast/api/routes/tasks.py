@@ -7,17 +7,20 @@ from holdfast.api.explain import explain_task
 from holdfast.api.page_tokens import IndexToken, check_page_size, read_token, write_token
 from holdfast.api.route import Call, Route
 from holdfast.api.task_statuses import count_ahead, list_statuses, read_facts, why_pending
+from holdfast.api.what_if import answer_what_if, show_reason, suppose_facts
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.model.states import TaskState, parse_state
 from holdfast.operations.ending.cancel import cancel_task
+from holdfast.rules.placement.what_if import suppose
 from holdfast.store.database import Transaction
 from holdfast.store.reads import attempts, dead_letters, jobs, tasks
 from holdfast.store.reads.attempts import AttemptRow
 from holdfast.wire.answers import ErrorAnswer
+from holdfast.wire.explanations import ExplainQuery, Explanation
 from holdfast.wire.lists import TaskInput
 from holdfast.wire.raw import raw
 from holdfast.wire.requests import CancelRequest, Nothing, TaskListQuery
-from holdfast.wire.status import Changed, Explanation, PendingReason, TaskPage, TaskStatus
+from holdfast.wire.status import Changed, TaskPage, TaskStatus
 
 ATTEMPTS_SHOWN_MAX = 1000
 
@@ -56,9 +59,14 @@ async def _read_attempts(tx: Transaction, task_id: TaskId) -> list[AttemptRow]:
     return await attempts.list_attempts(tx, task_id, page_size=ATTEMPTS_SHOWN_MAX)
 
 
-async def explain(call: Call[None, Nothing]) -> Explanation:
-    """Explain in sentences why a task stands where it stands."""
+async def explain(call: Call[None, ExplainQuery]) -> Explanation:
+    """Explain in sentences why a task stands where it stands, and answer what if.
+
+    What it would wait for if each task of its job asked for other amounts, or if a worker were not
+    there; from a snapshot, and nothing is changed.
+    """
     task_id = parse_task_id(call.path["task_id"])
+    supposed = suppose(**msgspec.structs.asdict(call.query))
     async with call.runtime.reads.transaction() as tx:
         _, task = await tasks.get_task(tx, task_id)
         job = await jobs.get_job_with_spec(tx, task_id.job_id)
@@ -67,12 +75,30 @@ async def explain(call: Call[None, Nothing]) -> Explanation:
         letter = None
         if task.state == TaskState.DEAD_LETTERED:
             letter = await dead_letters.get_dead_letter(tx, task_id)
+        if supposed is not None:
+            supposed_facts = await suppose_facts(tx, job, task, facts=facts, supposed=supposed)
     [reason] = await why_pending(call.runtime.reasons, job, [task], facts=facts)
+    what_if = None
+    if supposed is not None:
+        what_if = await answer_what_if(
+            call.runtime.reasons, job, task, facts=supposed_facts, supposed=supposed
+        )
     lines = explain_task(
-        job, task, facts.condition, attempts=attempts, reason=reason, letter=letter
+        job,
+        task,
+        facts.condition,
+        attempts=attempts,
+        reason=reason,
+        letter=letter,
+        what_if=[] if what_if is None else what_if.lines,
     )
-    code = None if reason is None else PendingReason(reason.code, reason.message, reason.details)
-    return Explanation(str(task_id), convert.task_state(task.state), lines, code)
+    return Explanation(
+        str(task_id),
+        convert.task_state(task.state),
+        lines,
+        None if reason is None else show_reason(reason),
+        None if what_if is None else what_if.answer,
+    )
 
 
 async def show_input(call: Call[None, Nothing]) -> TaskInput:
@@ -108,6 +134,6 @@ ROUTES: tuple[Route, ...] = (
         also={409: ErrorAnswer},
     ),
     Route("GET", "/api/tasks/{task_id}", show_task, TaskStatus),
-    Route("GET", "/api/tasks/{task_id}/explain", explain, Explanation),
+    Route("GET", "/api/tasks/{task_id}/explain", explain, Explanation, query=ExplainQuery),
     Route("GET", "/api/tasks/{task_id}/input", show_input, TaskInput),
 )

@@ -1,6 +1,6 @@
 """`holdfast task` and `holdfast explain`: one task, its attempts, and why it stands where it is."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -17,9 +17,10 @@ from holdfast.cli.output.write import (
     write_title,
 )
 from holdfast.cli.settings import Json, Server
+from holdfast.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.wire.status import ResourceUsage, TaskAttempt, TaskStatus
 
@@ -34,6 +35,13 @@ _COLUMNS = (
     Column("memory", right=True, spare=True),
     Column("ports", flexible=True, spare=True),
 )
+
+_AMOUNTS: "Mapping[str, Callable[[str], Any]]" = {
+    "cpu": float,
+    "memory": str,
+    "disk": str,
+    "gpu": int,
+}
 
 
 def show_task(
@@ -66,12 +74,23 @@ def explain_task(
     task_id: Annotated[str, Parameter(name="ID", help="A task's id, such as 4182.3.")],
     /,
     *,
+    what_if: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="", help="Say what if it asked for this: cpu=8, memory=4GB, disk or gpu."
+        ),
+    ] = (),
+    without: Annotated[
+        str | None, Parameter(help="Say what if this worker, by name or id, were not there.")
+    ] = None,
     server: Server = None,
     as_json: Json = False,
 ) -> int:
     """Say why a task stands where it stands; a job's id means its only task."""
     with open_client(server) as client:
-        explanation = client.tasks.explain(find_task(client, task_id)[0])
+        explanation = client.tasks.explain(
+            find_task(client, task_id)[0], **_read_amounts(what_if), without_worker=without
+        )
     if as_json:
         write_json(explanation)
         return 0
@@ -81,6 +100,20 @@ def explain_task(
         for line in rest:
             write_line(f"  {line}")
     return 0
+
+
+def _read_amounts(texts: "Sequence[str]") -> "dict[str, Any]":
+    """Read amounts such as cpu=8, for a question; sizes are left to the server."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, _, amount = text.partition("=")
+        if name not in _AMOUNTS or not amount or name in found:
+            raise Invalid("--what-if", f"{text!r} is not one of cpu=8, memory=4GB, disk=, gpu=")
+        try:
+            found[name] = _AMOUNTS[name](amount)
+        except ValueError as error:
+            raise Invalid("--what-if", f"{text!r} is not an amount; write {name}=8") from error
+    return found
 
 
 def describe_progress(task: "TaskStatus") -> str:

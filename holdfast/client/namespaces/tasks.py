@@ -10,10 +10,10 @@ from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.model.ids import parse_job_id, parse_task_id
 from holdfast.model.outcomes import CancelMode
 from holdfast.wire.events import EventListQuery
+from holdfast.wire.explanations import ExplainQuery, Explanation
 from holdfast.wire.requests import LogQuery, ResultQuery, TaskListQuery
 from holdfast.wire.status import (
     EventPage,
-    Explanation,
     LogChunk,
     TaskPage,
     TaskResult,
@@ -43,9 +43,24 @@ class Tasks(Namespace):
                 return result
 
     @both
-    def explain(self, task_id: str) -> Coroutine[Any, Any, Explanation]:
-        """Ask why a task stands where it stands."""
-        return self._client.read(f"{_path(task_id)}/explain", Explanation)
+    def explain(
+        self,
+        task_id: str,
+        *,
+        cpu: float | None = None,
+        memory: int | str | None = None,
+        disk: int | str | None = None,
+        gpu: int | None = None,
+        without_worker: str | None = None,
+    ) -> Coroutine[Any, Any, Explanation]:
+        """Ask why a task stands where it stands.
+
+        And what if each task of its job asked for these amounts, or a worker were not there: the
+        answer is in `what_if`, and nothing is changed.
+        """
+        memory, disk = (None if size is None else str(size) for size in (memory, disk))
+        query = ExplainQuery(cpu, memory, disk, gpu, without_worker)
+        return self._client.read(f"{_path(task_id)}/explain", Explanation, query=query)
 
     @both
     def cancel(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from holdfast.model.near_misses import NearMiss
 from holdfast.model.resources import Constraint
 from holdfast.rules.placement.room import (
     CPU,
@@ -29,17 +30,21 @@ from holdfast.rules.placement.room import (
 from holdfast.rules.placement.snapshot import Demand, Shape, missing_members
 
 # The scarce first: a full machine without gpus lacks gpus, whatever else is used up.
-_RESOURCES = ((GPU, "gpu"), (CPU, "cpu"), (MEMORY, "memory"), (DISK, "disk"), (PORTS, "ports"))
+RESOURCES = ((GPU, "gpu"), (CPU, "cpu"), (MEMORY, "memory"), (DISK, "disk"), (PORTS, "ports"))
 _UNITS = ((10**15, "PB"), (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _JOBS_NAMED_MAX = 3
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why tasks wait: a code for programs, a message for people, and the numbers in it."""
+    """Why tasks wait: a code for programs, a message for people, and the numbers in it.
+
+    `nearest` are the workers that come closest to having room.
+    """
 
     code: str
     message: str
     details: dict[str, Any]
+    nearest: list[NearMiss] = []
 
 
 class _Obstacles(NamedTuple):
@@ -162,25 +167,25 @@ def _never_fits(room: Room, need: Need, demand: Demand) -> str | None:
     amounts = dict(need.amounts)
     largest = {
         name: int(room.total[row, columns].max())
-        for row, name in _RESOURCES
+        for row, name in RESOURCES
         if row in amounts and room.total[row, columns].max() < amounts[row]
     }
     if not largest:
-        wanted = [_amount(n, amounts[r]) for r, n in _RESOURCES if r in amounts and r != PORTS]
+        wanted = [write_amount(n, amounts[r]) for r, n in RESOURCES if r in amounts and r != PORTS]
         return f"none has {', '.join(wanted)} together"
-    return f"the largest has {', '.join(_amount(*each) for each in largest.items())}"
+    return f"the largest has {', '.join(write_amount(*each) for each in largest.items())}"
 
 
 def _find_obstacles(room: Room, need: Need, shape: Shape) -> _Obstacles:
     """Ask each worker for the first thing that fails."""
     found = _Obstacles({}, [], np.ones(len(room.workers), dtype=np.bool_))
     _ask_acceptance(room, found)
-    for condition, mask in _conditions(room, shape):
+    for condition, mask in list_conditions(room, shape):
         if count := found.strike(~mask).sum():
             text = f"{count} {_verb(count, 'fail')} {condition}"
             found.add("fails", text, {"workers": int(count), "constraint": condition})
     amounts = dict(need.amounts)
-    for row, name in _RESOURCES:
+    for row, name in RESOURCES:
         if row in amounts:
             _ask_amount(room, found, row=row, name=name, amount=amounts[row])
     struck = found.strike(room.kept_for != NOBODY)
@@ -208,13 +213,13 @@ def _ask_amount(room: Room, found: _Obstacles, *, row: int, name: str, amount: i
     if not struck.any():
         return
     count, most = int(struck.sum()), max(0, int(room.free[row, struck].max()))
-    wanted, free = _amount(name, amount, bare=True), _amount(name, most, bare=True)
+    wanted, free = write_amount(name, amount, bare=True), write_amount(name, most, bare=True)
     text = f"{count} {_verb(count, 'lack')} {name} (need {wanted}, most free {free})"
-    numbers = {"need": _number(row, amount), "most_free": _number(row, most)}
+    numbers = {"need": number_of(row, amount), "most_free": number_of(row, most)}
     found.add("lacks", text, {"workers": count, "resource": name} | numbers)
 
 
-def _conditions(room: Room, shape: Shape) -> list[tuple[str, Booleans]]:
+def list_conditions(room: Room, shape: Shape) -> list[tuple[str, Booleans]]:
     """List what a worker must be, as texts, and which workers are so."""
     found = []
     if shape.gpu_model is not None:
@@ -245,11 +250,12 @@ def _verb(count: int, word: str) -> str:
     return {"are": "is", "have": "has"}.get(word, f"{word}s")
 
 
-def _number(row: int, amount: int) -> int | float:
+def number_of(row: int, amount: int) -> int | float:
+    """Give an amount as it is asked for: cpu in units."""
     return amount / 1000 if row == CPU else amount
 
 
-def _amount(name: str, amount: int, *, bare: bool = False) -> str:
+def write_amount(name: str, amount: int, *, bare: bool = False) -> str:
     """Write an amount for people: 1.5 cpu, 4GB memory; `bare` without its name."""
     text = str(amount)
     if name == "cpu":

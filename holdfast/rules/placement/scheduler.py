@@ -9,8 +9,10 @@ Pure: the commit re-checks the plan, and drops what no longer holds.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
+from holdfast.rules.placement.nearest import find_nearest
 from holdfast.rules.placement.reason import Reason, give_reason
 from holdfast.rules.placement.reserve import choose_workers
 from holdfast.rules.placement.room import Integers, Room, Taken
@@ -106,7 +108,10 @@ def explain(
         ahead += sum(tasks for _, tasks in served.serve(each))
     fitting = sum(tasks for _, tasks in served.take(demand))
     kept = 0 if fitting else len(served.choose_kept(demand))
-    return give_reason(room, demand, fitting=fitting, ahead=ahead, kept=kept)
+    reason = give_reason(room, demand, fitting=fitting, ahead=ahead, kept=kept)
+    if fitting >= demand.count:
+        return reason
+    return msgspec.structs.replace(reason, nearest=find_nearest(room, demand.shape))
 
 
 class _Pass:

@@ -117,6 +117,16 @@ async def read_condition(tx: Transaction, queue: str | None) -> QueueCondition:
     return QueueCondition(*row)
 
 
+async def count_serving(tx: Transaction, queue: str, worker: str) -> tuple[int, int]:
+    """Count the living workers of a queue: those with a name or id, and the others."""
+    row = await tx.fetch_one(
+        _QUEUES["count_serving"], queue=queue, worker=worker, silent_after=SILENT_AFTER
+    )
+    assert row is not None
+    named, others = row
+    return named, others
+
+
 async def count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int:
     """Count the tasks that would be claimed before this one, up to AHEAD_MAX."""
     row = await tx.fetch_one(

@@ -55,5 +55,17 @@ def test_why_a_task_is_not_placed_is_explained_with_its_numbers(cluster: Service
     assert "region=us" in reason["message"]
     text = cluster.run("explain", job_id).out
     assert f"It waits: {reason['message']}." in text.splitlines()
+    [near] = reason["nearest"]
+    assert f"Nearest: worker {near['name']}: fails region=us." in text.splitlines()
+    asked = ("explain", job_id, "--what-if=cpu=0.5", "--what-if=memory=1GB")
+    text = cluster.run(*asked, "--without", near["name"]).out
+    assert (
+        "With 0.5 cpu instead of 1, with 1GB memory instead of 0B, without worker "
+        f"{near['name']}: no worker has registered for placed work."
+    ) in text.splitlines()
+    for wrong in ("cpu", "cpu=", "cores=1", "cpu=many"):
+        ended = cluster.run("explain", job_id, f"--what-if={wrong}")
+        assert ended.code == 2
+        assert "--what-if" in ended.err
     assert "\nwhere        region=us\n" in cluster.run("job", job_id).out
     assert cluster.run("cancel", job_id).code == 0

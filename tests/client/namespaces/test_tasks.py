@@ -25,6 +25,17 @@ def test_a_task_is_read_with_its_attempts_and_events(
     assert [event.type for event in events] == ["claimed", "started", "succeeded"]
 
 
+def test_a_question_goes_with_an_explanation(
+    call: Face, client: Client, submit: Callable[..., str]
+) -> None:
+    task_id = f"{submit()}.0"
+    assert call(client.tasks.explain, task_id).what_if is None
+    with pytest.raises(Invalid, match="of work in a queue, ask without_worker"):
+        call(client.tasks.explain, task_id, cpu=8, memory=4_000)
+    with pytest.raises(Invalid, match="no worker x serves queue"):
+        call(client.tasks.explain, task_id, without_worker="x")
+
+
 def test_tasks_of_a_job_are_listed_by_index(
     call: Face, client: Client, hand: Hand, submit: Callable[..., str]
 ) -> None:

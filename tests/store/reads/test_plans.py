@@ -253,6 +253,7 @@ async def test_the_check_sees_a_plan_that_walks_past_every_job(database: Databas
 WHOLE_TABLES = {
     "every worker is looked at, of which there are thousands at most": {
         "list_workers", "count_workers", "list_served_queues", "list_missing_workers",
+        "count_serving",
     },
     "every open attempt is looked at, as many as workers hold": {
         "count_leases", "count_running", "list_held", "list_booked_of_workers",

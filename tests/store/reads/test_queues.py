@@ -123,6 +123,21 @@ async def test_a_line_tells_whether_it_is_paused_and_served(
         assert not (await queues.read_condition(tx, "q")).is_served
 
 
+async def test_the_workers_of_a_queue_are_counted_with_and_without_one(
+    world: World, database: Database
+) -> None:
+    await register(world.ledger, Registration("w1", "one", "h", ("q",)))
+    await register(world.ledger, Registration("w2", "two", "h", ("q", "other")))
+    await register(world.ledger, Registration("w3", "three", "h", ("other",)))
+    async with database.transaction() as tx:
+        assert await queues.count_serving(tx, "q", "one") == (1, 1)
+        assert await queues.count_serving(tx, "q", "w2") == (1, 1)
+        assert await queues.count_serving(tx, "q", "three") == (0, 2)
+    await world.clock.advance(31)
+    async with database.transaction() as tx:
+        assert await queues.count_serving(tx, "q", "one") == (0, 0)
+
+
 async def test_those_ahead_are_the_more_urgent_and_the_older(
     world: World, database: Database
 ) -> None:

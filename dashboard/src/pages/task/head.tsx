@@ -7,7 +7,7 @@ import { Badge, Clock, Fact, Facts, Id, Nothing, Said, Took, useNow } from "../.
 import { useLetter } from "../letters/reads";
 import { Bar } from "./bar";
 import { Lease } from "./lease";
-import { currentAttempt } from "./reads";
+import { currentAttempt, useExplanation } from "./reads";
 
 const LEASE_SECONDS = 30;
 
@@ -25,6 +25,7 @@ export function Head({ task, job }: { task: Task; job: Job }) {
               <Said text={task.pending_reason} />
             </p>
           )}
+          {task.state === "TASK_STATE_PENDING" && job.queue == null && <Nearest task={task} />}
           <p>
             Current Worker:{" "}
             {task.worker_id == null ? (
@@ -50,6 +51,27 @@ export function Head({ task, job }: { task: Task; job: Job }) {
         </div>
       </div>
     </Panel>
+  );
+}
+
+/** The workers that come closest to having room for it, and what each of them lacks. */
+function Nearest({ task }: { task: Task }) {
+  const nearest = useExplanation(task).data?.reason?.nearest ?? [];
+  if (nearest.length === 0) return null;
+  return (
+    <div className="text-dim">
+      <p id="nearest">Nearest workers:</p>
+      <ul aria-labelledby="nearest" className="list-disc pl-5">
+        {nearest.map(({ worker_id: id, name, lacks }) => (
+          <li key={id}>
+            <Link href={`/workers?worker=${encodeURIComponent(id)}`}>
+              <Said text={name} />
+            </Link>
+            : <Said text={lacks.map((lack) => lack.message).join(", ")} />
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }
 

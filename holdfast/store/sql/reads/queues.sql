@@ -79,6 +79,13 @@ select clock.now, (select paused_by from holdfast.queues where queue = $queue) a
                   and coalesce(last_seen_at, registered_at) > clock.now - $silent_after::interval) as is_served
   from clock;
 
+-- name: count_serving
+select count(*) filter (where $worker::text in (name, worker_id)),
+       count(*) filter (where $worker::text not in (name, worker_id))
+  from holdfast.workers
+ where $queue::text = any (queues) and lost_at is null
+   and coalesce(last_seen_at, registered_at) > holdfast.now() - $silent_after::interval;
+
 -- name: count_ahead
 select count(*) from (
     select from holdfast.ready
