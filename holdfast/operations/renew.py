@@ -45,19 +45,13 @@ async def renew(ledger: Ledger, fences: Sequence[Fence]) -> list[Answer]:
         if not open_fences:
             return [answers[fence] for fence in fences]
         async with ledger.database.transaction() as tx:
-            renewed = await _renew(tx, open_fences)
-            beats = [
-                (fence.task_id, fence.attempt, answer.lease_expires_at)
-                for fence, answer in renewed.items()
-                if isinstance(answer, Renewed)
-            ]
-            await note_beats(ledger, tx, beats)
-        answers |= renewed
+            answers |= await renew_free(ledger, tx, open_fences)
         open_fences = [fence for fence in open_fences if fence not in answers]
     raise LockTimeout("leases are held by another transaction; renew again")
 
 
-async def _renew(tx: Transaction, fences: list[Fence]) -> dict[Fence, Answer]:
+async def renew_free(ledger: Ledger, tx: Transaction, fences: list[Fence]) -> dict[Fence, Answer]:
+    """Renew leases; one whose row somebody holds is left out. Fences come checked and sorted."""
     leases = await renew_leases(tx, fences)
     answers: dict[Fence, Answer] = {}
     for job_id, task_index, attempt, token, expires_at, now, ending, cancelled, deadline in leases:
@@ -76,4 +70,10 @@ async def _renew(tx: Transaction, fences: list[Fence]) -> dict[Fence, Answer]:
         for fence in left:
             if fence not in held:
                 answers[fence] = LeaseConflict(fence.task_id, "the lease is lost; stop the attempt")
+    beats = [
+        (fence.task_id, fence.attempt, answer.lease_expires_at)
+        for fence, answer in answers.items()
+        if isinstance(answer, Renewed)
+    ]
+    await note_beats(ledger, tx, beats)
     return answers

@@ -35,13 +35,14 @@ Answer = Recorded | Refused
 
 async def report(ledger: Ledger, reports: Sequence[Report]) -> list[Answer]:
     """Record starts; a report at or behind the recorded state changes nothing."""
-    refused = [_check(report) for report in reports]
+    refused = [_refusal_of(report) for report in reports]
     good = [r for r, refusal in zip(reports, refused, strict=True) if refusal is None]
-    recorded = iter(await ledger.write(_report, good) if good else [])
+    recorded = iter(await ledger.write(record, good) if good else [])
     return [refusal if refusal is not None else next(recorded) for refusal in refused]
 
 
-async def _report(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Answer]:
+async def record(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Answer]:
+    """Record starts that have been checked."""
     moves = Moves()
     by_state = {
         state: {report.fence for report in reports if report.state == state} for state in _STARTS
@@ -83,11 +84,16 @@ async def start(
     return [fence for fence in fences if tokens.get(fence.task_id) == fence.lease_token]
 
 
-def _check(report: Report) -> Refused | None:
+def check_report(report: Report) -> None:
+    """Refuse what no attempt can report."""
+    check_fence(report.fence)
+    if report.state not in _STARTS:
+        raise Invalid("state", f"{report.state!r} cannot be reported; use BUILDING or RUNNING")
+
+
+def _refusal_of(report: Report) -> Refused | None:
     try:
-        check_fence(report.fence)
-        if report.state not in _STARTS:
-            raise Invalid("state", f"{report.state!r} cannot be reported; use BUILDING or RUNNING")
+        check_report(report)
     except Refused as refused:
         return refused
     return None

@@ -88,7 +88,8 @@ class LeaseReport(Request, frozen=True):
 class HeartbeatRequest(Request, frozen=True):
     """Renew many leases, or the one named here; who holds that one need not be named.
 
-    With `wait_ms` the answer is held back until there is a cancel to tell this worker about.
+    With `wait_ms` the answer is held back until there is a cancel to tell this worker about. Under
+    an `idempotency_key`, for reports of BUILDING and RUNNING, a repeat gets the first answer.
     """
 
     worker_id: WorkerIdText | None = None
@@ -99,6 +100,7 @@ class HeartbeatRequest(Request, frozen=True):
     state: str | None = None
     progress: Progress | None = None
     wait_ms: WaitMs = 0
+    idempotency_key: str | None = None
 
 
 class UserEvent(Request, frozen=True):

@@ -1670,10 +1670,12 @@ export interface components {
          * HeartbeatRequest
          * @description Renew many leases, or the one named here; who holds that one need not be named.
          *
-         *         With `wait_ms` the answer is held back until there is a cancel to tell this worker about.
+         *         With `wait_ms` the answer is held back until there is a cancel to tell this worker about. Under
+         *         an `idempotency_key`, for reports of BUILDING and RUNNING, a repeat gets the first answer.
          */
         HeartbeatRequest: {
             attempt?: number | null;
+            idempotency_key?: string | null;
             lease_token?: string | null;
             leases?: components["schemas"]["LeaseReport"][] | null;
             progress?: components["schemas"]["Progress"] | null;

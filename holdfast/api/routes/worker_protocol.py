@@ -9,6 +9,7 @@ import msgspec
 from holdfast.api.errors import describe
 from holdfast.api.route import Call, Route
 from holdfast.errors import Invalid, LeaseConflict
+from holdfast.ledger.keys import request_key
 from holdfast.model.fence import Fence
 from holdfast.model.ids import check_worker_id, parse_task_id
 from holdfast.model.resources import Capacity
@@ -18,6 +19,7 @@ from holdfast.operations.notes import check_progress, note_progress
 from holdfast.operations.register import Placing, Registration, leave, register
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Report
+from holdfast.operations.report_once import report_once
 from holdfast.services.job_descriptions import describe_job
 from holdfast.services.server_spans import now_ns, trace_claims
 from holdfast.services.stops import Stop
@@ -98,21 +100,7 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
         for fence, report in zip(fences, reports, strict=True)
         if report.state is not None
     ]
-    progress = _progress(call, fences, reports)
-    started, renewed, _ = await asyncio.gather(
-        runtime.writers.report(starts),
-        runtime.writers.renew(fences),
-        note_progress(runtime.ledger, progress),
-    )
-    refused = {
-        start.fence: answer
-        for start, answer in zip(starts, started, strict=True)
-        if isinstance(answer, Exception)
-    }
-    answers = [
-        refused.get(fence, answer) if isinstance(answer, Renewed) else answer
-        for fence, answer in zip(fences, renewed, strict=True)
-    ]
+    answers = await _write_beat(call, fences, starts, progress=_progress(call, fences, reports))
     leases = [_lease_answer(call, f, answer) for f, answer in zip(fences, answers, strict=True)]
     if asked.leases is None and answers and isinstance(answers[0], Exception):
         raise answers[0]
@@ -125,6 +113,43 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
         stops = await runtime.stops.wait(worker_id, asked.wait_ms / 1000)
         notices = [_notice(stop) for stop in stops]
     return HeartbeatAnswer(leases, notices, drain=worker_id in runtime.stops.draining)
+
+
+async def _write_beat(
+    call: Call[HeartbeatRequest, Nothing],
+    fences: list[Fence],
+    starts: list[Report],
+    *,
+    progress: list[tuple[Fence, float, str | None]],
+) -> list[Renewed | Exception]:
+    """Record starts and progress and renew leases; under a key, once."""
+    asked, runtime = call.body, call.runtime
+    if asked.idempotency_key is not None:
+        if not starts:
+            problem = "goes with a state; without one, a heartbeat may be sent twice"
+            raise Invalid("idempotency_key", problem)
+        request = [fences, starts, progress]
+        caller = asked.worker_id or f"lease {asked.lease_token}"
+        keyed = request_key("start", caller, asked.idempotency_key, request=request)
+        assert keyed is not None
+        once = await report_once(runtime.ledger, starts, fences, keyed=keyed)
+        if not once.is_repeat:
+            await note_progress(runtime.ledger, progress)
+        return [*once.answers]
+    started, renewed, _ = await asyncio.gather(
+        runtime.writers.report(starts),
+        runtime.writers.renew(fences),
+        note_progress(runtime.ledger, progress),
+    )
+    refused = {
+        start.fence: answer
+        for start, answer in zip(starts, started, strict=True)
+        if isinstance(answer, Exception)
+    }
+    return [
+        refused.get(fence, answer) if isinstance(answer, Renewed) else answer
+        for fence, answer in zip(fences, renewed, strict=True)
+    ]
 
 
 async def register_worker(call: Call[WorkerRegisterRequest, Nothing]) -> WorkerRegisterAnswer:

@@ -70,6 +70,30 @@ async def test_many_leases_are_renewed_and_a_lost_one_is_told_apart(
     assert b"holdfast_lease_conflicts_total 1.0" in text
 
 
+async def test_a_start_under_a_key_is_answered_as_the_first_time(
+    quiet_face: Face, world: World, claims: list[Any]
+) -> None:
+    said = {"state": "RUNNING", "idempotency_key": "k"}
+    first = await quiet_face.beat(claims[0], **said, progress={"fraction": 0.5})
+    await quiet_face.beat(claims[0], progress={"fraction": 0.9})
+    await quiet_face.beat(claims[0], **said, progress={"fraction": 0.5})
+    shown = await quiet_face.get(f"/api/tasks/{claims[0]['task_id']}")
+    assert shown.json["progress"] == 0.9
+    await quiet_face.complete(claims[0])
+    before = await world.dump()
+    again = await quiet_face.beat(claims[0], **said, progress={"fraction": 0.5})
+    assert (first.status, again.status) == (200, 200)
+    [lease], [repeated] = first.json["leases"], again.json["leases"]
+    assert repeated.pop("lease_remaining_ms") <= lease.pop("lease_remaining_ms")
+    assert repeated == lease
+    for other in ({"state": "BUILDING"}, {"state": "RUNNING", "progress": {"fraction": 0.6}}):
+        refused = await quiet_face.beat(claims[0], **said | other)
+        assert (refused.status, refused.error["code"]) == (409, "key_reused")
+    bare = await quiet_face.beat(claims[1], idempotency_key="k2")
+    assert (bare.status, bare.error["field"]) == (400, "idempotency_key")
+    assert await world.dump() == before
+
+
 async def test_a_single_lost_lease_is_a_conflict(quiet_face: Face, claims: list[Any]) -> None:
     for lost in (
         stale(claims[0]),
