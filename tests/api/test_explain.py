@@ -9,9 +9,10 @@ from holdfast.api.convert import to_ms
 from holdfast.api.explain import pending_reason
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.dead_letters import discard, replay
+from holdfast.operations.dead_letters import discard
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
+from holdfast.operations.submitting.replay import replay
 from holdfast.rules.placement.scheduler import Reason
 from holdfast.store.reads.queues import QueueCondition
 from tests.api.face import Face

@@ -9,8 +9,8 @@ from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim
-from holdfast.operations.dead_letters import replay
 from holdfast.operations.submitting.graph import submit_batch
+from holdfast.operations.submitting.replay import replay
 from holdfast.rules.submission import parse_spec
 from tests.audits import assert_audit_is_silent
 from tests.world import World

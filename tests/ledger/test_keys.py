@@ -18,9 +18,10 @@ from holdfast.ledger.keys import (
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.dead_letters import dead_letter_task, discard, replay
+from holdfast.operations.dead_letters import dead_letter_task, discard
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.prune import Retention, prune
+from holdfast.operations.submitting.replay import replay
 from holdfast.store.database import Database, LockTimeout, Transaction
 from tests.world import World
 

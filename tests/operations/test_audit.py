@@ -10,7 +10,7 @@ from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
 from holdfast.operations.audit import Finding, audit
 from holdfast.operations.claim import Claim, ClaimRequest, claim
-from holdfast.operations.dead_letters import dead_letter_task, discard, replay
+from holdfast.operations.dead_letters import dead_letter_task, discard
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.reap import reap
@@ -18,6 +18,7 @@ from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
+from holdfast.operations.submitting.replay import replay
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from tests.world import World, fence_of

@@ -9,7 +9,7 @@ import pytest
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.dead_letters import replay
+from holdfast.operations.submitting.replay import replay
 from holdfast.store.database import Database
 from tests.clock import Clock
 from tests.operations.damage import Damage, a_scene, find_planted, reported

@@ -10,7 +10,6 @@ from holdfast.model.ids import TaskId
 from holdfast.model.policies import PolicyDefaults, PolicyLimits, TypePolicy
 from holdfast.model.spec import Submission
 from holdfast.operations.audit import audit
-from holdfast.operations.dead_letters import replay
 from holdfast.operations.policies import (
     find_policy,
     list_changes,
@@ -19,6 +18,7 @@ from holdfast.operations.policies import (
     unset_policy,
 )
 from holdfast.operations.submitting.graph import submit_batch
+from holdfast.operations.submitting.replay import replay
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database

@@ -13,7 +13,8 @@ from holdfast.ledger.keys import recall, request_key
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.model.outcomes import STAGES, ReasonCode
 from holdfast.operations import dead_letters as operations
-from holdfast.operations.dead_letters import Replay, discard, replay
+from holdfast.operations.dead_letters import discard
+from holdfast.operations.submitting.replay import Replay, replay
 from holdfast.rules.fingerprint import fingerprint, first_line
 from holdfast.rules.submission import check_text
 from holdfast.store.reads import dead_letters

@@ -9,9 +9,9 @@ import pytest
 from holdfast.errors import Invalid, KeyReused
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
-from holdfast.operations.dead_letters import replay
 from holdfast.operations.submitting import chunk
 from holdfast.operations.submitting.graph import submit_batch
+from holdfast.operations.submitting.replay import replay
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import LockTimeout
 from tests.audits import assert_audit_is_silent

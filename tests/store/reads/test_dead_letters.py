@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.errors import NotFound
 from holdfast.model.ids import TaskId
-from holdfast.operations.dead_letters import dead_letter_task, discard, replay
+from holdfast.operations.dead_letters import dead_letter_task, discard
+from holdfast.operations.submitting.replay import replay
 from holdfast.store.database import Database
 from holdfast.store.reads import dead_letters
 from holdfast.store.reads.dead_letters import DeadLetterFilter
