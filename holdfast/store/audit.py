@@ -114,6 +114,7 @@ def _passes(rules: AuditRules) -> list[tuple[Statement, dict[str, Any]]]:
         (_JOBS["compare_counts_with_tasks"], {}),
         (_JOBS["check_children"], {}),
         (_JOBS["check_outbox"], {}),
+        (_JOBS["check_notes"], {}),
         (_JOBS["compare_jobs_with_their_lists"], {}),
         (_CLUSTER["check_capacity"], {"unstarted_max": rules.unstarted_max}),
         (_CLUSTER["check_placed_leases"], {}),

@@ -94,6 +94,14 @@ class LedgerModel(ModelState):
         lease.expires_at = max(lease.expires_at, self.now + duration)
         return "hard" if lease.ending else "soft" if lease.cancelled else None
 
+    def note(self, fence: Fence) -> bool | str:
+        """Keep an event of user code; answers whether its attempt may still say something."""
+        task, lease = self.held(fence)
+        if task is None or lease is None or lease.ending:
+            return CONFLICT
+        task.notes += 1
+        return True
+
     def complete(self, fence: Fence, status: str, error_class: str, stage: str) -> bool | str:
         """End an attempt by its worker's word; answers whether that was accepted."""
         task, lease = self.held(fence)

@@ -114,6 +114,7 @@ class Machine(RuleBasedStateMachine):
 
     async def _compare_history(self) -> None:
         await tables.compare_history(self.clock, self.model)
+        await tables.compare_notes(self.clock, self.model)
         assert [finding async for finding in audit(self.ledger.database)] == []
 
 

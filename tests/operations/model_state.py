@@ -60,6 +60,7 @@ class ModelTask:
     attempts: list[TaskState] = field(default_factory=list)
     told: dict[Fence, bool] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
+    notes: int = 0
 
     def move(self, state: TaskState) -> None:
         """Go on to a state, and tell it."""

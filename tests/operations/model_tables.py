@@ -81,6 +81,16 @@ async def compare_line(clock: Clock, model: ModelState) -> None:
     assert set(waiting) <= {t.id for t in model.tasks() if t.state == TaskState.PENDING}
 
 
+async def compare_notes(clock: Clock, model: ModelState) -> None:
+    """Compare how much the user code of each task has said."""
+    rows = await clock.fetch(
+        "select job_id, task_index, count(*) from holdfast.notes where kind = 'user:loaded' "
+        "group by job_id, task_index"
+    )
+    seen = {TaskId(row["job_id"], row["task_index"]): row["count"] for row in rows}
+    assert seen == {task.id: task.notes for task in model.tasks() if task.notes}
+
+
 async def compare_history(clock: Clock, model: ModelState) -> None:
     """Compare attempts and the stream of events of every task and job."""
     attempts: dict[TaskId, list[Any]] = defaultdict(list)

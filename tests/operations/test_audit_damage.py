@@ -163,6 +163,9 @@ ATTEMPTS = [
            """update jobs set spec = spec || '{"max_retries_failure": 0}' where job_id = 2"""),
     Damage("retried_after_a_permanent_error", "2.0",
            f"update attempts set error_class = 'PermanentError' {task(2, 0)}"),
+    Damage("note_without_attempt", "2.2.0",
+           "insert into notes (job_id, task_index, attempt, kind, ts, expires_at) "
+           "values (2, 2, 0, 'user:loaded', now(), now())"),
     Damage("dead_letter_missing", "3.0", "delete from dead_letters"),
     Damage("dead_letter_of_a_task_that_is_not_dead", "1.0", "update dead_letters set job_id = 1",
            (("dead_letter_missing", "3.0"),)),

@@ -28,6 +28,7 @@ from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.follow_up import follow_up_all
+from holdfast.operations.notes import Note, add_user_event
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
 from holdfast.operations.renew import Renewed, renew
@@ -100,6 +101,7 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
         },
     ),
     "renew": (2, {"pick": PICKS, "forgery": FORGERIES}),
+    "note": (2, {"pick": PICKS, "forgery": FORGERIES}),
     "complete": (16, {"pick": PICKS, "forgery": FORGERIES, "end": ENDS}),
     "replace": (1, {"worker": PICKS}),
     "submit": (
@@ -198,6 +200,13 @@ class WorkerRules(Machine):
         [answer] = self.ask(renew(self.ledger, [fence]))
         wanted = self.model.renew(fence)
         assert (answer.cancel if isinstance(answer, Renewed) else CONFLICT) == wanted
+
+    def note(self, pick: int, forgery: str) -> None:
+        """Write an event of user code."""
+        fence = forged(self.fence(pick), forgery)
+        answer = self.ask(add_user_event(self.ledger, fence, Note("loaded")))
+        wanted = self.model.note(fence)
+        assert (True if answer is None else answer) == wanted
 
     def complete(self, pick: int, forgery: str, end: tuple[Status, str, Stage]) -> None:
         """End an attempt."""

@@ -182,6 +182,15 @@ select case when jobs.job_id is null then 'outbox_row_without_job' else 'hidden_
   from holdfast.outbox left join holdfast.jobs using (job_id)
  where jobs.submitted_at is null;
 
+-- name: check_notes
+-- Notes have a time to live of their own: they may outlive their job, but not come before their attempt.
+select 'note_without_attempt', job_id, task_index, attempt, format('note %s is of kind %s', notes.id, notes.kind)
+  from holdfast.notes
+  join (select job_id, task_index from holdfast.tasks) as known using (job_id, task_index)
+  left join holdfast.attempts using (job_id, task_index, attempt)
+  left join holdfast.leases using (job_id, task_index, attempt)
+ where attempts.state is null and leases.lease_token is null;
+
 -- name: compare_jobs_with_their_lists
 select case when listed.job_id is null then 'job_missing_from_its_state' else 'job_listed_under_another_state' end,
        job_id, null::int, null::int,
