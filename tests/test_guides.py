@@ -15,6 +15,7 @@ GUIDES = (
     "client",
     "order",
     "workers",
+    "logs",
     "dead-letters",
     "bundles",
     "endpoints",

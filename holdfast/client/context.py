@@ -130,7 +130,16 @@ def _make_output(context: "Context") -> Outputs:
     return Outputs(context.identity.outputs)
 
 
-def _make_log(context: "Context") -> "logging.LoggerAdapter[logging.Logger]":
+class AttemptLogger(logging.LoggerAdapter[logging.Logger]):
+    """Writes to the log of one attempt: a text with `ctx.log(...)`, or as any logger does."""
+
+    def __call__(self, text: str, /, **fields: object) -> None:
+        """Write a line, such as `ctx.log("loaded", rows=3)`."""
+        words = [str(text), *(f"{name}={value}" for name, value in fields.items())]
+        self.info("%s", " ".join(words), stacklevel=2)
+
+
+def _make_log(context: "Context") -> AttemptLogger:
     """Log lines that say which attempt they come from."""
     identity = context.identity
     fields = {
@@ -139,7 +148,10 @@ def _make_log(context: "Context") -> "logging.LoggerAdapter[logging.Logger]":
         "correlation_id": identity.correlation_id,
         "trace_id": identity.trace_id,
     }
-    return logging.LoggerAdapter(logging.getLogger("holdfast.task"), fields)
+    logger = logging.getLogger("holdfast.task")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)  # a line of `ctx.log` is kept, whatever others log
+    return AttemptLogger(logger, fields)
 
 
 class Context:

@@ -34,17 +34,26 @@ class Log(NamedTuple):
     is_complete: bool
 
 
-async def append_logs(ledger: Ledger, stretches: Sequence[Stretch]) -> None:
-    """Store output; all of it, or none if a lease among them is not the caller's."""
+async def append_logs(ledger: Ledger, stretches: Sequence[Stretch]) -> set[Fence]:
+    """Store output; returns the leases that are not the caller's, whose output is not kept."""
     for stretch in stretches:
         _check(stretch)
     # One statement cannot write a row twice: of the same stretch, the longest says it all.
     longest = {(s.fence, s.start_offset): s for s in sorted(stretches, key=_size)}
     async with ledger.database.transaction() as tx:
         kept = await logs.append_logs(tx, list(longest.values()))
-        for fence, start_offset in longest:
-            if (*fence.task_id, fence.attempt, start_offset) not in kept:
-                raise LeaseConflict(fence.task_id, "the lease is lost; its output is not kept")
+    return {f for f, offset in longest if (*f.task_id, f.attempt, offset) not in kept}
+
+
+async def append_log(ledger: Ledger, stretch: Stretch) -> None:
+    """Store output of one attempt. Raises LeaseConflict if the lease is not the caller's."""
+    if await append_logs(ledger, [stretch]):
+        raise lost_lease(stretch.fence)
+
+
+def lost_lease(fence: Fence) -> LeaseConflict:
+    """Say that nothing is kept of an attempt."""
+    return LeaseConflict(fence.task_id, "the lease is lost; its output is not kept")
 
 
 async def read_log(

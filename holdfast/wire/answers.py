@@ -141,6 +141,20 @@ class LogAppendAnswer(msgspec.Struct, frozen=True):
     size: int
 
 
+class LogBatchResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one stretch."""
+
+    task_id: str
+    size: int | None = None
+    error: ErrorBody | None = None
+
+
+class LogBatchAnswer(msgspec.Struct, frozen=True):
+    """For each stretch where its log ends now, or why it is not kept."""
+
+    results: list[LogBatchResult]
+
+
 class CheckpointAnswer(msgspec.Struct, frozen=True):
     """What an earlier attempt has saved; null if there is nothing."""
 

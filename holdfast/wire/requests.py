@@ -206,6 +206,12 @@ class LogAppendRequest(Request, frozen=True):
     content: bytes
 
 
+class LogBatchRequest(Request, frozen=True):
+    """Output of several attempts, each with its own lease."""
+
+    logs: list[LogAppendRequest]
+
+
 class CheckpointSaveRequest(Request, frozen=True):
     """What the next attempt of a task should find."""
 

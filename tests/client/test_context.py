@@ -2,6 +2,7 @@
 
 import logging
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,6 +87,16 @@ def test_a_log_line_carries_the_ids(a_context: Context, caplog: pytest.LogCaptur
     assert record.getMessage() == "sent 3"
     fields = ("task_id", "attempt", "correlation_id")
     assert [getattr(record, name) for name in fields] == ["4182.7", 3, "c-1"]
+
+
+def test_a_text_is_logged_with_what_there_is_to_say_whatever_others_log(
+    a_context: Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    a_context.log("100% loaded", rows=3, source="a b")
+    [record] = caplog.records
+    assert (record.levelname, record.funcName) == ("INFO", sys._getframe().f_code.co_name)
+    assert record.getMessage() == "100% loaded rows=3 source=a b"
+    assert (record.task_id, record.attempt) == ("4182.7", 3)  # type: ignore[attr-defined]
 
 
 def test_a_checkpoint_is_saved(context: Context, stranger: Peer) -> None:

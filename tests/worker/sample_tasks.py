@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import logging
 import os
 import re
 import signal
@@ -280,3 +281,39 @@ async def tell_undo(undo: hf.Undo) -> list[Any]:
 def tell_undo_in_process(undo: hf.Undo) -> list[Any]:
     """Say the same, in a process of its own."""
     return [undo.args, undo.kwargs, undo.truncated]
+
+
+def speak(name: str, count: int = 1, *, ctx: hf.Context) -> None:
+    """Write in every way there is, in a thread."""
+    _speak(name, count, ctx)
+
+
+async def speak_async(name: str, count: int = 1, *, ctx: hf.Context) -> None:
+    """Write in every way there is, in a coroutine and in a thread that it starts."""
+    _speak(name, count, ctx)
+    await asyncio.to_thread(print, f"{name} from a thread")
+
+
+@hf.task(queue="q", isolation="process")
+def speak_in_process(name: str, *, ctx: hf.Context) -> None:
+    """Write in every way there is, in a process."""
+    _speak(name, 1, ctx)
+
+
+def print_and_wait(began: str, go: str, done: str) -> None:
+    """Write before and after a file is there."""
+    print("before")  # noqa: T201 - its output is what is tested
+    wait_for_file(began, go)
+    print("after")  # noqa: T201 - its output is what is tested
+    tell(done)
+
+
+def _speak(name: str, count: int, ctx: hf.Context) -> None:
+    for number in range(count):
+        print(f"{name} {number}")  # noqa: T201 - its output is what is tested
+    sys.stderr.write(f"{name} to stderr\n")
+    sys.stdout.buffer.write(b"bytes \xff\n")
+    sys.stdout.buffer.flush()
+    logging.getLogger("shop").warning("%s is low", name)
+    ctx.log(f"{name} is loaded", rows=3)
+    ctx.log.error("%s failed", name)

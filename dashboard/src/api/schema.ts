@@ -2094,6 +2094,31 @@ export interface components {
             task_id: string;
         };
         /**
+         * LogBatchAnswer
+         * @description For each stretch where its log ends now, or why it is not kept.
+         */
+        LogBatchAnswer: {
+            results: components["schemas"]["LogBatchResult"][];
+        };
+        /**
+         * LogBatchRequest
+         * @description Output of several attempts, each with its own lease.
+         */
+        LogBatchRequest: {
+            logs: components["schemas"]["LogAppendRequest"][];
+        };
+        /**
+         * LogBatchResult
+         * @description What became of one stretch.
+         */
+        LogBatchResult: {
+            /** @default null */
+            error: components["schemas"]["ErrorBody"] | null;
+            /** @default null */
+            size: number | null;
+            task_id: string;
+        };
+        /**
          * LogChunk
          * @description A stretch of an attempt's output; read on from `next_offset`.
          */

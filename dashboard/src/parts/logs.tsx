@@ -1,6 +1,5 @@
 /** A log: followed while it is written, searched, sifted by level. */
 import { useEffect, useMemo, useState } from "react";
-import type { Job } from "../api/types";
 import { countLevels } from "./log/buffer";
 import { Download, Levels, Switch, useWrap } from "./log/controls";
 import { Find, patternOf } from "./log/find";
@@ -13,7 +12,7 @@ import { useParam } from "./params";
 
 export type { LogSource };
 
-export function LogView({ source, spec }: { source: LogSource; spec: Job["spec"] }) {
+export function LogView({ source }: { source: LogSource }) {
   const [lineParam] = useParam("line");
   const [isFollowing, setIsFollowing] = useState(lineParam === "");
   const [log, again] = useLog(source, !isFollowing);
@@ -90,7 +89,7 @@ export function LogView({ source, spec }: { source: LogSource; spec: Job["spec"]
           )}
         </div>
       ) : (
-        <NoLines log={log} isInside={runsInside(spec)} />
+        <NoLines log={log} />
       )}
       <p role="status" className="border-line text-dim border-t px-3 py-1 text-xs">
         {shown.length === log.lines.length
@@ -102,27 +101,12 @@ export function LogView({ source, spec }: { source: LogSource; spec: Job["spec"]
   );
 }
 
-function NoLines({ log, isInside }: { log: Log; isInside: boolean }) {
+function NoLines({ log }: { log: Log }) {
   if (log.lines.length > 0) return <Empty title="No line has one of the chosen levels." />;
   if (!log.isRead) return log.error ? null : <Loading what="the log" />;
   return (
     <Empty title={log.isComplete ? "Nothing was written." : "Nothing has been written yet."}>
-      {isInside ? (
-        <p className="max-w-prose">
-          A function that runs inside its worker has no output of its own: it is in the output of
-          the worker. With <code className="font-mono">isolation="process"</code> it is kept here.
-        </p>
-      ) : (
-        !log.isComplete && <p>It is shown here as it comes.</p>
-      )}
+      {!log.isComplete && <p>It is shown here as it comes.</p>}
     </Empty>
   );
-}
-
-/** A worker that claims from a queue runs functions inside itself, unless it is told otherwise. */
-function runsInside(spec: Job["spec"]): boolean {
-  const entrypoint = spec?.["entrypoint"];
-  const isCommand =
-    typeof entrypoint === "object" && entrypoint !== null && "command" in entrypoint;
-  return spec?.["queue"] != null && !isCommand && spec["isolation"] !== "process";
 }

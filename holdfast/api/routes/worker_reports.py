@@ -13,7 +13,7 @@ from holdfast.model.ids import parse_task_id
 from holdfast.model.outcomes import parse_status
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.ending.complete import Completed, Completion, complete
-from holdfast.operations.logs import Stretch, append_logs
+from holdfast.operations.logs import Stretch, append_log, append_logs, lost_lease
 from holdfast.operations.notes import Note, add_user_event
 from holdfast.operations.usage import note_usage
 from holdfast.services.server_spans import now_ns, trace_completions
@@ -22,6 +22,8 @@ from holdfast.wire.answers import (
     CompletionAnswer,
     ErrorAnswer,
     LogAppendAnswer,
+    LogBatchAnswer,
+    LogBatchResult,
     TaskCompleteAnswer,
 )
 from holdfast.wire.events import WRITE_PATH, TaskEventRequest
@@ -30,12 +32,14 @@ from holdfast.wire.requests import (
     CheckpointLoadRequest,
     CheckpointSaveRequest,
     LogAppendRequest,
+    LogBatchRequest,
     Nothing,
     TaskCompleteRequest,
     TaskCompletion,
 )
 
 COMPLETIONS_MAX = 10_000
+LOGS_MAX = 10_000
 Value = TypeVar("Value")
 
 
@@ -78,12 +82,33 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
     return TaskCompleteAnswer(results)
 
 
-async def append_log(call: Call[LogAppendRequest, Nothing]) -> LogAppendAnswer:
+async def take_log(call: Call[LogAppendRequest, Nothing]) -> LogAppendAnswer:
     """Keep a stretch of an attempt's output."""
-    asked = call.body
+    stretch = _stretch(call.body)
+    await append_log(call.runtime.ledger, stretch)
+    return LogAppendAnswer(stretch.start_offset + len(stretch.content))
+
+
+async def take_logs(call: Call[LogBatchRequest, Nothing]) -> LogBatchAnswer:
+    """Keep output of several attempts; a lease that is lost costs its own output only."""
+    asked = call.body.logs
+    if len(asked) > LOGS_MAX:
+        raise Invalid("logs", f"has more than {LOGS_MAX}; send them in parts")
+    stretches = list(map(_stretch, asked))
+    lost = await append_logs(call.runtime.ledger, stretches)
+    return LogBatchAnswer(
+        [
+            LogBatchResult(str(fence.task_id), error=describe(lost_lease(fence)))
+            if fence in lost
+            else LogBatchResult(str(fence.task_id), start_offset + len(content))
+            for fence, start_offset, content in stretches
+        ]
+    )
+
+
+def _stretch(asked: LogAppendRequest) -> Stretch:
     fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
-    await append_logs(call.runtime.ledger, [Stretch(fence, asked.offset, asked.content)])
-    return LogAppendAnswer(asked.offset + len(asked.content))
+    return Stretch(fence, asked.offset, asked.content)
 
 
 async def keep_checkpoint(call: Call[CheckpointSaveRequest, Nothing]) -> CheckpointAnswer:
@@ -171,11 +196,12 @@ ROUTES = (
     Route(
         "POST",
         "/internal/task-log",
-        append_log,
+        take_log,
         LogAppendAnswer,
         body=LogAppendRequest,
         also=CONFLICT,
     ),
+    Route("POST", "/internal/task-logs", take_logs, LogBatchAnswer, body=LogBatchRequest),
     Route("POST", WRITE_PATH, take_event, Nothing, body=TaskEventRequest, also=CONFLICT),
     Route(
         "POST",

@@ -18,6 +18,7 @@ from holdfast.wire.requests import LeaseReport, Progress
 
 if TYPE_CHECKING:
     from holdfast.tracing.tracer import Span
+    from holdfast.worker.claimed.function_output import AttemptOutput
 
 # Soft, timeout: is asked, and has its grace. Hard: must go. Lost: must go, and reports nothing.
 StopMode = Literal["soft", "timeout", "hard", "lost"]
@@ -48,6 +49,7 @@ class Attempt:
         "number",
         "on_renewed",
         "on_stop",
+        "output",
         "progress",
         "progress_reported",
         "renew_at",
@@ -85,6 +87,8 @@ class Attempt:
         self.progress: Progress | None = None
         self.progress_reported: Progress | None = None
         self.span: Span | None = None
+        # What its function has written within this process; made by the first word.
+        self.output: AttemptOutput | None = None
         self.stop: StopMode | None = None
         # When a request to stop becomes a hard one, and when code that must go is stuck.
         self.stop_by: float | None = None

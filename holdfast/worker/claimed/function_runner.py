@@ -19,6 +19,7 @@ from typing import Any, Literal
 from holdfast.client.context import Connection, Context, current, list_outputs
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.interruptible import InterruptibleCall
+from holdfast.worker.claimed.output_routing import keep_output, route_streams
 from holdfast.worker.claimed.user_loop import UserLoop
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome, failure, success
@@ -104,11 +105,13 @@ class FunctionRunner:
         server: str,
         *,
         threads_max: int,
+        write: Callable[[Attempt, bytes], None],
         on_end: Callable[[Attempt, Outcome | BaseException], None],
         on_process: Callable[[FunctionCall], None],
         on_unblocked: Callable[[], None],
     ) -> None:
         self._server = server
+        self._write = write
         self._on_end = on_end
         self._on_process = on_process
         self._on_unblocked = on_unblocked
@@ -127,6 +130,7 @@ class FunctionRunner:
 
     def begin(self, calls: Sequence[FunctionCall]) -> None:
         """Hand calls to user code: to threads, or to the user loop if nothing is to be prepared."""
+        route_streams()
         coroutines = []
         for call in calls:
             call.callee = self._functions.find_known(call.attempt.job)
@@ -212,10 +216,15 @@ class FunctionRunner:
             return problem.outcome
         if call.callee.is_async:
             return "coroutine"
-        current.set(call.context)
-        call.has_begun = True
+        self._enter(call)
         # The result is made fit to be sent in the thread, too: that takes time, and user code.
         return call.describe_value(call.callee.function(*call.args, **call.kwargs))
+
+    def _enter(self, call: FunctionCall) -> None:
+        """Have what is done from here on be done by the function: what it writes is its own."""
+        current.set(call.context)
+        keep_output.set(partial(self._write, call.attempt))
+        call.has_begun = True
 
     def _fill_in(self, callee: Callee, attempt: Attempt) -> Callee:
         """Put the results of other jobs among the arguments. Raises BadCall."""
@@ -272,8 +281,7 @@ class FunctionRunner:
                 self._put_arguments(call, callee)
         except BadCall as problem:
             return problem.outcome
-        current.set(call.context)
-        call.has_begun = True
+        self._enter(call)
         try:
             return call.describe_value(await callee.function(*call.args, **call.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome

@@ -12,6 +12,7 @@ from holdfast.client.transport import Transport
 from holdfast.tracing.current import describe
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.completions import Completions
+from holdfast.worker.claimed.function_output import FunctionOutputs
 from holdfast.worker.claimed.function_runner import FunctionCall, FunctionRunner
 from holdfast.worker.claimed.lease_keeper import Keeper
 from holdfast.worker.claimed.options import WorkerOptions
@@ -56,6 +57,7 @@ class RunningAttempts:
         keeper: Keeper,
         completions: Completions,
         processes: ProcessRunner,
+        outputs: FunctionOutputs,
         on_lost: Callable[[Attempt], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -64,6 +66,7 @@ class RunningAttempts:
         self._keeper = keeper
         self._completions = completions
         self._processes = processes
+        self._outputs = outputs
         self._compensated = CompensatedCalls(transport)
         self._on_lost = on_lost
         self._on_failure = on_failure
@@ -71,6 +74,7 @@ class RunningAttempts:
         self._functions = FunctionRunner(
             options.server,
             threads_max=options.concurrency,
+            write=outputs.write,
             on_end=self._end_function,
             on_process=self._move_to_process,
             on_unblocked=self.changes.notify,
@@ -89,7 +93,7 @@ class RunningAttempts:
         """Count the tasks that one claim may ask for; none beside one that is suspect."""
         if self.is_leaving or self.stuck or self._functions.is_blocked:
             return 0
-        if len(self._completions) >= UNACKNOWLEDGED_MAX or self._has_suspect():
+        if self._count_unreported() >= UNACKNOWLEDGED_MAX or self._has_suspect():
             return 0
         if self._met_suspects:
             # More of them may follow: one by one, so that none is fetched to be handed back.
@@ -173,6 +177,10 @@ class RunningAttempts:
         may_share = not attempt.is_suspect and self._options.isolation != "process"
         return may_share and attempt.job.entrypoint.is_function
 
+    def _count_unreported(self) -> int:
+        """Count the attempts that are over and that the server has not heard the end of."""
+        return len(self._completions) + len(self._outputs)
+
     def _has_suspect(self) -> bool:
         return any(attempt.is_suspect for attempt in self._running)
 
@@ -220,7 +228,7 @@ class RunningAttempts:
 
     async def _wait_until_alone(self) -> None:
         """Wait until this worker holds no other claim: none that runs, none that is unreported."""
-        while len(self._running) > 1 or len(self._completions) or self._reserved:
+        while len(self._running) > 1 or self._count_unreported() or self._reserved:
             await self.changes.wait()
 
     def _move_to_process(self, call: FunctionCall) -> None:
@@ -250,9 +258,12 @@ class RunningAttempts:
         attempt.on_stop = attempt.on_renewed = None
         end_run(attempt.span, outcome)
         if attempt.stop == "lost":
+            self._outputs.discard(attempt)
             self._on_lost(attempt)
-        else:
+        elif attempt.output is None:
             self._completions.add(attempt, outcome)
+        else:
+            self._outputs.finish(attempt, partial(self._completions.add, attempt, outcome))
         self.changes.notify()
 
     def _describe_fault(self, attempt: Attempt, error: BaseException) -> Outcome:

@@ -20,9 +20,11 @@ from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.claimer import Claimer
 from holdfast.worker.claimed.claims import Claims
 from holdfast.worker.claimed.completions import Completions
+from holdfast.worker.claimed.function_output import FunctionOutputs
 from holdfast.worker.claimed.lease_keeper import Keeper
 from holdfast.worker.claimed.options import WorkerOptions
-from holdfast.worker.claimed.process_runner import ProcessRunner
+from holdfast.worker.claimed.output_routing import routed
+from holdfast.worker.claimed.process_runner import LAST_WORDS_SECONDS_MAX, ProcessRunner
 from holdfast.worker.claimed.running_attempts import RunningAttempts
 from holdfast.worker.claimed.wake_up_messages import WakeUpMessages
 from holdfast.worker.exit_codes import EXIT_UNSTOPPABLE
@@ -61,6 +63,7 @@ class Worker:
         self._processes = ProcessRunner(
             options.folder / "attempts", self._log_transport, self._watchdog, lock_fd=slot.fd
         )
+        self._outputs = FunctionOutputs(self._log_transport, on_failure=self._fail)
         self._running = RunningAttempts(
             options,
             self.worker_id,
@@ -68,6 +71,7 @@ class Worker:
             keeper=self._keeper,
             completions=self._completions,
             processes=self._processes,
+            outputs=self._outputs,
             on_lost=self._forget,
             on_failure=self._fail,
         )
@@ -122,7 +126,8 @@ class Worker:
                 try:
                     self._keeper.start()
                     await self._register()
-                    yield
+                    with routed():
+                        yield
                 finally:
                     await self._completions.close()
                     self._running.close()
@@ -211,6 +216,7 @@ class Worker:
         patience = STOP_SECONDS_MAX
         if not self._stopping.is_set():
             patience = max(patience, ends_at - self._loop.time())
+        await self._outputs.close(LAST_WORDS_SECONDS_MAX)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._completions.wait_until_acknowledged(), patience)
         if len(self._running):

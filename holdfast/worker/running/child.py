@@ -37,6 +37,7 @@ from holdfast.worker.running.function import (
 )
 from holdfast.worker.running.outcome_file import write_outcome
 from holdfast.worker.running.outputs import with_outputs
+from holdfast.worker.running.record_lines import set_up_records
 from holdfast.worker.running.runnable import connect
 
 CALL_FILE = "call.json"
@@ -88,6 +89,7 @@ def run(call: ChildCall) -> Outcome:
     except BadCall as problem:
         return problem.outcome
     current.set(context)
+    set_up_records()
     follow_trace(TraceContext.read(call.identity.trace_parent))
     try:
         work = _run_coroutine if callee.is_async else _run_plainly

@@ -4,12 +4,19 @@ from pathlib import Path
 
 from holdfast.worker.running.regular_file import open_regular
 
+STRETCH_BYTES_MAX = 64 * 1024
+LOG_BYTES_MAX = 16 * 2**20
+
 
 class LogTail:
     """Give what was written to a file in pieces, each once, up to a limit."""
 
     def __init__(
-        self, path: Path, *, chunk_bytes_max: int = 64 * 1024, total_bytes_max: int = 16 * 2**20
+        self,
+        path: Path,
+        *,
+        chunk_bytes_max: int = STRETCH_BYTES_MAX,
+        total_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
         self._path = path
         self._chunk_bytes_max = chunk_bytes_max
@@ -32,9 +39,7 @@ class LogTail:
             return None
         if left <= 0:
             self._is_full = True
-            piece = b"[output over %d bytes was dropped]\n" % self._total_bytes_max
-            if self._last != b"\n":
-                piece = b"\n" + piece
+            piece = describe_limit(self._total_bytes_max, self._last)
         self._last = piece[-1:]
         offset = self._given
         self._given += len(piece)
@@ -50,10 +55,16 @@ class LogTail:
                 piece = file.read(bytes_max)
         except FileNotFoundError:
             return b""
-        return piece[: _whole_characters(piece)] or piece
+        return piece[: whole_characters(piece)] or piece
 
 
-def _whole_characters(text: bytes) -> int:
+def describe_limit(bytes_max: int, last: bytes) -> bytes:
+    """Say, in a line after the last byte that is kept, that there was more."""
+    line = b"[output over %d bytes was dropped]\n" % bytes_max
+    return line if last == b"\n" else b"\n" + line
+
+
+def whole_characters(text: bytes) -> int:
     """Count the bytes up to the last UTF-8 character that may lack its end."""
     for back in range(1, min(4, len(text)) + 1):
         byte = text[-back]

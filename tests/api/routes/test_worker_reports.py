@@ -240,6 +240,32 @@ async def test_output_is_limited_and_fenced(quiet_face: Face, claims: list[Any])
         assert (said.status, said.error["field"]) == (400, field)
 
 
+async def test_output_of_many_attempts_comes_in_one_request(
+    quiet_face: Face, claims: list[Any]
+) -> None:
+    first, second = claims[:2]
+    logs = [
+        {**fence(first), "offset": 0, "content": "b25l"},
+        {**stale(second), "offset": 0, "content": "bGllcw=="},
+        {**fence(first), "offset": 3, "content": "IHR3bw=="},
+    ]
+    said = await quiet_face.post("/internal/task-logs", {"logs": logs})
+    assert said.status == 200
+    results = said.json["results"]
+    assert results[0] == {"task_id": first["task_id"], "size": 3}
+    assert results[1]["error"]["code"] == "lease_conflict"
+    assert results[2]["size"] == 7
+    told = await quiet_face.get(f"/api/tasks/{first['task_id']}/logs")
+    assert base64.b64decode(told.json["content"]) == b"one two"
+    other = await quiet_face.get(f"/api/tasks/{second['task_id']}/logs")
+    assert other.json["content"] == ""
+    many = await quiet_face.post("/internal/task-logs", {"logs": logs[:1] * 10_001})
+    assert (many.status, many.error["field"]) == (400, "logs")
+    large = {**fence(first), "offset": 17 << 20, "content": "b25l"}
+    far = await quiet_face.post("/internal/task-logs", {"logs": [logs[0], large]})
+    assert (far.status, far.error["field"]) == (413, "offset")
+
+
 async def test_a_checkpoint_is_found_by_the_next_attempt(
     quiet_face: Face, claims: list[Any]
 ) -> None:

@@ -24,11 +24,13 @@ class Inside:
         self.runner = FunctionRunner(
             NOWHERE,
             threads_max=1,
+            write=self._write,
             on_end=self._end,
             on_process=lambda call: self._ends[call.attempt].set_result(PROCESS),
             on_unblocked=self._note_unblocked,
         )
         self.times_unblocked = 0
+        self.written = b""
         self.latest: FunctionCall | None = None
         self._module = module
         self._ends: dict[Attempt, asyncio.Future[Outcome]] = {}
@@ -54,6 +56,10 @@ class Inside:
         """Ask an attempt to stop, as its worker does."""
         assert call.attempt.ask_to_stop(mode, boot_clock())
         self.runner.stop(call, mode)
+
+    def _write(self, attempt: Attempt, content: bytes) -> None:
+        assert attempt in self._ends
+        self.written += content
 
     def _end(self, attempt: Attempt, answer: Outcome | BaseException) -> None:
         if isinstance(answer, Outcome):

@@ -80,7 +80,7 @@ function Views({ job }: { job: Job }) {
   }
   tabs.push(
     ["events", "Events", () => <EventList source={source} />],
-    ["logs", "Logs", () => <LogView source={source} spec={job.spec} />],
+    ["logs", "Logs", () => <LogView source={source} />],
     ["spec", "Spec", () => <Spec job={job} />],
   );
   return <Tabs tabs={tabs} />;

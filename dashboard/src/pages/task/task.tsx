@@ -72,7 +72,7 @@ function Shown({ task, job }: { task: Task; job: Job }) {
               </Panel>
             ),
           ],
-          ["logs", "Logs", () => <Logs task={task} job={job} />],
+          ["logs", "Logs", () => <Logs task={task} />],
           ["values", "Input and result", () => <Values task={task} job={job} />],
           ["events", "Events", () => <EventList source={{ kind: "task", id: task.task_id }} />],
           ["explain", "Explain", () => <Explain task={task} />],
@@ -83,7 +83,7 @@ function Shown({ task, job }: { task: Task; job: Job }) {
 }
 
 /** The log of the current attempt, whichever that is by now, or of the one that the address names. */
-function Logs({ task, job }: { task: Task; job: Job }) {
+function Logs({ task }: { task: Task }) {
   const [params, setParams] = useSearchParams();
   const attempts = task.attempts ?? [];
   if (attempts.length === 0) {
@@ -135,7 +135,6 @@ function Logs({ task, job }: { task: Task; job: Job }) {
       <LogView
         key={attempt}
         source={{ kind: "attempt", taskId: task.task_id, attempt }}
-        spec={job.spec}
       />
     </div>
   );
