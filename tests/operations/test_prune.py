@@ -108,8 +108,9 @@ async def test_a_submission_that_retention_has_begun_to_take_away_is_never_shown
 
 
 async def test_a_hidden_job_that_somebody_holds_keeps_nothing_else_from_going(
-    ledger: Ledger, world: World, database_url: str
+    ledger: Ledger, world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pruning, "HIDDEN_STEPS_MAX", 1)
     spec = parse_spec(SPEC | {"replicas": 25})
     held, other = [
         (await admit(ledger, [complete_submission(Submission(spec), ledger.limits)]))[0]

@@ -56,9 +56,10 @@ update holdfast.jobs
 returning job_id;
 
 -- name: list_hidden_jobs
+-- Any number that somebody holds, because they are being stored, must not keep others from their turn.
 select job_id from holdfast.jobs
  where submitted_at is null and (abandoned_at is not null or created_at < holdfast.now() - $older_than::interval)
- order by created_at limit $batch_max;
+ order by created_at limit $batch_max for update skip locked;
 
 -- name: lock_hidden_job
 select job_id from holdfast.jobs
