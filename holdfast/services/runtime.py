@@ -55,7 +55,7 @@ class Options:
     # A folder, file:///folder or s3://bucket/prefix; without one no bundles are taken in.
     object_store: str | None = None
     heartbeat_seconds: float = TICK_SECONDS
-    heartbeat_timeout_seconds: float = CALL_SECONDS_MAX
+    call_timeout_seconds: float = CALL_SECONDS_MAX
 
 
 class Runtime:
@@ -182,7 +182,7 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
             probes=probes,
             objects=None if store is None else ObjectStore(store),
             tick=options.heartbeat_seconds,
-            call_seconds_max=options.heartbeat_timeout_seconds,
+            call_seconds_max=options.call_timeout_seconds,
         )
         # After the chores have ended: they announce what they have made ready, and are counted.
         stack.push_async_callback(wake_ups.close)

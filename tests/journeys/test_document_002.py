@@ -302,7 +302,7 @@ async def test_the_clock_of_silence_starts_with_serving(tmp_path: Path) -> None:
     server, timeout = SlowServer(), 1.0
     async with server.open() as url:
         options = PlacedOptions(
-            url, tmp_path / "work", Capacity(cpu=1.0), name="w", silence_seconds=timeout
+            url, tmp_path / "work", Capacity(cpu=1.0), name="w", heartbeat_timeout_seconds=timeout
         )
         slot = take_slot(tmp_path / "slots")
         worker = PlacedWorker(options, slot)

@@ -29,18 +29,18 @@ DAYS_MAX = 36_500.0
 HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?", re.ASCII)
 HEARTBEAT_SECONDS = 5.0
 HEARTBEAT_SECONDS_MIN, HEARTBEAT_SECONDS_MAX = 0.05, 60.0
-HEARTBEAT_TIMEOUT_SECONDS = 10.0
-HEARTBEAT_TIMEOUT_SECONDS_MAX = 300.0
+CALL_TIMEOUT_SECONDS = 10.0
+CALL_TIMEOUT_SECONDS_MAX = 300.0
 HeartbeatSeconds = Annotated[
     float,
     Parameter(
         env_var="HOLDFAST_HEARTBEAT_SECONDS", help="How often workers of placed work are called."
     ),
 ]
-HeartbeatTimeoutSeconds = Annotated[
+CallTimeoutSeconds = Annotated[
     float,
     Parameter(
-        env_var="HOLDFAST_HEARTBEAT_TIMEOUT_SECONDS",
+        env_var="HOLDFAST_CALL_TIMEOUT_SECONDS",
         help="How long such a call may take; a worker is lost after three that failed.",
     ),
 ]
@@ -57,7 +57,7 @@ class ServerSettings:
     sqs_endpoint_url: str | None
     object_store: str | None = None
     heartbeat_seconds: float = HEARTBEAT_SECONDS
-    heartbeat_timeout_seconds: float = HEARTBEAT_TIMEOUT_SECONDS
+    call_timeout_seconds: float = CALL_TIMEOUT_SECONDS
     allowed_hosts: tuple[str, ...] = ()
 
 
@@ -81,7 +81,7 @@ def run_server(
         ),
     ] = None,
     heartbeat_seconds: HeartbeatSeconds = HEARTBEAT_SECONDS,
-    heartbeat_timeout_seconds: HeartbeatTimeoutSeconds = HEARTBEAT_TIMEOUT_SECONDS,
+    call_timeout_seconds: CallTimeoutSeconds = CALL_TIMEOUT_SECONDS,
     wake_ups: WakeUps = "notify",
     sqs_prefix: SqsPrefix = "holdfast-",
     sqs_endpoint_url: SqsEndpointUrl = None,
@@ -109,7 +109,7 @@ def run_server(
         sqs_endpoint_url=sqs_endpoint_url,
         object_store=object_store or _default_objects(),
         heartbeat_seconds=heartbeat_seconds,
-        heartbeat_timeout_seconds=heartbeat_timeout_seconds,
+        call_timeout_seconds=call_timeout_seconds,
         allowed_hosts=allowed_host,
     )
     check_settings(settings)
@@ -136,10 +136,10 @@ def check_settings(settings: ServerSettings) -> None:
     if not HEARTBEAT_SECONDS_MIN <= tick <= HEARTBEAT_SECONDS_MAX:
         allowed = f"{HEARTBEAT_SECONDS_MIN:g} to {HEARTBEAT_SECONDS_MAX:g}"
         raise Invalid("heartbeat_seconds", f"is {tick:g}; use {allowed}")
-    patience = settings.heartbeat_timeout_seconds
-    if not HEARTBEAT_SECONDS_MIN <= patience <= HEARTBEAT_TIMEOUT_SECONDS_MAX:
-        allowed = f"{HEARTBEAT_SECONDS_MIN:g} to {HEARTBEAT_TIMEOUT_SECONDS_MAX:g}"
-        raise Invalid("heartbeat_timeout_seconds", f"is {patience:g}; use {allowed}")
+    patience = settings.call_timeout_seconds
+    if not HEARTBEAT_SECONDS_MIN <= patience <= CALL_TIMEOUT_SECONDS_MAX:
+        allowed = f"{HEARTBEAT_SECONDS_MIN:g} to {CALL_TIMEOUT_SECONDS_MAX:g}"
+        raise Invalid("call_timeout_seconds", f"is {patience:g}; use {allowed}")
     if settings.object_store is not None:
         parse_location(settings.object_store)
     check_hosts(settings.allowed_hosts)
@@ -206,7 +206,7 @@ async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Op
             uses_notify=settings.wake_ups != "local",
             object_store=settings.object_store,
             heartbeat_seconds=settings.heartbeat_seconds,
-            heartbeat_timeout_seconds=settings.heartbeat_timeout_seconds,
+            call_timeout_seconds=settings.call_timeout_seconds,
         )
 
 

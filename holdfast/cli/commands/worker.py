@@ -45,6 +45,8 @@ QUEUE = "default"
 MARK = "HOLDFAST_WORKER"
 CONCURRENCY_MAX = 10_000
 DRAIN_SECONDS_MAX = 86_400.0
+HEARTBEAT_TIMEOUT_SECONDS = 60.0
+HEARTBEAT_TIMEOUT_SECONDS_MIN, HEARTBEAT_TIMEOUT_SECONDS_MAX = 1.0, 86_400.0
 
 
 @Parameter(name="*", group=Group("Placed work", help="What this worker has for placed work."))
@@ -63,12 +65,23 @@ class Offer:
         tuple[str, ...],
         Parameter(negative="", help="What constraints ask for, such as region=eu; repeat it."),
     ] = ()
+    heartbeat_timeout_seconds: Annotated[
+        float,
+        Parameter(
+            env_var="HOLDFAST_HEARTBEAT_TIMEOUT_SECONDS",
+            help="After how long without a call it stops its tasks and registers anew.",
+        ),
+    ] = HEARTBEAT_TIMEOUT_SECONDS
 
     def check(self) -> None:
         """Refuse what would be said to nobody."""
         for name in ("cpu", "memory", "disk", "gpu", "attribute"):
             if getattr(self, name) not in (None, ()) and not self.placed:
                 raise Invalid(name, "goes with --placed; queue work is bounded by --concurrency")
+        patience = self.heartbeat_timeout_seconds
+        if not HEARTBEAT_TIMEOUT_SECONDS_MIN <= patience <= HEARTBEAT_TIMEOUT_SECONDS_MAX:
+            allowed = f"{HEARTBEAT_TIMEOUT_SECONDS_MIN:g} to {HEARTBEAT_TIMEOUT_SECONDS_MAX:g}"
+            raise Invalid("heartbeat_timeout_seconds", f"is {patience:g}; use {allowed}")
 
 
 NO_OFFER = Offer()
@@ -160,7 +173,12 @@ def _placed(held: ExitStack, url: str, offer: Offer, **options: Any) -> "Work":
     )
     attributes = read_attributes(offer.attribute)
     chosen = PlacedOptions(
-        server=url, folder=own, capacity=capacity, attributes=attributes, **options
+        server=url,
+        folder=own,
+        capacity=capacity,
+        attributes=attributes,
+        heartbeat_timeout_seconds=offer.heartbeat_timeout_seconds,
+        **options,
     )
     return lambda: PlacedWorker(chosen, slot)
 

@@ -39,7 +39,7 @@ from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED
 from holdfast.worker.slots import Slot
 
 log = logging.getLogger("holdfast.placed")
-SILENCE_SECONDS = 60.0
+HEARTBEAT_TIMEOUT_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 STOP_SECONDS_MAX = 20.0
 REPORT_SECONDS_MAX = 3.0
@@ -62,7 +62,7 @@ class PlacedOptions:
     port: int = 0
     address: str | None = None
     drain_seconds: float = 30.0
-    silence_seconds: float = SILENCE_SECONDS
+    heartbeat_timeout_seconds: float = HEARTBEAT_TIMEOUT_SECONDS
     cache: Path | None = None
 
 
@@ -237,7 +237,7 @@ class PlacedWorker:
 
     def _is_silent(self) -> bool:
         """Tell whether nobody has called for too long: till its leases have ended, at most."""
-        patience = self.options.silence_seconds
+        patience = self.options.heartbeat_timeout_seconds
         if self._attempts:
             left = max(attempt.expires_at for attempt in self._attempts) - self._called_at
             # Leases that end while calls come are another matter: then our answers get lost.

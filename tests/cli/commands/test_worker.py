@@ -54,6 +54,7 @@ def test_attributes_have_the_type_that_they_show() -> None:
         (["--placed", "--memory=much"], "memory: 'much' is not a size"),
         (["--placed", "--gpu=many"], "gpu: 'many' is not a number of GPUs"),
         (["--placed", "--cpu=-1"], "cpu"),
+        (["--placed", "--heartbeat-timeout-seconds=0"], "heartbeat_timeout_seconds: is 0; use 1"),
     ],
 )
 def test_an_offer_that_makes_no_sense_is_refused(
@@ -63,6 +64,26 @@ def test_an_offer_that_makes_no_sense_is_refused(
     assert (ended.code, ended.out) == (2, "")
     assert problem in ended.err
     assert ended.err.count("\n") == 1
+
+
+def test_it_registers_anew_when_nobody_calls_it_for_its_timeout(
+    service: Service, tmp_path: Path
+) -> None:
+    name = f"lonely-{uuid4().hex[:8]}"
+
+    def find_lost() -> list[str]:
+        workers = service.ask("workers")["workers"]
+        return [each["worker_id"] for each in workers if each["name"] == name and each["lost_at_ms"]]
+
+    with living(
+        tmp_path,
+        *("worker", "--placed", "--cpu=1", f"--name={name}", "--drain-seconds=1"),
+        HOLDFAST_HEARTBEAT_TIMEOUT_SECONDS="1",
+        HOLDFAST_SERVER=service.url,
+        HOLDFAST_WORKER_DIR=str(tmp_path),
+    ):
+        # Less than a tick of its server: between two calls it takes itself for forgotten.
+        eventually(find_lost)
 
 
 def test_it_hears_of_work_through_sqs(database_url: str, tmp_path: Path, sqs: Sqs) -> None:

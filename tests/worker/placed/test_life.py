@@ -174,7 +174,7 @@ async def test_a_worker_that_nobody_calls_stops_its_tasks_and_starts_anew(
     database_url: str, tmp_path: Path, database: Any
 ) -> None:
     async with open_placed(database_url, tmp_path, tick=60.0) as placed:
-        employed = placed.employ(silence_seconds=3.0)
+        employed = placed.employ(heartbeat_timeout_seconds=3.0)
         task_id = await begin(placed, tmp_path)
         silent = employed.worker.worker_id
         process = await_process(tmp_path / "task")
@@ -195,7 +195,7 @@ async def test_a_worker_without_calls_does_not_wait_longer_than_its_leases_last(
         called_through_a_proxy() as (proxy, options),
         open_placed(database_url, tmp_path, tick=60.0) as placed,
     ):
-        employed = placed.employ(silence_seconds=600.0, **options)
+        employed = placed.employ(heartbeat_timeout_seconds=600.0, **options)
         await begin(placed, tmp_path, lease=2.0)
         silent = employed.worker.worker_id
         process = await_process(tmp_path / "task")
@@ -213,7 +213,7 @@ async def test_what_ended_while_nobody_called_is_told_by_the_next_incarnation(
         called_through_a_proxy() as (proxy, options),
         open_placed(database_url, tmp_path, tick=60.0) as placed,
     ):
-        employed = placed.employ(silence_seconds=3.0, **options)
+        employed = placed.employ(heartbeat_timeout_seconds=3.0, **options)
         task_id = await begin(placed, tmp_path, lease=120.0)
         silent = employed.worker.worker_id
         await proxy.cut()
