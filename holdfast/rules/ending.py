@@ -72,7 +72,7 @@ def end_reported(
             outcome = Killed(reason, error=error, exit_code=exit_code)
         case "failed" | "succeeded":
             outcome = Failed(
-                error or f"exit code {exit_code}",
+                error or _say_why(exit_code),
                 error_class or "TransientError",
                 stage or "exec",
                 exit_code,
@@ -113,6 +113,11 @@ def end_lost(
         return "gone" if is_gone else None
     loss = WorkerFailed(cause, _is_lost_to(outage, lease), lease.acknowledged)
     return AttemptEnd(loss, released=is_gone)
+
+
+def _say_why(exit_code: int | None) -> str:
+    """Word a failure of which its worker has said no more."""
+    return "failed without an error" if exit_code is None else f"exit code {exit_code}"
 
 
 def _is_lost_to(outage: tuple[Watch, datetime] | None, lease: LockedLease) -> bool:

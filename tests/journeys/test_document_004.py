@@ -118,8 +118,9 @@ async def test_leases_last_30_to_120_seconds_and_are_renewed_at_half_of_it(
 ) -> None:
     spec = {"entrypoint": {"function": "app:work"}, "queue": "q"}
     for lease in (29.9, 120.1):
-        said = await quiet_face.post("/api/jobs", {**spec, "lease_duration": lease})
-        assert (said.status, said.error["field"]) == (400, "lease_duration")
+        said = await quiet_face.post("/api/jobs", {**spec, "lease": lease})
+        assert (said.status, said.error["field"]) == (400, "lease")
+        assert "use 30.0 to 120.0" in said.error["message"]
     attempt = an_attempt(claim=a_claim(40.0), sent_at=1000.0)
     assert attempt.renew_at == 1020.0
 

@@ -85,6 +85,7 @@ def test_a_report_is_the_workers_own_word() -> None:
     assert outcome_of(reported(a_lease(), "failed", exit_code=3)) == Failed(
         "exit code 3", exit_code=3
     )
+    assert outcome_of(reported(a_lease(), "failed")) == Failed("failed without an error")
 
 
 def test_what_is_handed_back_costs_nothing() -> None:
