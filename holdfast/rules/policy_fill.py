@@ -41,7 +41,8 @@ def follow_policy(asked: Submission, plain: JobSpec, policy: TypePolicy) -> JobS
         least, most = low and getattr(limits, low), getattr(limits, high)
         own = getattr(spec, field)
         if field == "max_retries_failure" and spec.max_attempts is not None:
-            _check("max_attempts", plain.max_retries_failure, kind, least=least, most=most)
+            most = None if most is None else most + 1
+            _check("max_attempts", spec.max_attempts, kind, least=None, most=most)
         elif own is not None:
             _check(field, own, kind, least=least, most=most)
         else:

@@ -3,7 +3,9 @@
 from contextlib import suppress
 from typing import Any
 
+import asyncpg
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -11,7 +13,7 @@ from holdfast.errors import Invalid
 from holdfast.model.policies import PolicyDefaults, TypePolicy
 from holdfast.operations.policies import set_policy
 from tests.store.test_sql_submit_parity import FIELDS, bounded, two_ways
-from tests.store.two_ways import SPEC, TwoWays
+from tests.store.two_ways import SPEC, TwoWays, sql_submit
 
 __all__ = ["two_ways"]
 BACKOFFS = some.fixed_dictionaries({"base": some.floats(0, 10), "ceiling": some.floats(10, 100)})
@@ -100,6 +102,13 @@ async def test_both_ways_refuse_what_is_beyond_a_limit_by_the_same_field(two_way
         await set_policy(two_ways.ledger, "work", policy, actor="ann")
         assert await two_ways.compare(SPEC | asked, inputs) == field, limits
         assert isinstance(await two_ways.compare(SPEC), dict), limits
+
+
+async def test_a_limit_of_attempts_is_said_as_one(two_ways: TwoWays) -> None:
+    policy = msgspec.convert({"limits": {"max_retries_failure": 2}}, TypePolicy)
+    await set_policy(two_ways.ledger, "work", policy, actor="ann")
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="4 is .* use at most 3"):
+        await sql_submit(two_ways.connection, SPEC | {"max_attempts": 4})
 
 
 async def test_a_repeat_is_one_whatever_the_policy_has_become(two_ways: TwoWays) -> None:

@@ -72,14 +72,14 @@ begin
                               ('grace', null, limits -> 'grace'),
                               ('priority', null, limits -> 'priority')) as ranges(name, lowest, highest)
     loop
-        given := own -> field.name;
         if field.name = 'max_retries_failure' and own ? 'max_attempts' then
-            given := plain -> field.name;
+            perform holdfast.refuse_beyond('max_attempts', own -> 'max_attempts', plain ->> 'type', null,
+                                           to_jsonb((field.highest)::int + 1));
+            continue;
         end if;
+        given := own -> field.name;
         if given is not null then
-            perform holdfast.refuse_beyond(
-                case when field.name = 'max_retries_failure' and own ? 'max_attempts' then 'max_attempts'
-                     else field.name end, given, plain ->> 'type', field.lowest, field.highest);
+            perform holdfast.refuse_beyond(field.name, given, plain ->> 'type', field.lowest, field.highest);
             continue;
         end if;
         given := coalesce(defaults -> field.name, plain -> field.name,
