@@ -107,7 +107,7 @@ async def test_both_ways_refuse_what_is_beyond_a_limit_by_the_same_field(two_way
 async def test_a_limit_of_attempts_is_said_as_one(two_ways: TwoWays) -> None:
     policy = msgspec.convert({"limits": {"max_retries_failure": 2}}, TypePolicy)
     await set_policy(two_ways.ledger, "work", policy, actor="ann")
-    with pytest.raises(asyncpg.InvalidParameterValueError, match="4 is .* use at most 3"):
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=r"4 is .* use at most 3"):
         await sql_submit(two_ways.connection, SPEC | {"max_attempts": 4})
 
 

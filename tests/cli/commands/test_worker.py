@@ -73,7 +73,9 @@ def test_it_registers_anew_when_nobody_calls_it_for_its_timeout(
 
     def find_lost() -> list[str]:
         workers = service.ask("workers")["workers"]
-        return [each["worker_id"] for each in workers if each["name"] == name and each["lost_at_ms"]]
+        return [
+            each["worker_id"] for each in workers if each["name"] == name and each["lost_at_ms"]
+        ]
 
     with living(
         tmp_path,
