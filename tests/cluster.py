@@ -16,7 +16,7 @@ from holdfast.operations.placed.worker_heartbeats import (
     store_answers,
 )
 from holdfast.operations.register import Placing, Registration, register
-from holdfast.operations.usage import note_usage
+from holdfast.operations.usage import Usage, note_usage
 from tests.world import World
 
 GB = 10**9
@@ -75,7 +75,7 @@ class Cluster:
         lease = await self.world.lease(task_id)
         assert lease is not None, f"nobody holds {task_id}"
         fence = Fence(task_id, lease["attempt"], lease["lease_token"])
-        await note_usage(self.world.ledger, [(fence, usage, build)])
+        await note_usage(self.world.ledger, [Usage(fence, usage, build)])
         await complete(self.world.ledger, [Completion(fence, status, error="boom")])
 
     async def _term(self) -> Term:

@@ -1,7 +1,10 @@
-"""Note what attempts have used, and what their builds took, as their workers report it."""
+"""Note what attempts have used, and what their builds took, as their workers report it.
+
+While an attempt runs, a later report replaces an earlier one. What its end says stays.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,19 +14,30 @@ from holdfast.store.tables import attempts
 from holdfast.store.tables.attempts import AttemptUsage
 
 USAGE_BYTES_MAX = 16 << 10
-# An attempt, what it has used, and what its build took.
-Usage = tuple[Fence, dict[str, Any] | None, dict[str, Any] | None]
 
 _encode = msgspec.json.Encoder().encode
 
 
+class Usage(NamedTuple):
+    """What an attempt has used, in all or so far, and what its build took."""
+
+    fence: Fence
+    usage: dict[str, Any] | None
+    build: dict[str, Any] | None = None
+    is_final: bool = True
+
+
 async def note_usage(ledger: Ledger, reported: Sequence[Usage]) -> None:
-    """Note usage and builds; what is noted already stays, and what cannot be kept is left out."""
+    """Note usage and builds; what is final already stays, and what cannot be kept is left out."""
     used = {
         fence[:2]: AttemptUsage(
-            fence.task_id, fence.attempt, usage=_json(usage), build=_json(build)
+            fence.task_id,
+            fence.attempt,
+            usage=_json(usage),
+            build=_json(build),
+            is_final=is_final,
         )
-        for fence, usage, build in reported
+        for fence, usage, build, is_final in reported
         if (usage or build) and _can_be_kept(usage, build)
     }
     if used:

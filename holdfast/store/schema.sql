@@ -288,6 +288,7 @@ create table holdfast.attempt_usage (
     ports jsonb,
     usage jsonb,
     build jsonb,
+    is_final boolean not null default false,
     constraint one_account_per_attempt PRIMARY KEY (job_id, task_index, attempt)
 );
 

@@ -4,6 +4,7 @@ A call names everything the server wants on the worker, an answer everything the
 either twice is harmless, and nothing is lost with one that did not arrive.
 """
 
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -82,7 +83,8 @@ class WorkerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
 class RunningTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An attempt that is on the worker: ASSIGNED, BUILDING or RUNNING.
 
-    Its number is called `attempt`, or `attempt_id` by workers that have it under that name.
+    Its number is called `attempt`, or `attempt_id` by workers that have it under that name. What
+    it has used so far is told now and then, where it has changed.
     """
 
     task_id: TaskIdText
@@ -90,6 +92,7 @@ class RunningTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     attempt_id: AttemptNumber | None = None
     lease_token: UUID
     state: str
+    usage: dict[str, Any] | None = None
 
 
 class WorkerHeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):

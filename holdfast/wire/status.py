@@ -48,7 +48,7 @@ class TaskAttempt(msgspec.Struct, frozen=True, kw_only=True):
     lease_expires_at_ms: int | None = None
     # It has missed two renewals; when it runs out, the attempt is lost.
     is_orphaned: bool = False
-    # Of placed work: the ports it was given by name, and what is known once it has ended.
+    # Of placed work: the ports it was given by name, what it has used (so far, while it runs).
     ports: dict[str, int] = {}
     usage: ResourceUsage | None = None
     build: BuildMetrics | None = None

@@ -1,4 +1,4 @@
-"""What attempts have used is noted once, if it can be kept."""
+"""What attempts have used is noted, the latest while they run, if it can be kept."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
-from holdfast.operations.usage import USAGE_BYTES_MAX, note_usage
+from holdfast.operations.usage import USAGE_BYTES_MAX, Usage, note_usage
 from tests.placed_world import PlacedWorld
 
 READ = "select ports ? 'rpc', usage::text, build::text from holdfast.attempt_usage"
@@ -23,12 +23,28 @@ async def placed(cluster: PlacedWorld) -> Fence:
 async def test_usage_is_kept_and_a_repeat_changes_nothing(cluster: PlacedWorld) -> None:
     fence = await placed(cluster)
     other = fence._replace(task_id=TaskId(fence.task_id.job_id, 1))
-    first = (fence, {"cpu_seconds": 1.5}, {"seconds": 3})
-    await note_usage(cluster.ledger, [(other, None, None), first, first])
-    await note_usage(cluster.ledger, [(fence, {"cpu_seconds": 9.0}, None)])
+    first = Usage(fence, {"cpu_seconds": 1.5}, {"seconds": 3})
+    await note_usage(cluster.ledger, [Usage(other, None), first, first])
+    for is_final in (True, False):
+        await note_usage(
+            cluster.ledger, [Usage(fence, {"cpu_seconds": 9.0}, None, is_final=is_final)]
+        )
     await note_usage(cluster.ledger, [])
     [row] = await cluster.clock.fetch(READ)
     assert tuple(row) == (True, '{"cpu_seconds": 1.5}', '{"seconds": 3}')
+
+
+async def test_while_an_attempt_runs_the_latest_usage_counts(cluster: PlacedWorld) -> None:
+    fence = await placed(cluster)
+    for seconds in (1.0, 2.0):
+        so_far = Usage(fence, {"cpu_seconds": seconds}, is_final=False)
+        await note_usage(cluster.ledger, [so_far])
+        [row] = await cluster.clock.fetch(READ)
+        assert tuple(row) == (True, f'{{"cpu_seconds": {seconds}}}', None)
+    await note_usage(cluster.ledger, [Usage(fence, None, {"seconds": 3})])
+    await note_usage(cluster.ledger, [so_far])
+    [row] = await cluster.clock.fetch(READ)
+    assert tuple(row) == (True, '{"cpu_seconds": 2.0}', '{"seconds": 3}')
 
 
 @pytest.mark.parametrize(
@@ -36,6 +52,6 @@ async def test_usage_is_kept_and_a_repeat_changes_nothing(cluster: PlacedWorld) 
 )
 async def test_what_cannot_be_kept_is_left_out(cluster: PlacedWorld, usage: dict[str, Any]) -> None:
     fence = await placed(cluster)
-    await note_usage(cluster.ledger, [(fence, usage, None)])
+    await note_usage(cluster.ledger, [Usage(fence, usage)])
     [row] = await cluster.clock.fetch(READ)
     assert tuple(row) == (True, None, None)

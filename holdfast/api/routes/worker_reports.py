@@ -15,7 +15,7 @@ from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.logs import Stretch, append_log, append_logs, lost_lease
 from holdfast.operations.notes import Note, add_user_event
-from holdfast.operations.usage import note_usage
+from holdfast.operations.usage import Usage, note_usage
 from holdfast.services.server_spans import now_ns, trace_completions
 from holdfast.wire.answers import (
     CheckpointAnswer,
@@ -63,7 +63,7 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
     await note_usage(
         runtime.ledger,
         [
-            (completion.fence, item.usage, item.build)
+            Usage(completion.fence, item.usage, item.build)
             for completion, item, answer in zip(completions, reported, answers, strict=True)
             if isinstance(answer, Completed)
         ],

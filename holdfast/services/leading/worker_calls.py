@@ -167,9 +167,15 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
                 Completion(wanted.fence, "worker_failed", error="missing on its worker")
             )
     usage = [
-        (wanted.fence, reported[wanted.fence].usage, reported[wanted.fence].build)
+        Usage(wanted.fence, reported[wanted.fence].usage, reported[wanted.fence].build)
         for wanted in prepared.wanted
         if wanted.fence in reported
+    ]
+    so_far = {_fence(entry): entry.usage for entry in answer.running_tasks if entry.usage}
+    usage += [
+        Usage(wanted.fence, so_far[wanted.fence], None, is_final=False)
+        for wanted in prepared.wanted
+        if wanted.fence in so_far
     ]
     unknown = frozenset(running.keys() - {wanted.fence for wanted in prepared.wanted})
     return Meaning(starts, completions, list(reported.values()), tuple(running), usage, unknown)

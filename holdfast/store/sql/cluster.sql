@@ -267,15 +267,18 @@ select leases.job_id, leases.task_index, leases.attempt, leases.lease_token
  where leases.worker_id = $worker_id and not leases.ending;
 
 -- name: keep_usage
--- Given with the end of an attempt; a report that comes again says the same.
-insert into holdfast.attempt_usage (job_id, task_index, attempt, ports, usage, build)
-select job_id, task_index, attempt, ports::jsonb, usage::jsonb, build::jsonb
+-- Ports are given when it is placed; usage so far while it runs, the latest of it; the whole with its end, and a
+-- report of that which comes again says the same.
+insert into holdfast.attempt_usage (job_id, task_index, attempt, ports, usage, build, is_final)
+select job_id, task_index, attempt, ports::jsonb, usage::jsonb, build::jsonb, is_final
   from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $ports::text[], $usages::text[],
-              $builds::text[]) as given(job_id, task_index, attempt, ports, usage, build)
+              $builds::text[], $finals::boolean[]) as given(job_id, task_index, attempt, ports, usage, build, is_final)
 on conflict (job_id, task_index, attempt) do update
    set ports = coalesce(attempt_usage.ports, excluded.ports),
-       usage = coalesce(attempt_usage.usage, excluded.usage),
-       build = coalesce(attempt_usage.build, excluded.build);
+       usage = case when attempt_usage.is_final then attempt_usage.usage
+                    else coalesce(excluded.usage, attempt_usage.usage) end,
+       build = coalesce(attempt_usage.build, excluded.build),
+       is_final = attempt_usage.is_final or excluded.is_final;
 
 -- name: delete_usage_of_jobs
 with gone as (

@@ -127,14 +127,17 @@ class AttemptUsage(NamedTuple):
     ports: str | None = None
     usage: str | None = None
     build: str | None = None
+    # Whether the usage is that of the whole attempt, which has ended.
+    is_final: bool = False
 
 
 async def keep_usage(tx: Transaction, used: Sequence[AttemptUsage]) -> None:
-    """Note what attempts have used; what is noted already stays."""
+    """Note what attempts have used; what is final already stays."""
     await tx.fetch(
         _CLUSTER["keep_usage"],
         **attempt_columns([(item.task_id, item.attempt) for item in used]),
         ports=[item.ports for item in used],
         usages=[item.usage for item in used],
         builds=[item.build for item in used],
+        finals=[item.is_final for item in used],
     )

@@ -12,7 +12,7 @@ from holdfast.wire.cluster import Gang, PlacedJob, RunningTask, TaskToRun
 from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import TaskCompletion
 from holdfast.worker.placed.shim_handle import Shim
-from holdfast.worker.placed.shim_messages import ShimExit
+from holdfast.worker.placed.shim_messages import ShimExit, UsageSoFar
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running import outcome_file
 from holdfast.worker.running.attempt_outcome import (
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 StopMode = Literal["soft", "timeout", "hard", "handed_back"]
 _SEVERITY: dict[StopMode, int] = {"soft": 1, "timeout": 2, "hard": 3, "handed_back": 3}
 MARGIN_SECONDS_MAX = 5.0
+# How often an attempt that runs says what it has used, if that has changed.
+USAGE_SECONDS = 10.0
 
 
 class TakeoverRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +80,9 @@ class PlacedAttempt:
         # Called when it is asked to stop, for what is done for it outside of its processes.
         self.on_stop: Callable[[], object] | None = None
         self.expires_at = expires_at
+        # What was reported last of what it uses, and when it may be reported again.
+        self._usage: UsageSoFar | None = None
+        self._usage_due_at = 0.0
         # How long before the lease's end its processes must be gone.
         self.margin = min(MARGIN_SECONDS_MAX, record.job.lease / 6)
 
@@ -156,7 +161,17 @@ class PlacedAttempt:
             attempt=self.number,
             lease_token=self.lease_token,
             state=self.state,
+            usage=self._find_news_of_usage(),
         )
+
+    def _find_news_of_usage(self) -> dict[str, Any] | None:
+        if self.shim is None or self.is_over or boot_clock() < self._usage_due_at:
+            return None
+        usage = self.shim.read_usage()
+        if usage is None or usage == self._usage:
+            return None
+        self._usage, self._usage_due_at = usage, boot_clock() + USAGE_SECONDS
+        return dict(msgspec.to_builtins(usage))
 
     def complete(self) -> TaskCompletion:
         """Report how it ended."""

@@ -21,7 +21,7 @@ from holdfast.worker.placed.shim_leftovers import (
     read_report,
     remove_folder,
 )
-from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder, ShimStarted
+from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder, ShimStarted, UsageSoFar
 from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.regular_file import read_regular
@@ -76,6 +76,10 @@ class Shim:
     def has_started(self) -> bool:
         """Tell whether the command runs or ran."""
         return (self.folder / shim_folder.STARTED).exists()
+
+    def read_usage(self) -> UsageSoFar | None:
+        """Read what the command has used until lately, if the shim has written any of it down."""
+        return read_report(self.folder / shim_folder.USAGE, UsageSoFar)
 
     def renew(self, deadline: float) -> None:
         """Move the deadline at which the shim kills the command."""

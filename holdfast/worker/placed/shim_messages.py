@@ -57,6 +57,12 @@ class ShimUsage(msgspec.Struct, frozen=True):
     processes_max: int
 
 
+class UsageSoFar(ShimUsage, frozen=True):
+    """What a command that runs has used until lately, and what enforces its limits."""
+
+    limits: str
+
+
 class ShimExit(msgspec.Struct, frozen=True):
     """How a command ended; nothing of it is left. Times are seconds since 1970.
 

@@ -28,6 +28,7 @@ from holdfast.worker.processes.command_usage import CommandUsage
 # Poll counts no time in suspend: a deadline that passed there is met this long after waking up.
 SLICE_SECONDS_MAX = 1.0
 SLICE_SECONDS_MIN = 0.02
+USAGE_SECONDS = 1.0  # a command that runs no longer has its usage in its end alone
 PAUSE_SECONDS_MIN = 0.001
 PAUSE_SECONDS_MAX = 1.0
 CONTROL_BYTES_MAX = 1 << 20
@@ -100,7 +101,8 @@ class CommandSupervisor:
                 return
             process_tree.reap_orphans(self._pid)
             self._bound_output()
-            self._usage.sample_if_due()
+            if self._usage.sample_if_due():
+                self._note_usage()
 
     def _patience(self) -> float:
         left = min(self._deadline, self._soft_ends_at) - boot_clock()
@@ -117,6 +119,16 @@ class CommandSupervisor:
             self._started_at = time.time()
             started = {"started_at": self._started_at, "limits": enforced_by}
             shim_folder.write_json(f"{self._folder}/{shim_folder.STARTED}", started)
+
+    def _note_usage(self) -> None:
+        """Write down what the command has used so far, once it has run for a while."""
+        if self._started_at is None or time.time() < self._started_at + USAGE_SECONDS:
+            return
+        used = {**self._usage.so_far(), "limits": self._enforced_by}
+        try:
+            shim_folder.write_json(f"{self._folder}/{shim_folder.USAGE}", used)
+        except OSError:  # no room, or spoiled by the command: nobody needs it to run on
+            return
 
     def _read_control(self) -> None:
         try:

@@ -11,19 +11,22 @@ from collections.abc import Callable, Collection
 KILL_MAX = 256  # in one pass: each takes a descriptor
 REAP_MAX = 10_000
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE, _PARENT, _PAGES = 0, 1, 21  # fields of /proc/PID/stat after the program's name
+_TICKS = slice(11, 15)  # its own, and those of children that it has reaped
 
 
-def list_tree(top: int) -> dict[int, int]:
-    """List the living processes below one, with the bytes that each holds in memory."""
+def list_tree(top: int) -> dict[int, tuple[int, float]]:
+    """List the living processes below one: the bytes each holds, the seconds of cpu it has had."""
     children: dict[int, list[int]] = {}
-    held: dict[int, int] = {}
+    held: dict[int, tuple[int, float]] = {}
     for name in os.listdir("/proc"):
         fields = _read_stat(name) if name.isdigit() else None
         if fields is not None and fields[_STATE] not in (b"Z", b"X"):
             children.setdefault(int(fields[_PARENT]), []).append(int(name))
-            held[int(name)] = int(fields[_PAGES]) * _PAGE_BYTES
-    below: dict[int, int] = {}
+            seconds = sum(map(int, fields[_TICKS])) / _TICKS_PER_SECOND
+            held[int(name)] = int(fields[_PAGES]) * _PAGE_BYTES, seconds
+    below: dict[int, tuple[int, float]] = {}
     todo = list(children.get(top, ()))
     while todo:
         pid = todo.pop()

@@ -95,6 +95,13 @@ class Limits:
         """Read the most memory that was held at once; zero where that is not counted."""
         return int(self._read("memory.peak") or 0)
 
+    def cpu_seconds(self) -> float:
+        """Read how much of the cpu was used; zero where that is not counted."""
+        for line in self._read("cpu.stat").splitlines():
+            if line.startswith("usage_usec "):
+                return int(line.split()[1]) / 1e6
+        return 0.0
+
     def _read(self, name: str) -> str:
         return "" if self.cgroup is None else _read(f"{self.cgroup}/{name}")
 

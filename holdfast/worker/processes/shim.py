@@ -8,6 +8,7 @@ shim meet in the attempt's folder alone, so any later worker process takes over 
       | deadline, soft, hard  ->  control       (a FIFO)   -> |  kills it at the deadline
       | is it there?         <-   lock, alive              <- |  holds both to its end
       | the command runs     <-   started                  <- |
+      | what it uses         <-   usage.json               <- |  now and then
       | how it ended         <-   exit.json                <- |  once all of it is gone
 
 `lock` is held with flock: it can be had when the shim is gone, however it went, and no number of a

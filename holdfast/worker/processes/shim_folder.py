@@ -6,6 +6,7 @@ import os
 import stat
 
 ORDER, STARTED, EXIT, CGROUP = "order.json", "started", "exit.json", "cgroup.json"
+USAGE = "usage.json"
 LOCK, CONTROL, ALIVE = "lock", "control", "alive"
 OUTPUT, LOG = "output.log", "shim.log"
 READY = b"ready\n"  # what a shim writes to ALIVE once it holds its lock

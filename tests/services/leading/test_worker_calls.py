@@ -16,6 +16,7 @@ from holdfast.operations.ending.complete import Completion
 from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted, prepare
 from holdfast.operations.register import drain
 from holdfast.operations.report import Report
+from holdfast.operations.usage import Usage
 from holdfast.rules.submission import complete_submission, parse_spec, terms_of
 from holdfast.services.leading.worker_calls import (
     ANSWER_BYTES_MAX,
@@ -329,7 +330,7 @@ def test_an_end_is_taken_as_it_is_told() -> None:
         Completion(FENCE, "failed", 3, "boom", "ValueError", "exec", start_reported=False)
     ]
     assert meaning.reported == [entry]
-    assert meaning.usage == [(FENCE, {"cpu_seconds": 1.5}, {"seconds": 2})]
+    assert meaning.usage == [Usage(FENCE, {"cpu_seconds": 1.5}, {"seconds": 2})]
 
 
 def test_a_result_is_a_text_and_null_is_one_too() -> None:
@@ -349,6 +350,12 @@ def test_usage_is_taken_of_wanted_attempts_alone() -> None:
     stranger = FENCE._replace(lease_token=uuid4())
     entries = [over("succeeded", stranger, usage={"cpu_seconds": 1.0})]
     assert interpret(prepared_for(a_wanted()), an_answer(completed_tasks=entries)).usage == []
+    used = {"cpu_seconds": 2.0}
+    here_too = [
+        msgspec.structs.replace(here("RUNNING", fence), usage=used) for fence in (FENCE, stranger)
+    ]
+    meaning = interpret(prepared_for(a_wanted()), an_answer(running_tasks=here_too))
+    assert meaning.usage == [Usage(FENCE, used, None, is_final=False)]
 
 
 def test_an_attempt_goes_by_its_id_too() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
-from holdfast.operations.usage import note_usage
+from holdfast.operations.usage import Usage, note_usage
 from holdfast.store.database import Database
 from holdfast.store.reads import totals
 from holdfast.store.reads.jobs import get_job
@@ -49,13 +49,15 @@ async def test_usage_and_builds_of_all_attempts_are_added_up(
     fences = [Fence(TaskId(job_id, index), 0, uuid4()) for index in range(3)]
     other = {**USED, "cpu_seconds": 2, "memory_peak_bytes": 2**40, "processes_max": 1}
     cached = {**BUILT, "environment_ms": 5.5, "environment_cached": True, "bundle_cached": False}
-    await note_usage(cluster.ledger, [(fences[0], USED, BUILT), (fences[1], other, cached)])
+    await note_usage(
+        cluster.ledger, [Usage(fences[0], USED, BUILT), Usage(fences[1], other, cached)]
+    )
     found = await totals_of(database, job_id)
     assert (found.cpu_seconds, found.memory_peak_bytes, found.processes_max) == (3.5, 2**40, 2)
     assert (found.limits, found.bytes) == ("cgroup2", 200)
     assert (found.fetch_ms, found.unpack_ms, found.environment_ms) == (20.0, 2.0, 5.5)
     assert (found.bundle_cached, found.environment_cached) == (False, True)
-    await note_usage(cluster.ledger, [(fences[2], {"limits": "rlimit"}, None)])
+    await note_usage(cluster.ledger, [Usage(fences[2], {"limits": "rlimit"})])
     assert (await totals_of(database, job_id)).limits is None
 
 
@@ -67,7 +69,7 @@ async def test_what_a_worker_says_in_another_shape_is_not_counted(
     fence = Fence(TaskId(job_id, 0), 0, uuid4())
     names = [name for name in JobTotals._fields[2:12] if (name, odd) != ("limits", "x")]
     said = dict.fromkeys(names, odd)
-    await note_usage(cluster.ledger, [(fence, said, said)])
+    await note_usage(cluster.ledger, [Usage(fence, said, said)])
     assert await totals_of(database, job_id) == NOTHING
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from holdfast.model.spec import Entrypoint
 from holdfast.worker.placed.attempt import PlacedAttempt, StopMode, TakeoverRecord, decide_outcome
-from holdfast.worker.placed.shim_messages import ShimExit, ShimUsage
+from holdfast.worker.placed.shim_handle import Shim
+from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder, ShimUsage
+from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import Outcome
 from holdfast.worker.running.outcome_file import write_outcome
@@ -190,3 +192,26 @@ def test_an_attempt_that_never_had_a_shim_leaves_nothing(tmp_path: Path) -> None
     attempt.remove()
     attempt.remove()
     assert not folder.exists()
+
+
+def test_what_it_uses_is_reported_now_and_then_if_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = ShimOrder(argv=["true"], environment={}, cwd="/", token="t", deadline=boot_clock())
+    attempt = an_attempt(tmp_path)
+    assert attempt.report().usage is None
+    attempt.shim = Shim(tmp_path, order, child=None)
+    assert attempt.report().usage is None
+    used = {"cpu_seconds": 0.5, "memory_peak_bytes": 9, "processes_max": 1, "limits": "none"}
+    path = str(tmp_path / shim_folder.USAGE)
+    shim_folder.write_json(path, used)
+    assert attempt.report().usage == used
+    shim_folder.write_json(path, used | {"cpu_seconds": 0.6})
+    assert attempt.report().usage is None
+    monkeypatch.setattr("holdfast.worker.placed.attempt.USAGE_SECONDS", 0.0)
+    attempt = an_attempt(tmp_path)
+    attempt.shim = Shim(tmp_path, order, child=None)
+    assert attempt.report().usage == used | {"cpu_seconds": 0.6}
+    assert attempt.report().usage is None
+    (tmp_path / shim_folder.USAGE).write_text('{"cpu_seconds": "spoiled"}')
+    assert attempt.report().usage is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import holdfast as hf
 from holdfast.operations.register import drain
 from tests.audits import assert_audit_is_silent
 from tests.test_guides import free_port
@@ -267,3 +268,30 @@ async def test_a_registration_that_makes_no_sense_ends_the_worker(
     placed: PlacedWorkplace,
 ) -> None:
     assert "not a URL" in await placed.employ(address="not a URL").fail()
+
+
+async def test_what_an_attempt_uses_is_shown_while_it_runs(
+    placed: PlacedWorkplace, tmp_path: Path
+) -> None:
+    placed.employ()
+    task_id = await begin(placed, tmp_path)
+    async with hf.Client(placed.url) as client:
+
+        async def used() -> Any:
+            task = await client.tasks.get.aio(task_id)
+            assert task.attempts is not None
+            return task if any(attempt.usage for attempt in task.attempts) else None
+
+        task = await eventually(used)
+        job = await client.jobs.get.aio(task.job_id, totals=True)
+        assert task.state == "TASK_STATE_RUNNING"
+        assert task.attempts[0].usage == task.resource_usage == job.resource_usage
+        assert task.resource_usage.memory_peak_bytes > 0
+        assert task.resource_usage.processes_max >= 1
+        (tmp_path / "go").touch()
+        await placed.reach(task_id, "SUCCEEDED")
+        ended = (await client.tasks.get.aio(task_id)).resource_usage
+    assert ended is not None
+    assert ended.cpu_seconds >= task.resource_usage.cpu_seconds
+    [account] = await placed.about("attempt_usage", task_id)
+    assert account["is_final"]

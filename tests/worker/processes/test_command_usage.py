@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast.worker.processes.command_usage import CommandUsage
 from holdfast.worker.processes.resource_limits import Limits
 from tests.embedded.users import wait_for
@@ -22,16 +24,19 @@ for _ in range(2):
         process.stdout.readline()
         usage.sample()
         process.stdin.write(b"x")
-print(json.dumps(usage.total(has_run=True)))
+usage.sample()
+print(json.dumps([usage.so_far(), usage.total(has_run=True)]))
 """
 
 
 def test_processes_and_memory_are_sampled_without_a_cgroup_that_counts() -> None:
     answer = subprocess.check_output([sys.executable, "-c", SAMPLE], text=True, timeout=60)
-    total = json.loads(answer)
+    so_far, total = json.loads(answer)
     assert total["processes_max"] == 1
     assert 40 * 2**20 <= total["memory_peak_bytes"] < 80 * 2**20
     assert total["cpu_seconds"] > 0
+    assert so_far["cpu_seconds"] == pytest.approx(total["cpu_seconds"], abs=0.001)
+    assert 40 * 2**20 <= so_far["memory_peak_bytes"] < 80 * 2**20
 
 
 def test_what_a_cgroup_counts_is_the_truth(tmp_path: Path) -> None:
@@ -40,8 +45,14 @@ def test_what_a_cgroup_counts_is_the_truth(tmp_path: Path) -> None:
     limits.make()
     (tmp_path / "holdfast-x" / "memory.peak").write_text("4096\n")
     (tmp_path / "holdfast-x" / "cgroup.procs").write_text("7\n8\n9\n")
+    (tmp_path / "holdfast-x" / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
     usage = CommandUsage(limits)
     usage.sample()
+    assert usage.so_far() == {
+        "cpu_seconds": 2.5,
+        "memory_peak_bytes": 4096,
+        "processes_max": 3,
+    }
     usage.read_cgroup()
     total = usage.total(has_run=True)
     assert (total["memory_peak_bytes"], total["processes_max"]) == (4096, 3)

@@ -39,7 +39,9 @@ def test_all_that_lives_below_a_process_is_listed_with_its_memory(top: psutil.Pr
     listed = process_tree.list_tree(top.pid)
     assert set(listed) == {process.pid for process in below}
     for process in below:
-        assert 0 < listed[process.pid] < 2**30
+        memory, cpu = listed[process.pid]
+        assert 0 < memory < 2**30
+        assert cpu <= sum(process.cpu_times()[:2])
 
 
 def test_a_zombie_and_a_process_without_children_have_nobody(top: psutil.Process) -> None:

@@ -62,6 +62,8 @@ create table holdfast.attempt_usage (
     ports jsonb,
     usage jsonb,
     build jsonb,
+    -- The usage is that of the whole attempt, which has ended.
+    is_final boolean not null default false,
     constraint one_account_per_attempt primary key (job_id, task_index, attempt)
 );
 
