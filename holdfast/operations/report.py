@@ -88,7 +88,7 @@ def check_report(report: Report) -> None:
     """Refuse what no attempt can report."""
     check_fence(report.fence)
     if report.state not in _STARTS:
-        raise Invalid("state", f"{report.state!r} cannot be reported; use BUILDING or RUNNING")
+        raise Invalid("state", "cannot be reported by a heartbeat; use BUILDING or RUNNING")
 
 
 def _refusal_of(report: Report) -> Refused | None:

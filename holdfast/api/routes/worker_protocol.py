@@ -13,13 +13,14 @@ from holdfast.ledger.keys import request_key
 from holdfast.model.fence import Fence
 from holdfast.model.ids import check_worker_id, parse_task_id
 from holdfast.model.resources import Capacity
-from holdfast.model.states import parse_state
+from holdfast.model.states import TaskState, parse_state
 from holdfast.operations.claim import Claim, ClaimRequest
 from holdfast.operations.notes import check_progress, note_progress
 from holdfast.operations.register import Placing, Registration, leave, register
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Report
 from holdfast.operations.report_once import report_once
+from holdfast.rules.lifecycle import is_ahead
 from holdfast.services.job_descriptions import describe_job
 from holdfast.services.server_spans import now_ns, trace_claims
 from holdfast.services.stops import Stop
@@ -95,11 +96,13 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
     fences = [Fence(parse_task_id(r.task_id), r.attempt, r.lease_token) for r in reports]
     alone = fences[0] if asked.leases is None and fences else None
     worker_id = await runtime.stops.see_caller(asked.worker_id, alone)
-    starts = [
+    said = [
         Report(fence, parse_state(report.state))
         for fence, report in zip(fences, reports, strict=True)
         if report.state is not None
     ]
+    # That it has not begun is known of every attempt from its claim on.
+    starts = [each for each in said if is_ahead(each.state, TaskState.ASSIGNED)]
     answers = await _write_beat(call, fences, starts, progress=_progress(call, fences, reports))
     leases = [_lease_answer(call, f, answer) for f, answer in zip(fences, answers, strict=True)]
     if asked.leases is None and answers and isinstance(answers[0], Exception):

@@ -120,6 +120,19 @@ async def test_a_start_is_recorded_once(quiet_face: Face, world: World, claims: 
     assert await world.story(job_id, 2) == ["claimed"]
 
 
+@pytest.mark.parametrize("state", ["PENDING", "Queued", "TASK_STATE_ASSIGNED"])
+async def test_that_it_has_not_begun_is_no_news_and_the_lease_is_renewed(
+    quiet_face: Face, world: World, claims: list[Any], state: str
+) -> None:
+    await quiet_face.beat(claims[0], state="BUILDING")
+    await world.clock.advance(10)
+    said = await quiet_face.beat(claims[0], state=state)
+    assert said.status == 200
+    assert said.json["leases"][0]["lease_expires_at"] > claims[0]["lease_expires_at"]
+    task_id = TaskId(*map(int, claims[0]["task_id"].split(".")))
+    assert await world.story(*task_id) == ["claimed", "building"]
+
+
 async def test_a_start_by_a_stranger_is_a_conflict(
     quiet_face: Face, world: World, claims: list[Any]
 ) -> None:
