@@ -110,16 +110,16 @@ async function execute(mine) {
   return { status: why ? "killed" : "failed", exit_code, error };
 }
 
-function variables({ lease, job, input, ports, gang, folder }) {
-  const { job_id, num_tasks, correlation_id } = job;
-  const [task_index, input_file] = [lease.task_id.split(".")[1], `${folder}/input.json`];
-  const text = JSON.stringify(input ?? null);
+function variables({ lease, job, input, ports, devices, gang, folder }) {
+  const [{ job_id, num_tasks, correlation_id }, task_index] = [job, lease.task_id.split(".")[1]];
+  const [text, input_file] = [JSON.stringify(input ?? null), `${folder}/input.json`];
   fs.writeFileSync(input_file, text);
   const ours = { server, job_id, ...lease, task_index, num_tasks, correlation_id, input_file };
   if (job.fan_out && Buffer.byteLength(text) <= 100_000) ours.input = text;
   for (const [name, port] of Object.entries(ports ?? {})) ours[`port_${name}`] = port;
   if (gang) Object.assign(ours, { gang_address: gang.peers[0], gang_peers: gang.peers.join(",") });
   const env = { ...process.env, ...job.environment };
+  if (devices) ours.devices = env.CUDA_VISIBLE_DEVICES = env.ROCR_VISIBLE_DEVICES = devices.join();
   for (const name of Object.keys(ours)) env[`HOLDFAST_${name.toUpperCase()}`] = ours[name];
   return env;
 }

@@ -109,7 +109,7 @@ def task_status(
     account: AccountRow = _NO_ACCOUNT,
     attempts: list[TaskAttempt] | None = None,
 ) -> TaskStatus:
-    """Tell everything about a task; one that waits for its retry has no worker and no ports."""
+    """Tell everything about a task; one that waits for its retry has no worker, ports, devices."""
     ended_there = _ended_there(task)
     worker_id = current_attempt_of(task).worker_id
     started_at = task.last_started_at if ended_there else None
@@ -130,7 +130,8 @@ def task_status(
         started_at_ms=ms(started_at),
         finished_at_ms=ms(task.finished_at),
         eligible_at_ms=to_ms(task.eligible_at),
-        ports=_ports(account.ports) if worker_id is not None else {},
+        ports=_decode(account.ports if worker_id else None, dict[str, int]) or {},
+        devices=_decode(account.devices if worker_id else None, list[str]) or [],
         resource_usage=_decode(account.usage, ResourceUsage),
         build_metrics=_decode(account.build, BuildMetrics),
         current_attempt_id=current_attempt(task),
@@ -162,11 +163,6 @@ def _decode(text: str | None, shape: type[_Shape]) -> _Shape | None:
         return None
 
 
-def _ports(text: str | None) -> dict[str, int]:
-    ports: dict[str, int] = {} if text is None else msgspec.json.decode(text)
-    return ports
-
-
 def is_orphaned(task: TaskRow, now: datetime) -> bool:
     """Tell whether the lease of an open attempt has missed two renewals."""
     if not task.is_open or task.lease_expires_at is None or task.lease_duration is None:
@@ -194,7 +190,8 @@ def task_attempt(attempt: AttemptRow, task: TaskRow, now: datetime) -> TaskAttem
         is_worker_failure=attempt.is_worker_failure,
         lease_expires_at_ms=to_ms(attempt.lease_expires_at),
         is_orphaned=is_current and is_orphaned(task, now),
-        ports=_ports(attempt.ports),
+        ports=_decode(attempt.ports, dict[str, int]) or {},
+        devices=_decode(attempt.devices, list[str]) or [],
         usage=_decode(attempt.usage, ResourceUsage),
         build=_decode(attempt.build, BuildMetrics),
     )

@@ -10,6 +10,7 @@ from holdfast.errors import Invalid
 Operator = Literal["=", "!=", "in", "not in", "exists", "<", "<=", ">", ">="]
 OPERATORS: tuple[Operator, ...] = ("=", "!=", "in", "not in", "exists", "<", "<=", ">", ">=")
 AttributeValue = bool | int | float | str
+GPU_MAX = 1024
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -27,13 +28,14 @@ class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Capacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one worker has to give; sizes are bytes."""
+    """What one worker has to give; sizes are bytes, `devices` the ids of its GPUs."""
 
     cpu: float = 0.0
     memory: int = 0
     disk: int = 0
     gpu: int = 0
     gpu_model: str | None = None
+    devices: list[str] = []
 
 
 class Constraint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

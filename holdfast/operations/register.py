@@ -11,7 +11,7 @@ from holdfast.errors import IllegalMove, Invalid, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence, check_fence
 from holdfast.model.ids import check_worker_id
-from holdfast.model.resources import AttributeValue, Capacity
+from holdfast.model.resources import GPU_MAX, AttributeValue, Capacity
 from holdfast.operations.ending.lost_workers import end_gone_worker
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
@@ -29,6 +29,7 @@ from holdfast.store.tables.workers import (
 
 ATTRIBUTES_MAX = 100
 ADOPTS_MAX = 10_000
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
 
@@ -181,6 +182,7 @@ def _check_placing(placing: Placing) -> None:
     for field in ("cpu", "memory", "disk", "gpu"):
         if not 0 <= getattr(capacity, field) < 1 << 62:
             raise Invalid(f"capacity.{field}", "is out of range; use 0 or more")
+    _check_devices(capacity)
     if len(placing.attributes) > ATTRIBUTES_MAX:
         raise TooLarge("attributes", len(placing.attributes), ATTRIBUTES_MAX, unit="attributes")
     for name, value in placing.attributes.items():
@@ -190,6 +192,21 @@ def _check_placing(placing: Placing) -> None:
         check_text(f"attributes.{name}", str(value), 1024)
         if isinstance(value, float) and not math.isfinite(value):
             raise Invalid(f"attributes.{name}", f"is {value}; use a number that can be compared")
+
+
+def _check_devices(capacity: Capacity) -> None:
+    devices = capacity.devices
+    if capacity.gpu > GPU_MAX:
+        raise Invalid("capacity.gpu", f"is out of range; use 0 to {GPU_MAX}")
+    if devices and len(devices) != capacity.gpu:
+        raise Invalid("capacity.devices", "are not as many as gpu; name each, or leave them out")
+    if len(set(devices)) < len(devices):
+        raise Invalid("capacity.devices", "names a device twice")
+    for device in devices:
+        if not _DEVICE.fullmatch(device):
+            raise Invalid(
+                "capacity.devices", f"{device!r} is not an id, such as 0 or GPU-8932f937-d72c"
+            )
 
 
 async def leave(ledger: Ledger, worker_id: str, secret: str) -> int:

@@ -119,6 +119,7 @@ def _passes(rules: AuditRules) -> list[tuple[Statement, dict[str, Any]]]:
         (_CLUSTER["check_capacity"], {"unstarted_max": rules.unstarted_max}),
         (_CLUSTER["check_placed_leases"], {}),
         (_CLUSTER["check_ports"], {}),
+        (_CLUSTER["check_devices"], {}),
         (_CLUSTER["check_accounts"], {}),
         (_CLUSTER["check_gangs"], {}),
         (_POLICIES["check_policies"], {}),

@@ -247,6 +247,7 @@ create table holdfast.leases (
     placed boolean not null default false,
     acknowledged boolean not null default false,
     ports jsonb,
+    devices jsonb,
     constraint one_unreleased_attempt_per_task PRIMARY KEY (job_id, task_index),
     constraint a_lease_lasts_a_while CHECK (duration > '00:00:00'::interval)
 )
@@ -286,6 +287,7 @@ create table holdfast.attempt_usage (
     task_index integer not null,
     attempt integer not null,
     ports jsonb,
+    devices jsonb,
     usage jsonb,
     build jsonb,
     is_final boolean not null default false,

@@ -47,6 +47,7 @@ class TaskToRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: msgspec.Raw = absent_is_null()
     input: msgspec.Raw = absent_is_null()
     ports: dict[str, int] = {}
+    devices: list[str] = []
     gang: Gang | None = None
     # The span of the call that brings it, where the server traces.
     trace_parent: str | None = None

@@ -48,8 +48,9 @@ class TaskAttempt(msgspec.Struct, frozen=True, kw_only=True):
     lease_expires_at_ms: int | None = None
     # It has missed two renewals; when it runs out, the attempt is lost.
     is_orphaned: bool = False
-    # Of placed work: the ports it was given by name, what it has used (so far, while it runs).
+    # Of placed work: ports by name and devices that it was given, what it has used (so far).
     ports: dict[str, int] = {}
+    devices: list[str] = []
     usage: ResourceUsage | None = None
     build: BuildMetrics | None = None
 
@@ -71,6 +72,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     finished_at_ms: int | None = None
     eligible_at_ms: int
     ports: dict[str, int] = {}
+    devices: list[str] = []
     resource_usage: ResourceUsage | None = None
     build_metrics: BuildMetrics | None = None
     current_attempt_id: int = -1

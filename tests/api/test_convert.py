@@ -140,6 +140,7 @@ def test_an_attempt_is_told_with_its_lease() -> None:
         is_worker_failure=False,
         lease_expires_at=LATER,
         ports='{"http":20000}',
+        devices='["3"]',
         usage=USAGE_TEXT,
         build='{"fetch_ms":3.5,"bundle_cached":true,"novelty":1}',
     )
@@ -148,7 +149,7 @@ def test_an_attempt_is_told_with_its_lease() -> None:
     assert (told.attempt_id, told.state) == (1, "TASK_STATE_RUNNING")
     assert told.lease_expires_at_ms == convert.to_ms(LATER)
     assert told.is_orphaned
-    assert told.ports == {"http": 20000}
+    assert (told.ports, told.devices) == ({"http": 20000}, ["3"])
     assert told.usage == USAGE
     assert told.build == BuildMetrics(fetch_ms=3.5, bundle_cached=True)
     lost = row._replace(attempt=0, state=TaskState.WORKER_FAILED, is_worker_failure=True)
@@ -172,22 +173,25 @@ def test_a_result_is_told_with_the_error_of_a_task_that_ended_badly() -> None:
 
 @pytest.mark.parametrize("text", ['"much"', '{"cpu_seconds":"much"}', "[]"])
 def test_what_a_worker_says_in_another_shape_counts_as_not_said(text: str) -> None:
-    account = AccountRow(None, None, text, text)
+    account = AccountRow(None, None, None, text, text)
     told = convert.task_status(a_task(**OPEN), now=NOW, account=account)
     assert told.resource_usage is None
-    told_in_part = AccountRow(None, None, '{"memory_peak_bytes":1}')
+    told_in_part = AccountRow(usage='{"memory_peak_bytes":1}')
     told = convert.task_status(a_task(**OPEN), now=NOW, account=told_in_part)
     assert told.resource_usage == ResourceUsage(memory_peak_bytes=1)
 
 
 def test_a_placed_task_shows_the_account_of_its_current_attempt() -> None:
-    account = AccountRow("http://w2:7000", '{"http":20000}', USAGE_TEXT, '{"fetch_ms":3.5}')
+    given = ("http://w2:7000", '{"http":20000}', '["0","1"]')
+    account = AccountRow(*given, USAGE_TEXT, '{"fetch_ms":3.5}')
     told = convert.task_status(a_task(**OPEN), now=NOW, account=account)
     assert (told.worker_address, told.ports) == ("http://w2:7000", {"http": 20000})
+    assert told.devices == ["0", "1"]
     assert (told.resource_usage, told.build_metrics) == (USAGE, BuildMetrics(fetch_ms=3.5))
     waiting = a_task(**OPEN | CLOSED | {"state": TaskState.PENDING})
     told = convert.task_status(waiting, now=NOW, account=account._replace(worker_address=None))
-    assert (told.worker_id, told.ports, told.resource_usage) == (None, {}, USAGE)
+    assert (told.worker_id, told.ports, told.devices) == (None, {}, [])
+    assert told.resource_usage == USAGE
 
 
 def test_the_current_attempt_is_where_its_worker_is() -> None:

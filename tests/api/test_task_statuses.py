@@ -26,15 +26,16 @@ async def test_a_placed_task_tells_what_its_attempts_were_given_and_used(
     face: Face, world: World
 ) -> None:
     cluster = Cluster(world)
-    await cluster.add("w1")
+    await cluster.add("w1", gpu=2)
     fields: dict[str, Any] = {"max_retries_failure": 1, "backoff": {"base": 3600, "ceiling": 3600}}
-    job_id = await world.submit(queue=None, resources={"ports": ["http"]}, **fields)
+    job_id = await world.submit(queue=None, resources={"ports": ["http"], "gpu": 2}, **fields)
     [placed] = await cluster.place()
     task = await get(face, f"/api/tasks/{job_id}.0")
     assert (task["worker_id"], task["worker_address"]) == ("w1", "http://w1:7000")
     assert list(task["ports"]) == ["http"]
     assert (task["resource_usage"], task["build_metrics"]) == (None, None)
     assert task["attempts"][0]["ports"] == task["ports"]
+    assert task["attempts"][0]["devices"] == task["devices"] == ["0", "1"]
     [listed] = (await get(face, f"/api/jobs/{job_id}/tasks"))["tasks"]
     assert listed == task | {"attempts": None}
 
@@ -42,10 +43,11 @@ async def test_a_placed_task_tells_what_its_attempts_were_given_and_used(
     await cluster.end(placed.task_id, "failed", usage=usage, build={"fetch_ms": 12.0})
     task = await get(face, f"/api/tasks/{job_id}.0")
     assert (task["worker_id"], task["worker_address"], task["ports"]) == (None, None, {})
+    assert task["devices"] == []
     assert task["resource_usage"] == usage
     assert task["build_metrics"]["fetch_ms"] == 12.0
     [attempt] = (await get(face, f"/api/tasks/{job_id}.0/attempts"))["attempts"]
-    assert list(attempt["ports"]) == ["http"]
+    assert (list(attempt["ports"]), attempt["devices"]) == (["http"], ["0", "1"])
     assert (attempt["usage"], attempt["build"]["fetch_ms"]) == (usage, 12.0)
     assert task["pending_reason"].startswith("eligible in ")
 

@@ -39,7 +39,8 @@ class LedgerModel(ModelState):
         policy = terms_of(spec)
         start = datetime.fromtimestamp(spec.not_before or 0.0, UTC)
         tasks = [ModelTask(TaskId(job_id, index), max(self.now, start)) for index in range(count)]
-        job = ModelJob(job_id, policy, fan_out, spec.max_task_failures, tasks, parent)
+        gpu = spec.resources.gpu if spec.resources else 0
+        job = ModelJob(job_id, policy, fan_out, spec.max_task_failures, tasks, parent, gpu)
         self.jobs[job_id] = job
         for task in tasks:
             self.promote(task)
@@ -70,6 +71,16 @@ class LedgerModel(ModelState):
         lease = timedelta(seconds=self.job_of(task).terms.lease)
         task.lease = ModelLease(task.attempt, token, worker, self.now + lease)
         self.settle(self.job_of(task))
+
+    def place(self, task: ModelTask, worker: str, token: object, devices: list[str]) -> None:
+        """Lease a task with devices, as many as it wants, that no attempt has which may live."""
+        used = {device for each in self.tasks() if each.lease for device in each.lease.devices}
+        assert len(set(devices)) == len(devices) == self.job_of(task).gpu
+        assert not used & set(devices), f"{devices} of {task.id} are in use"
+        self.claim(task, worker, token)
+        assert task.lease is not None
+        task.lease.devices = devices
+        task.story[-1] = "placed"
 
     def report(self, fence: Fence, state: TaskState) -> bool | str:
         """Record a start; answers whether it was news."""
@@ -164,6 +175,17 @@ class LedgerModel(ModelState):
                 (task, WorkerFailed("replaced", free=self.is_lost_to_an_outage(task.lease)), True)
                 for task in self.tasks()
                 if task.lease is not None and task.lease.worker == worker
+            ]
+        )
+
+    def lose(self, worker: str) -> None:
+        """End what a dead incarnation had; its processes may live as long as their leases."""
+        self.lost.add(worker)
+        self.end_many(
+            [
+                (task, WorkerFailed("lost", free=self.is_lost_to_an_outage(task.lease)), False)
+                for task in self.tasks()
+                if task.lease is not None and task.lease.worker == worker and not task.lease.ending
             ]
         )
 

@@ -41,6 +41,7 @@ class ModelLease:
     cancelled: bool = False
     cancel_deadline: datetime | None = None
     run_deadline: datetime | None = None
+    devices: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -78,6 +79,7 @@ class ModelJob:
     tolerated: int | None
     tasks: list[ModelTask]
     parent: int | None = None
+    gpu: int = 0
     state: JobState = PENDING
     started: bool = False
     cancel: CancelMode | None = None

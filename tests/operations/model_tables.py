@@ -1,5 +1,6 @@
 """Compare the tables of a ledger with what the model says should be in them."""
 
+import json
 from collections import defaultdict
 from datetime import timedelta
 from typing import Any
@@ -38,13 +39,14 @@ async def compare_leases(clock: Clock, model: ModelState) -> None:
         TaskId(row["job_id"], row["task_index"]): (
             row["attempt"], row["lease_token"], row["worker_id"], row["ending"],
             row["cancel_requested_at"] is not None, row["expires_at"],
+            json.loads(row["devices"] or "[]"),
         )
         for row in rows
     }  # fmt: skip
     wanted = {
         task.id: (
             task.lease.attempt, task.lease.token, task.lease.worker, task.lease.ending,
-            task.lease.cancelled, task.lease.expires_at,
+            task.lease.cancelled, task.lease.expires_at, task.lease.devices,
         )
         for task in model.tasks()
         if task.lease is not None

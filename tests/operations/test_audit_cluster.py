@@ -20,7 +20,7 @@ async def play_scene(ledger: Ledger, clock: Clock) -> None:
 
     Job 1 runs on w1, with two ports; task 0 of job 2 has just been placed on w2, which is full by
     that, and task 1 waits. Job 3, a gang of two, runs on w3. Job 4 was claimed by w9.
-    Job 5 has failed once, and should be kept away from w4.
+    Job 5 has failed once, and should be kept away from w4. Jobs 6 and 7 have a device each, on w5.
     """
     cluster = PlacedWorld(ledger, clock)
     await cluster.watch()
@@ -45,6 +45,9 @@ async def play_scene(ledger: Ledger, clock: Clock) -> None:
     task_id, worker = await cluster.placed(fifth)
     worker.fail(task_id)
     await cluster.beat(worker.worker_id)
+    await cluster.add("w5", cpu=1.0, gpu=2)
+    for _ in range(2):
+        await cluster.placed(await cluster.submit(resources={"cpu": 0.5, "gpu": 1}, priority=9))
 
 
 def lease(job_id: int, task_index: int = 0) -> str:
@@ -60,7 +63,8 @@ DAMAGES = [
     Damage("capacity_exceeded", "w1",
            f"update leases set worker_id = 'w1', ports = '{{\"rpc\": 1}}' {lease(2)}"),
     Damage("capacity_exceeded", "w1",
-           "update jobs set spec = jsonb_set(spec, '{resources,gpu}', '1') where job_id = 1"),
+           "update jobs set spec = jsonb_set(spec, '{resources,gpu}', '1') where job_id = 1",
+           (("devices_differ", "1.0.0"),)),
     Damage("capacity_exceeded", "w1",
            "update jobs set spec = jsonb_set(spec, '{resources,memory}', '32000000001') "
            "where job_id = 1"),
@@ -93,6 +97,10 @@ DAMAGES = [
            "update workers set host = 'host-w1' where worker_id = 'w2'; "
            f"update leases set ports = jsonb_set(ports, '{{rpc}}', {A_PORT_OF_JOB_1}) {lease(2)}",
            (("port_given_twice", "2.0.0"),)),
+    Damage("devices_differ", "6.0.0", f"update leases set devices = null {lease(6)}"),
+    Damage("devices_differ", "4.0.0", f"""update leases set devices = '["0"]' {lease(4)}"""),
+    Damage("device_given_twice", "6.0.0", f"""update leases set devices = '["1"]' {lease(6)}""",
+           (("device_given_twice", "7.0.0"),)),
     Damage("account_without_attempt", "1.0.7",
            "insert into attempt_usage (job_id, task_index, attempt) values (1, 0, 7)"),
     Damage("gang_not_whole", "3", "update jobs set assigned = 1, pending = 1 where job_id = 3",

@@ -40,6 +40,7 @@ from tests.operations import ledger_model as expected
 from tests.operations.ledger_model import CONFLICT
 from tests.operations.machine import START, Machine
 from tests.operations.model_state import ModelTask
+from tests.operations.placed_rules import PlacedRules
 from tests.operations.submitting.test_submit import a_submission
 from tests.world import fence_of
 
@@ -67,6 +68,8 @@ SPECS = st.fixed_dictionaries(
         "scheduling_timeout": st.just(50.0),
         "max_task_failures": st.integers(0, 1),
         "not_before": st.just(START.timestamp() + 20),
+        # Without a queue it is placed.
+        "resources": st.integers(0, 2).map(lambda gpu: {"gpu": gpu}),
     },
 )
 ENDS = st.sampled_from(
@@ -104,6 +107,9 @@ STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
     "note": (2, {"pick": PICKS, "forgery": FORGERIES}),
     "complete": (16, {"pick": PICKS, "forgery": FORGERIES, "end": ENDS}),
     "replace": (1, {"worker": PICKS}),
+    "place": (4, {}),
+    "restart": (1, {"keep": st.integers(0, 255)}),
+    "lose": (1, {}),
     "submit": (
         4,
         {
@@ -173,7 +179,7 @@ class WorkerRules(Machine):
         """Claim one task: it is leased if it can be, or refused."""
         name, wanted = picked(self.workers, worker), self.task(task)
         queue = self.model.job_of(wanted).terms.queue
-        can_be = self.model.is_claimable(wanted) and queue not in self.model.paused
+        can_be = self.model.is_claimable(wanted) and queue not in {None, *self.model.paused}
         answer: Any = self.ask(self.world.claim_by_id(wanted.id, name))
         if not can_be or name in self.model.lost:
             assert answer == CONFLICT
@@ -233,6 +239,8 @@ class PeopleRules(Machine):
 
     def submit(self, fields: dict[str, Any], count: int, fan_out: bool, has_parent: bool) -> None:
         """Submit a job, perhaps as the child of the last one that lives."""
+        if "resources" in fields:
+            fields = fields | {"queue": None}
         live = [job.id for job in self.model.jobs.values() if job.is_live]
         parent = live[-1] if has_parent and live else None
         given = {"inputs": [0] * count} if fan_out else {"replicas": count}
@@ -303,7 +311,7 @@ class TimeRules(Machine):
         expected.requeue(self.model)
 
 
-class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
+class LedgerMachine(WorkerRules, PlacedRules, PeopleRules, TimeRules):
     """Everything that can happen to a ledger."""
 
     @initialize(specs=st.lists(st.tuples(SPECS, st.booleans()), min_size=4, max_size=6))
@@ -311,9 +319,11 @@ class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
         """Let workers come up, jobs come in, and the first tasks be claimed."""
         for name in self.workers:
             self.ask(register(self.ledger, Registration(name, name, "host")))
+        self.come_up()
         for fields, fan_out in specs:
             self.submit(fields, count=3, fan_out=fan_out, has_parent=False)
         self.claim_from_queues(0, list(QUEUES), 4)
+        self.place()
 
     @rule(step=STEP)
     def take(self, step: tuple[str, dict[str, Any]]) -> None:

@@ -49,6 +49,7 @@ def test_a_call_says_all_that_is_wanted() -> None:
                 job=msgspec.Raw(msgspec.json.encode(JOB)),
                 input=msgspec.Raw(b"[1]"),
                 ports={"rpc": 20_000},
+                devices=["0", "GPU-8932f937"],
                 gang=Gang(["127.0.0.1:20000", ""]),
             )
         ],

@@ -1014,11 +1014,13 @@ export interface components {
         };
         /**
          * Capacity
-         * @description What one worker has to give; sizes are bytes.
+         * @description What one worker has to give; sizes are bytes, `devices` the ids of its GPUs.
          */
         Capacity: {
             /** @default 0 */
             cpu: number;
+            /** @default [] */
+            devices: string[];
             /** @default 0 */
             disk: number;
             /** @default 0 */
@@ -2584,6 +2586,8 @@ export interface components {
             /** @default null */
             build: components["schemas"]["BuildMetrics"] | null;
             created_at_ms: number;
+            /** @default [] */
+            devices: string[];
             /** @default null */
             error: string | null;
             /** @default null */
@@ -2777,6 +2781,8 @@ export interface components {
             build_metrics: components["schemas"]["BuildMetrics"] | null;
             /** @default -1 */
             current_attempt_id: number;
+            /** @default [] */
+            devices: string[];
             eligible_at_ms: number;
             /** @default null */
             error: string | null;

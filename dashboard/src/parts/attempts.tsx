@@ -175,6 +175,13 @@ function AttemptDetail({ taskId, attempt }: { taskId: string; attempt: Attempt }
           ))
         )}
       </Fact>
+      <Fact name="Devices">
+        {attempt.devices.length === 0 ? (
+          <Nothing />
+        ) : (
+          <span className="font-mono">{attempt.devices.join(" ")}</span>
+        )}
+      </Fact>
       <Usage usage={attempt.usage} />
       <Build build={attempt.build} />
       <Fact name="Output">

@@ -34,6 +34,7 @@ _COLUMNS = (
     Column("cpu", right=True, spare=True),
     Column("memory", right=True, spare=True),
     Column("ports", flexible=True, spare=True),
+    Column("devices", flexible=True, spare=True),
 )
 
 _AMOUNTS: "Mapping[str, Callable[[str], Any]]" = {
@@ -134,6 +135,7 @@ def _fields(task: "TaskStatus") -> dict[str, str]:
         "waits": task.pending_reason or "",
         "progress": describe_progress(task),
         "ports": _write_ports(task.ports),
+        "devices": " ".join(task.devices),
         "used": describe_usage(task.resource_usage),
         "failures": str(task.failure_count) if task.failure_count else "",
         "preemptions": str(task.preemption_count) if task.preemption_count else "",
@@ -177,6 +179,7 @@ def _row(task: "TaskStatus", attempt: "TaskAttempt") -> "Sequence[str]":
         "" if attempt.exit_code is None else str(attempt.exit_code),
         *_write_usage(attempt.usage),
         _write_ports(attempt.ports),
+        " ".join(attempt.devices),
     )
 
 

@@ -178,6 +178,8 @@ def _placed(held: ExitStack, url: str, offer: Offer, **options: Any) -> "Work":
         capacity=capacity,
         attributes=attributes,
         heartbeat_timeout_seconds=offer.heartbeat_timeout_seconds,
+        # Also with --gpu 0: then they are for others.
+        has_devices=capacity.gpu > 0 or offer.gpu is not None,
         **options,
     )
     return lambda: PlacedWorker(chosen, slot)

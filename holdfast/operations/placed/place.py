@@ -15,9 +15,9 @@ from holdfast.ledger.parts import write_in_parts
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import TaskTerms
 from holdfast.model.states import TaskState
+from holdfast.operations.placed.giving import Given, Giver
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
-from holdfast.rules.placement.ports import PORT_MIN, choose_ports
 from holdfast.rules.placement.scheduler import Placement, plan
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.specs import StoredSpec
@@ -153,12 +153,10 @@ class Scheduler:
         """Commit a part of a plan, job by job if need be; what cannot be had is left for later."""
 
         async def commit(part: list[Placement]) -> list[Placed]:
-            placed, given = await self._ledger.write(
+            placed, giver = await self._ledger.write(
                 self._commit, term, placements=part, snapshot=snapshot, gang=gang
             )
-            for host, ports in given.items():
-                snapshot.ports_used[host] |= ports
-                self._last_ports[host] = max(ports)
+            giver.note()
             return placed
 
         groups = groupby(sorted(placements, key=_job_of), _job_of)
@@ -181,36 +179,37 @@ class Scheduler:
         placements: Sequence[Placement],
         snapshot: Snapshot,
         gang: int | None,
-    ) -> tuple[list[Placed], dict[str, set[int]]]:
+    ) -> tuple[list[Placed], Giver]:
         """Give tasks to workers, as far as what the plan was made of still holds.
 
-        Returns what has been placed, and the ports given out on each host.
+        Returns what has been placed, and who knows what it was given.
         """
+        giver = Giver(snapshot, self._reader.wants, self._last_ports)
         await hold_term(tx, term)
         open_workers = await hold_open_workers(tx, {p.worker_id for p in placements})
-        placements = [p for p in placements if p.worker_id in open_workers]
+        placements = giver.fit([p for p in placements if p.worker_id in open_workers])
         wanted = _count(placements)
         if gang is not None and wanted[gang, None] != _gang_size(snapshot, gang):
-            return [], {}
+            return [], giver
         chosen = await self._take(tx, placements, wanted)
         if gang is not None and len(chosen) != wanted[gang, None]:
             raise _GangIncomplete(gang)
-        given, ports = self._give_ports(chosen, snapshot)
-        return await self._assign(ledger, tx, chosen, given=given), ports
+        given = [giver.give(item.task_id.job_id, item.worker_id) for item in chosen]
+        return await self._assign(ledger, tx, chosen, given=given), giver
 
     async def _assign(
-        self, ledger: Ledger, tx: Transaction, chosen: list[_Chosen], *, given: list[dict[str, int]]
+        self, ledger: Ledger, tx: Transaction, chosen: list[_Chosen], *, given: list[Given]
     ) -> list[Placed]:
         if not chosen:
             return []
         specs = await ledger.specs.load(tx, {item.task_id.job_id for item in chosen})
         tasks = [
-            _placed_task(item, ports, specs[item.task_id.job_id].terms)
-            for item, ports in zip(chosen, given, strict=True)
+            _placed_task(item, mine, specs[item.task_id.job_id].terms)
+            for item, mine in zip(chosen, given, strict=True)
         ]
         count = await place_tasks(tx, tasks)
         assert count == len(chosen), "a locked task could not be placed"
-        await _note_ports(tx, chosen, given)
+        await _keep_given(tx, chosen, given)
         moves = Moves()
         for item in chosen:
             moves.add(item.task_id.job_id, TaskState.PENDING, TaskState.ASSIGNED)
@@ -224,20 +223,6 @@ class Scheduler:
             Placed(item.task_id, item.worker_id, item.attempt, specs[item.task_id.job_id])
             for item in chosen
         ]
-
-    def _give_ports(
-        self, chosen: list[_Chosen], snapshot: Snapshot
-    ) -> tuple[list[dict[str, int]], dict[str, set[int]]]:
-        """Choose ports for attempts; the transaction may still come to nothing."""
-        hosts = {worker.worker_id: worker.host for worker in snapshot.workers}
-        given: list[dict[str, int]] = []
-        taken: dict[str, set[int]] = defaultdict(set)
-        for item in chosen:
-            names, host = self._reader.wants[item.task_id.job_id].ports, hosts[item.worker_id]
-            last = max(taken[host], default=self._last_ports.get(host, PORT_MIN - 1))
-            given.append(choose_ports(names, snapshot.ports_used[host] | taken[host], last))
-            taken[host] |= set(given[-1].values())
-        return given, {host: ports for host, ports in taken.items() if ports}
 
     async def _take(
         self,
@@ -283,21 +268,26 @@ def _share_out(
     return sorted(chosen, key=lambda item: item.task_id)
 
 
-def _placed_task(item: _Chosen, ports: dict[str, int], terms: TaskTerms) -> PlacedTask:
+def _placed_task(item: _Chosen, given: Given, terms: TaskTerms) -> PlacedTask:
     return PlacedTask(
         item.task_id,
         item.worker_id,
         terms.lease_duration,
         terms.run_timeout,
-        json.dumps(ports) if ports else None,
+        *_texts(given),
     )
 
 
-async def _note_ports(tx: Transaction, chosen: list[_Chosen], given: list[dict[str, int]]) -> None:
+def _texts(given: Given) -> tuple[str | None, str | None]:
+    ports, devices = given
+    return json.dumps(ports) if ports else None, json.dumps(devices) if devices else None
+
+
+async def _keep_given(tx: Transaction, chosen: list[_Chosen], given: list[Given]) -> None:
     noted = [
-        AttemptUsage(item.task_id, item.attempt, ports=json.dumps(ports))
-        for item, ports in zip(chosen, given, strict=True)
-        if ports
+        AttemptUsage(item.task_id, item.attempt, *_texts(mine))
+        for item, mine in zip(chosen, given, strict=True)
+        if any(mine)
     ]
     if noted:
         await keep_usage(tx, noted)

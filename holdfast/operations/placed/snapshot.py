@@ -12,15 +12,18 @@ from holdfast.model.resources import Capacity
 from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec
 from holdfast.rules.health import judge
+from holdfast.rules.placement.devices import count_given
 from holdfast.rules.placement.ports import PORTS_PER_HOST
 from holdfast.rules.placement.scheduler import Demand, Shape, WorkerView, shape_of
 from holdfast.store.database import Transaction
 from holdfast.store.tables.jobs import load_specs
-from holdfast.store.tables.placed.leases import Booked, list_booked, list_ports
+from holdfast.store.tables.placed.leases import Booked, list_booked, list_devices, list_ports
 from holdfast.store.tables.placed.ready import ReadyOfJob, list_demands, list_demands_of_job
 from holdfast.store.tables.workers import FleetWorker, read_fleet
 
 DEMAND_TASKS_MAX = 256
+# The name of a worker, which its incarnations share, and the host it runs on.
+Owner = tuple[str, str]
 _decode_capacity = msgspec.json.Decoder(Capacity).decode
 
 
@@ -40,6 +43,7 @@ class Snapshot(NamedTuple):
     now: float
     ended_jobs: list[int]
     ports_used: dict[str, set[int]]
+    devices_used: dict[Owner, set[str]]
 
 
 class SnapshotReader:
@@ -65,9 +69,12 @@ class SnapshotReader:
         ports: dict[str, set[int]] = defaultdict(set)
         for host, port in await list_ports(tx):
             ports[host].add(port)
-        workers = self._see_workers(fleet, booked, ports)
+        devices: dict[Owner, set[str]] = defaultdict(set)
+        for host, name, device in await list_devices(tx):
+            devices[host, name].add(device)
+        workers = self._see_workers(fleet, booked, ports=ports, devices=devices)
         ended = sorted({item.job_id for item in ready if not item.is_live})
-        return Snapshot(workers, [self._demand(item) for item in live], now, ended, ports)
+        return Snapshot(workers, [self._demand(item) for item in live], now, ended, ports, devices)
 
     async def _learn(self, tx: Transaction, job_ids: set[int]) -> None:
         """Read the wants of jobs not met before, and forget those that are not met any more."""
@@ -93,7 +100,12 @@ class SnapshotReader:
         )
 
     def _see_workers(
-        self, fleet: Iterable[FleetWorker], booked: Iterable[Booked], ports: dict[str, set[int]]
+        self,
+        fleet: Iterable[FleetWorker],
+        booked: Iterable[Booked],
+        *,
+        ports: dict[str, set[int]],
+        devices: dict[Owner, set[str]],
     ) -> list[WorkerView]:
         used: dict[str, list[float]] = defaultdict(lambda: [0.0, 0, 0, 0])
         unstarted: Counter[str] = Counter()
@@ -106,15 +118,18 @@ class SnapshotReader:
         views = []
         for worker in fleet:
             cpu, memory, disk, gpu = used[worker.worker_id]
+            capacity = _decode_capacity(worker.capacity)
+            owned = devices.get((worker.host, worker.name), set())
+            given = count_given(capacity, int(gpu), owned)
             why_not = _why_not(worker)
             views.append(
                 WorkerView(
                     worker.worker_id,
                     worker.name,
                     worker.host,
-                    _decode_capacity(worker.capacity),
+                    capacity,
                     json.loads(worker.attributes),
-                    Capacity(cpu, int(memory), int(disk), int(gpu)),
+                    Capacity(cpu, int(memory), int(disk), given),
                     PORTS_PER_HOST - len(ports.get(worker.host, ())),
                     unstarted[worker.worker_id],
                     why_not is None,

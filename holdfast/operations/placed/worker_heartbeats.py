@@ -36,6 +36,7 @@ class Wanted(NamedTuple):
     lease_remaining: timedelta | None
     cancel_remaining: timedelta | None
     ports: dict[str, int]
+    devices: list[str]
     input: str | None
     job: StoredSpec
     peers: list[str]
@@ -218,6 +219,7 @@ def _wanted(
         None if stored_at is None else attempt.expires_at - stored_at,
         None if cancel_by is None else max(cancel_by - attempt.now, timedelta()),
         json.loads(attempt.ports or "{}"),
+        json.loads(attempt.devices or "[]"),
         attempt.input,
         job,
         peers,

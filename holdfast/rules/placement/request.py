@@ -5,13 +5,12 @@ import re
 import msgspec
 
 from holdfast.errors import Invalid, TooLarge
-from holdfast.model.resources import Resources, parse_size
+from holdfast.model.resources import GPU_MAX, Resources, parse_size
 from holdfast.model.spec import JobSpec, Limits, Submission
 from holdfast.rules.placement.constraints import check_constraint
 
 CPU_MAX = 4096.0
 SIZE_MAX = 1 << 60
-GPU_MAX = 1024
 PORTS_MAX = 32
 CONSTRAINTS_MAX = 32
 REQUIREMENTS_MAX = 1000

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import parse_size
+from holdfast.model.resources import GPU_MAX, parse_size
 from holdfast.rules.placement.reason import write_amount
-from holdfast.rules.placement.request import CPU_MAX, GPU_MAX, SIZE_MAX
+from holdfast.rules.placement.request import CPU_MAX, SIZE_MAX
 from holdfast.rules.placement.snapshot import Demand, Shape, WorkerView
 from holdfast.rules.submission import check_text
 

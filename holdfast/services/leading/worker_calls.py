@@ -193,6 +193,7 @@ def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:
         job=_placed_job(fence.task_id.job_id, wanted.job) if is_new else raw(None),
         input=raw(wanted.input),
         ports=wanted.ports if is_new else {},
+        devices=wanted.devices if is_new else [],
         gang=Gang(wanted.peers) if is_new and wanted.peers else None,
         trace_parent=span,
     )

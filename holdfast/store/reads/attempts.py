@@ -28,6 +28,7 @@ class AttemptRow(NamedTuple):
     is_worker_failure: bool
     lease_expires_at: datetime
     ports: str | None
+    devices: str | None
     usage: str | None
     build: str | None
 
@@ -59,6 +60,7 @@ class AccountRow(NamedTuple):
 
     worker_address: str | None = None
     ports: str | None = None
+    devices: str | None = None
     usage: str | None = None
     build: str | None = None
 

@@ -42,7 +42,8 @@ select checks.invariant, worker_id, null::int, null::int, checks.detail
 select checks.invariant, job_id, task_index, leases.attempt, checks.detail
   from holdfast.leases
   left join holdfast.workers using (worker_id)
-  left join (select job_id, queue, spec -> 'resources' -> 'ports' as ports from holdfast.jobs) as jobs using (job_id)
+  left join (select job_id, queue, spec -> 'resources' -> 'ports' as ports,
+                    coalesce((spec -> 'resources' ->> 'gpu')::int, 0) as gpu from holdfast.jobs) as jobs using (job_id)
  cross join lateral (values
     ('lease_placed_against_its_job', leases.placed <> (jobs.queue is null),
      format('the lease is placed: %s; the queue of its job is %s', leases.placed, coalesce(jobs.queue, 'none'))),
@@ -51,7 +52,10 @@ select checks.invariant, job_id, task_index, leases.attempt, checks.detail
     ('ports_differ', leases.placed and (
         select coalesce(array_agg(port order by port), '{}') from jsonb_object_keys(leases.ports) as port)
         <> (select coalesce(array_agg(port order by port), '{}') from jsonb_array_elements_text(jobs.ports) as port),
-     format('it was given %s; its job asks for %s', coalesce(leases.ports, '{}'), coalesce(jobs.ports, '[]')))
+     format('it was given %s; its job asks for %s', coalesce(leases.ports, '{}'), coalesce(jobs.ports, '[]'))),
+    ('devices_differ',
+     coalesce(jsonb_array_length(leases.devices), 0) <> case when leases.placed then jobs.gpu else 0 end,
+     format('it was given the devices %s; its job asks for %s', coalesce(leases.devices, '[]'), jobs.gpu))
   ) as checks(invariant, broken, detail)
  where checks.broken;
 
@@ -65,9 +69,20 @@ select 'port_given_twice', job_id, task_index, attempt,
          where leases.placed) as ports
  where given > 1;
 
+-- name: check_devices
+-- By the name of the worker on its host: incarnations of one worker have the same devices.
+select 'device_given_twice', job_id, task_index, attempt,
+       format('device %s of %s on host %s is given to %s attempts', device, name, host, given)
+  from (select job_id, task_index, attempt, host, name, device.value as device,
+               count(*) over (partition by host, name, device.value) as given
+          from holdfast.leases join holdfast.workers using (worker_id)
+         cross join lateral jsonb_array_elements_text(leases.devices) as device
+         where leases.placed) as devices
+ where given > 1;
+
 -- name: check_accounts
 select 'account_without_attempt', job_id, task_index, attempt,
-       format('ports %s, usage %s, build %s', attempt_usage.ports, usage, build)
+       format('ports %s, devices %s, usage %s, build %s', attempt_usage.ports, attempt_usage.devices, usage, build)
   from holdfast.attempt_usage
   left join holdfast.attempts using (job_id, task_index, attempt)
   left join holdfast.leases using (job_id, task_index, attempt)

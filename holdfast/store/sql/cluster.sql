@@ -34,8 +34,8 @@ select worker_id, address, secret, answered_epoch, answered_number, answered_at,
 -- All that a worker should know of; what an attempt needs to start goes along until the worker has named it.
 -- From worker to worker, and in no order: for one, a planner would walk through the leases of all workers.
 select leases.worker_id, leases.job_id, leases.task_index, leases.attempt, leases.lease_token,
-       leases.expires_at, leases.ending, leases.acknowledged, leases.ports::text, leases.cancel_deadline_at,
-       tasks.state,
+       leases.expires_at, leases.ending, leases.acknowledged, leases.ports::text,
+       leases.devices::text, leases.cancel_deadline_at, tasks.state,
        case when not leases.acknowledged and not leases.ending then tasks.input end as input,
        holdfast.now() as now
   from unnest($worker_ids::text[]) as mine(worker_id)
@@ -132,6 +132,14 @@ select workers.host, port.value::int as port
   from holdfast.leases join holdfast.workers using (worker_id)
  cross join lateral jsonb_each_text(leases.ports) as port
  where leases.placed and leases.ports is not null;
+
+-- name: list_devices
+-- Those of every lease that has not been released, by the name under which its worker runs on its host: what an
+-- earlier incarnation has given out may still be in use.
+select workers.host, workers.name, device.value as device
+  from holdfast.leases join holdfast.workers using (worker_id)
+ cross join lateral jsonb_array_elements_text(leases.devices) as device
+ where leases.placed and leases.devices is not null;
 
 -- name: find_placed_ready
 select 1 from holdfast.ready where queue = '' limit 1;
@@ -230,8 +238,8 @@ with clock as materialized (select holdfast.now() as now),
 placed as materialized (
     select placed.*, gen_random_uuid() as lease_token
       from unnest($job_ids::bigint[], $task_indexes::int[], $worker_ids::text[], $durations::interval[],
-                  $run_timeouts::interval[], $ports::text[])
-        as placed(job_id, task_index, worker_id, duration, run_timeout, ports)
+                  $run_timeouts::interval[], $ports::text[], $devices::text[])
+        as placed(job_id, task_index, worker_id, duration, run_timeout, ports, devices)
 ),
 moved as (
     update holdfast.tasks
@@ -241,10 +249,10 @@ moved as (
      where tasks.job_id = placed.job_id and tasks.task_index = placed.task_index
     returning tasks.job_id, tasks.task_index, tasks.attempt, placed.worker_id, placed.lease_token,
               tasks.moved_at, clock.now + placed.duration as expires_at, placed.duration,
-              placed.run_timeout, true as placed, placed.ports::jsonb
+              placed.run_timeout, true as placed, placed.ports::jsonb, placed.devices::jsonb
 )
 insert into holdfast.leases (job_id, task_index, attempt, worker_id, lease_token, created_at, expires_at,
-                             duration, run_timeout, placed, ports)
+                             duration, run_timeout, placed, ports, devices)
 select * from moved
 returning job_id, task_index, attempt, expires_at;
 
@@ -267,14 +275,16 @@ select leases.job_id, leases.task_index, leases.attempt, leases.lease_token
  where leases.worker_id = $worker_id and not leases.ending;
 
 -- name: keep_usage
--- Ports are given when it is placed; usage so far while it runs, the latest of it; the whole with its end, and a
--- report of that which comes again says the same.
-insert into holdfast.attempt_usage (job_id, task_index, attempt, ports, usage, build, is_final)
-select job_id, task_index, attempt, ports::jsonb, usage::jsonb, build::jsonb, is_final
-  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $ports::text[], $usages::text[],
-              $builds::text[], $finals::boolean[]) as given(job_id, task_index, attempt, ports, usage, build, is_final)
+-- Ports and devices are given when it is placed; usage so far while it runs, the latest of it; the whole with its
+-- end, and a report of that which comes again says the same.
+insert into holdfast.attempt_usage (job_id, task_index, attempt, ports, devices, usage, build, is_final)
+select job_id, task_index, attempt, ports::jsonb, devices::jsonb, usage::jsonb, build::jsonb, is_final
+  from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $ports::text[], $devices::text[],
+              $usages::text[], $builds::text[], $finals::boolean[])
+         as given(job_id, task_index, attempt, ports, devices, usage, build, is_final)
 on conflict (job_id, task_index, attempt) do update
    set ports = coalesce(attempt_usage.ports, excluded.ports),
+       devices = coalesce(attempt_usage.devices, excluded.devices),
        usage = case when attempt_usage.is_final then attempt_usage.usage
                     else coalesce(excluded.usage, attempt_usage.usage) end,
        build = coalesce(attempt_usage.build, excluded.build),

@@ -125,6 +125,7 @@ class AttemptUsage(NamedTuple):
     task_id: TaskId
     attempt: int
     ports: str | None = None
+    devices: str | None = None
     usage: str | None = None
     build: str | None = None
     # Whether the usage is that of the whole attempt, which has ended.
@@ -137,6 +138,7 @@ async def keep_usage(tx: Transaction, used: Sequence[AttemptUsage]) -> None:
         _CLUSTER["keep_usage"],
         **attempt_columns([(item.task_id, item.attempt) for item in used]),
         ports=[item.ports for item in used],
+        devices=[item.devices for item in used],
         usages=[item.usage for item in used],
         builds=[item.build for item in used],
         finals=[item.is_final for item in used],

@@ -64,6 +64,7 @@ class PlacedAttempt:
         self.folder = folder
         self.input: msgspec.Raw = absent_is_null()
         self.ports: dict[str, int] = {}
+        self.devices: list[str] = []
         self.gang: Gang | None = None
         self.state = "ASSIGNED"
         self.build: dict[str, Any] = dict(record.build)
@@ -117,6 +118,7 @@ class PlacedAttempt:
     def take(self, task: TaskToRun) -> None:
         """Take what is needed to start."""
         self.input, self.ports, self.gang = task.input, task.ports, task.gang
+        self.devices = task.devices
 
     def renew(self, expires_at: float) -> None:
         """Move the end of the lease, which only ever grows, but not that of one that must go."""

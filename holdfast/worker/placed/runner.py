@@ -36,6 +36,7 @@ START_LOOK_SECONDS_MAX = 1.0
 # How long an end is not reported because its output is still under way; less if it was stopped.
 OUTPUT_SECONDS_MAX = 30.0
 STOPPED_OUTPUT_SECONDS_MAX = 1.0
+DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HOLDFAST_DEVICES")
 
 
 class PlacedRunner:
@@ -47,12 +48,14 @@ class PlacedRunner:
         builder: Builder,
         *,
         imports: tuple[str, ...] = (),
+        has_devices: bool = False,
         on_change: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._builder = builder
         self._compensated = CompensatedCalls(transport)
         self._imports = imports
+        self._has_devices = has_devices
         self._on_change = on_change
 
     async def run(self, attempt: PlacedAttempt) -> None:
@@ -242,6 +245,9 @@ class PlacedRunner:
             variables["PATH"] = f"{folder}{os.pathsep}{variables.get('PATH', os.defpath)}"
         for name, port in attempt.ports.items():
             variables[f"HOLDFAST_PORT_{name.upper()}"] = str(port)
+        if attempt.devices or self._has_devices:  # who asked for none sees none
+            for name in DEVICE_VARIABLES:
+                variables[name] = ",".join(attempt.devices)
         if attempt.gang is not None:
             variables["HOLDFAST_GANG_ADDRESS"] = attempt.gang.peers[0]
             variables["HOLDFAST_GANG_PEERS"] = ",".join(attempt.gang.peers)

@@ -49,13 +49,15 @@ REPORT_SECONDS_MAX = 3.0
 class PlacedOptions:
     """How a worker of placed work differs from the next one; `folder` belongs to its slot.
 
-    `address` is where servers call it, if not where it listens.
+    `address` is where servers call it, if not where it listens. `has_devices` if the devices of
+    this host are given out one by one, here or by another worker.
     """
 
     server: str
     folder: Path
     capacity: Capacity
     attributes: dict[str, AttributeValue] = field(default_factory=dict)
+    has_devices: bool = False
     imports: tuple[str, ...] = ()
     name: str = field(default_factory=socket.gethostname)
     host: str = "127.0.0.1"
@@ -81,6 +83,7 @@ class PlacedWorker:
                 self._transport,
                 Builder(cache, self._transport),
                 imports=options.imports,
+                has_devices=options.has_devices,
                 on_change=self._calls.ask_for_call,
             )
         )

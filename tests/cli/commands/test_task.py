@@ -30,15 +30,18 @@ def test_what_a_task_waits_for_is_explained(service: Service) -> None:
 
 
 def test_what_a_placed_task_was_given_and_used_is_shown(cluster: Service) -> None:
-    ended = cluster.run("run", "--port=http", "--", "sh", "-c", "echo $HOLDFAST_PORT_HTTP")
+    said = "echo $HOLDFAST_PORT_HTTP $HOLDFAST_DEVICES"
+    ended = cluster.run("run", "--port=http", "--gpu=2", "--", "sh", "-c", said)
     assert ended.code == 0
     [job] = cluster.ask("jobs", "--limit=1")["jobs"]
     shown = cluster.ask("task", job["job_id"])
     [attempt] = shown["attempts"]
-    port = int(ended.out)
-    assert attempt["ports"] == shown["ports"] == {"http": port}
+    port, devices = ended.out.split()
+    assert devices.split(",") == attempt["devices"] == shown["devices"] == ["0", "1"]
+    assert attempt["ports"] == shown["ports"] == {"http": int(port)}
     text = cluster.run("task", job["job_id"]).out
     assert f"\nports      http={port}\n" in text
+    assert "\ndevices    0 1\n" in text
     assert "\nused       " in text
     row = next(line for line in text.splitlines() if line.startswith("0 (curr)"))
     assert row.split()[2:4] == ["succeeded", shown["worker_id"]]

@@ -51,7 +51,7 @@ def a_wanted(**fields: Any) -> Wanted:
     stored = StoredSpec(spec, terms_of(spec), "name", 1, "c", None, {})
     wanted = Wanted(
         FENCE, ASSIGNED, ending=False, acknowledged=True, lease_remaining=None,
-        cancel_remaining=None, ports={}, input=None, job=stored, peers=[],
+        cancel_remaining=None, ports={}, devices=[], input=None, job=stored, peers=[],
     )  # fmt: skip
     return wanted._replace(**fields)
 
@@ -104,13 +104,13 @@ async def test_a_call_says_who_speaks_and_what_was_heard(cluster: PlacedWorld) -
 async def test_what_an_attempt_needs_goes_along_until_its_worker_has_named_it(
     cluster: PlacedWorld,
 ) -> None:
-    [worker] = await cluster.add("w1")
+    [worker] = await cluster.add("w1", gpu=2, devices=["GPU-a", "GPU-b"])
     job_id = await cluster.submit(
         inputs=[{"x": 1}],
         entrypoint={"command": ["train"]},
         environment={"A": "b"},
         timeout=600.0,
-        resources={"cpu": 2, "memory": "1GB", "ports": ["rpc"]},
+        resources={"cpu": 2, "memory": "1GB", "ports": ["rpc"], "gpu": 1},
         requirements=["numpy==2.1"],
         bundle="0" * 64,
     )
@@ -122,6 +122,7 @@ async def test_what_an_attempt_needs_goes_along_until_its_worker_has_named_it(
     assert (job.resources.cpu, job.resources.memory, job.resources.ports) == (2.0, 10**9, ["rpc"])
     assert (job.bundle, job.requirements) == ("0" * 64, ["numpy==2.1"])
     assert (bytes(new.input), list(new.ports)) == (b'{"x":1}', ["rpc"])
+    assert new.devices == ["GPU-a"]
     lease = await cluster.lease(TaskId(job_id, 0))
     assert lease is not None
     assert (new.attempt, new.lease_token) == (0, lease["lease_token"])
@@ -130,6 +131,7 @@ async def test_what_an_attempt_needs_goes_along_until_its_worker_has_named_it(
     assert worker.running() == [f"{job_id}.0"]
     [known] = (await told(cluster)).tasks_to_run
     assert (bytes(known.job), bytes(known.input), known.ports) == (b"null", b"null", {})
+    assert known.devices == []
     assert known.lease_ms is not None
 
 

@@ -68,11 +68,11 @@ async def test_what_an_attempt_has_used_is_kept_beside_what_it_was_given(
 ) -> None:
     job_id = await world.submit()
     [mine] = await world.claim()
-    await keep_usage(tx, [AttemptUsage(mine.task_id, 0, ports='{"http": 1}')])
+    await keep_usage(tx, [AttemptUsage(mine.task_id, 0, '{"http": 1}', '["0"]')])
     await keep_usage(tx, [AttemptUsage(mine.task_id, 0, usage='{"cpu": 2}', build="{}")])
     [row] = await tx.connection.fetch(
-        "select ports::text, usage::text, build::text from holdfast.attempt_usage "
-        "where job_id = $1",
+        "select ports::text, devices::text, usage::text, build::text "
+        "from holdfast.attempt_usage where job_id = $1",
         job_id,
     )
-    assert tuple(row) == ('{"http": 1}', '{"cpu": 2}', "{}")
+    assert tuple(row) == ('{"http": 1}', '["0"]', '{"cpu": 2}', "{}")

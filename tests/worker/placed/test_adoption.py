@@ -22,9 +22,9 @@ async def holder(placed: PlacedWorkplace, task_id: str) -> str | None:
     return rows[0]["worker_id"] if rows else None
 
 
-async def come_back(placed: PlacedWorkplace, last: Employed) -> Employed:
+async def come_back(placed: PlacedWorkplace, last: Employed, **options: Any) -> Employed:
     """Start a worker on the slot of one that crashed, and wait until it has registered."""
-    employed = placed.employ()
+    employed = placed.employ(**options)
     assert employed.worker.options.folder == last.worker.options.folder
     await placed.await_lost(last.worker.worker_id)
     return employed

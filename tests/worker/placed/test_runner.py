@@ -154,7 +154,7 @@ async def test_a_port_that_somebody_else_uses_is_the_fault_of_the_worker(
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr(
-            "holdfast.operations.placed.place.choose_ports", lambda *_: {"http": port}
+            "holdfast.operations.placed.giving.choose_ports", lambda *_: {"http": port}
         )
         placed.employ()
         task_id = await placed.place(

@@ -137,6 +137,11 @@ function TaskFacts({ task, job }: { task: Task; job: Job }) {
           ))}
         </Fact>
       )}
+      {task.devices.length > 0 && (
+        <Fact name="Devices">
+          <span className="font-mono">{task.devices.join(" ")}</span>
+        </Fact>
+      )}
     </Facts>
   );
 }

@@ -21,6 +21,7 @@ create table holdfast.leases (
     -- The worker has named the attempt in an answer, so its loss is no longer free.
     acknowledged boolean not null default false,
     ports jsonb,
+    devices jsonb,
     constraint one_unreleased_attempt_per_task primary key (job_id, task_index),
     constraint a_lease_lasts_a_while check (duration > interval '0')
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
@@ -60,6 +61,7 @@ create table holdfast.attempt_usage (
     task_index int not null,
     attempt int not null,
     ports jsonb,
+    devices jsonb,
     usage jsonb,
     build jsonb,
     -- The usage is that of the whole attempt, which has ended.

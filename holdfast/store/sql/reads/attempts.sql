@@ -1,10 +1,12 @@
 -- name: list_attempts
 -- What an attempt was given is noted when it is placed, so that it can be read here from then on.
 select attempt, worker_id, state, created_at, started_at, finished_at, released_at, exit_code, error,
-       error_class, stage, is_worker_failure, last_lease_expires_at, account.ports, account.usage, account.build
+       error_class, stage, is_worker_failure, last_lease_expires_at, account.ports, account.devices,
+       account.usage, account.build
   from holdfast.attempt_history as tried
   left join lateral (
-      select used.ports::text, used.usage::text, used.build::text from holdfast.attempt_usage as used
+      select used.ports::text, used.devices::text, used.usage::text, used.build::text
+        from holdfast.attempt_usage as used
        where used.job_id = tried.job_id and used.task_index = tried.task_index and used.attempt = tried.attempt
        limit 1) as account on true
  where job_id = $job_id and task_index = $task_index and attempt > $after_attempt
@@ -34,14 +36,15 @@ select held.task_index, held.attempt, held.worker_id, task.state, held.created_a
 
 -- name: read_accounts
 -- Of attempts of placed tasks: where their workers are called, what they were given, and what they have used.
-select mine.task_index, worker.address, account.ports, account.usage, account.build
+select mine.task_index, worker.address, account.ports, account.devices, account.usage, account.build
   from unnest($task_indexes::int[], $attempts::int[], $worker_ids::text[])
          as mine(task_index, attempt, worker_id)
   left join lateral (
       select workers.address from holdfast.workers
        where workers.worker_id = mine.worker_id limit 1) as worker on true
   left join lateral (
-      select used.ports::text, used.usage::text, used.build::text from holdfast.attempt_usage as used
+      select used.ports::text, used.devices::text, used.usage::text, used.build::text
+        from holdfast.attempt_usage as used
        where used.job_id = $job_id and used.task_index = mine.task_index and used.attempt = mine.attempt
        limit 1) as account on true;
 

@@ -15,7 +15,7 @@ _CLUSTER = load_statements("cluster")
 
 
 class WantedAttempt(NamedTuple):
-    """An attempt that a worker should know of; ports are a JSON text, the input is for a start."""
+    """An attempt that a worker should know of; ports and devices are JSON texts, as the input."""
 
     worker_id: str
     job_id: int
@@ -26,6 +26,7 @@ class WantedAttempt(NamedTuple):
     ending: bool
     acknowledged: bool
     ports: str | None
+    devices: str | None
     cancel_deadline_at: datetime | None
     state: int
     input: str | None
@@ -119,14 +120,28 @@ async def list_ports(tx: Transaction) -> list[tuple[str, int]]:
     return [(row[0], row[1]) for row in await tx.fetch(_CLUSTER["list_ports"])]
 
 
+class UsedDevice(NamedTuple):
+    """A device that is given out, and under which name its worker runs on which host."""
+
+    host: str
+    name: str
+    device: str
+
+
+async def list_devices(tx: Transaction) -> list[UsedDevice]:
+    """List the devices that are given out."""
+    return list(map(UsedDevice._make, await tx.fetch(_CLUSTER["list_devices"])))
+
+
 class PlacedTask(NamedTuple):
-    """A task, the worker it is placed on, and the terms of the lease; ports are a JSON text."""
+    """A task, its worker, and the terms of the lease; ports and devices are JSON texts."""
 
     task_id: TaskId
     worker_id: str
     duration: timedelta
     run_timeout: timedelta | None = None
     ports: str | None = None
+    devices: str | None = None
 
 
 async def place_tasks(tx: Transaction, placed: Sequence[PlacedTask]) -> int:
@@ -138,6 +153,7 @@ async def place_tasks(tx: Transaction, placed: Sequence[PlacedTask]) -> int:
         durations=[task.duration for task in placed],
         run_timeouts=[task.run_timeout for task in placed],
         ports=[task.ports for task in placed],
+        devices=[task.devices for task in placed],
     )
     return len(rows)
 
