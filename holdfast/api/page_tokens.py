@@ -55,6 +55,12 @@ class StretchToken(PageToken, frozen=True):
     start_offset: JobId
 
 
+class LineToken(StretchToken, frozen=True):
+    """A line of output, by the stretch in which it begins."""
+
+    line_offset: JobId
+
+
 class EventToken(PageToken, frozen=True):
     """An event, by its time since 1970 and its id."""
 

@@ -1,6 +1,7 @@
 """Keep the output of attempts, up to a limit, as it arrives from their workers."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, NotFound, TooLarge
@@ -25,6 +26,13 @@ class Stretch(NamedTuple):
     content: bytes
 
 
+class StoredAt(NamedTuple):
+    """When the bytes of a log were stored, from an offset on."""
+
+    start_offset: int
+    at: datetime
+
+
 class Log(NamedTuple):
     """What has been read of a log; `is_complete` means that nothing more will come."""
 
@@ -32,6 +40,7 @@ class Log(NamedTuple):
     start_offset: int
     content: bytes
     is_complete: bool
+    times: Sequence[StoredAt] = ()
 
 
 async def append_logs(ledger: Ledger, stretches: Sequence[Stretch]) -> set[Fence]:
@@ -74,25 +83,30 @@ async def read_log(
         stretches = await logs.read_log(
             tx, task_id, number, start_offset=start_offset, batch_max=STRETCHES_PER_READ_MAX
         )
-    first, content, is_whole = _join(stretches, start_offset)
+    joined, is_whole = _join(stretches, start_offset)
     is_all = is_whole and len(stretches) < STRETCHES_PER_READ_MAX
-    return Log(number, first, content, is_complete=not is_open and is_all)
+    return joined._replace(attempt=number, is_complete=not is_open and is_all)
 
 
-def _join(stretches: Sequence[tuple[int, bytes]], start_offset: int) -> tuple[int, bytes, bool]:
-    """Put stretches together up to the first gap; one that lies before them is stepped over."""
+def _join(stretches: Sequence[logs.Stretch], start_offset: int) -> tuple[Log, bool]:
+    """Put stretches together up to the first gap; one that lies before them is stepped over.
+
+    Tells whether that was all of them.
+    """
     parts: list[bytes] = []
+    times: list[StoredAt] = []
     first = offset = start_offset
-    for start, content in stretches:
+    for start, content, stored_at in stretches:
         if start > offset:
             if parts:
-                return first, b"".join(parts), False
+                return Log(0, first, b"".join(parts), False, times), False
             first = offset = start
         new = content[offset - start :]
         if new:
             parts.append(new)
+            times.append(StoredAt(offset, stored_at))
             offset += len(new)
-    return first, b"".join(parts), True
+    return Log(0, first, b"".join(parts), False, times), True
 
 
 def _size(stretch: Stretch) -> int:

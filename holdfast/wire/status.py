@@ -242,8 +242,18 @@ class ResultPage(msgspec.Struct, frozen=True):
     is_list: bool = False
 
 
+class LogTime(msgspec.Struct, frozen=True):
+    """When the bytes from an offset on were stored."""
+
+    offset: int
+    stored_at_ms: int
+
+
 class LogChunk(msgspec.Struct, frozen=True):
-    """A stretch of an attempt's output; read on from `next_offset`."""
+    """A stretch of an attempt's output; read on from `next_offset`.
+
+    `times` says when it was stored, as a rule within half a second after it was written.
+    """
 
     task_id: str
     attempt: int
@@ -251,6 +261,7 @@ class LogChunk(msgspec.Struct, frozen=True):
     next_offset: int
     content: bytes
     is_complete: bool
+    times: list[LogTime] = []
 
 
 class Amounts(msgspec.Struct, frozen=True, kw_only=True):

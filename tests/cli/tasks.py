@@ -16,6 +16,13 @@ def add(a: int, b: int = 2) -> int:
 
 
 @hf.task
+def speak(name: str, *, ctx: hf.Context) -> None:
+    """Write to its log."""
+    print("hello", name)  # noqa: T201 - its output is what is tested
+    ctx.log("said", rows=3)
+
+
+@hf.task
 def fail(message: str) -> None:
     """Fail for good."""
     raise hf.PermanentError(message)

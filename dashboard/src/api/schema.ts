@@ -472,6 +472,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/jobs/{job_id}/log-lines": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search the output of all attempts of a job by text and time, in the order it was stored.
+         *
+         *         A page may be short, even empty, and still not be the last: the next page token says.
+         */
+        get: operations["search_job_logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/jobs/{job_id}/logs": {
         parameters: {
             query?: never;
@@ -2123,6 +2144,8 @@ export interface components {
         /**
          * LogChunk
          * @description A stretch of an attempt's output; read on from `next_offset`.
+         *
+         *         `times` says when it was stored, as a rule within half a second after it was written.
          */
         LogChunk: {
             attempt: number;
@@ -2131,6 +2154,52 @@ export interface components {
             next_offset: number;
             offset: number;
             task_id: string;
+            /** @default [] */
+            times: components["schemas"]["LogTime"][];
+        };
+        /**
+         * LogLine
+         * @description A line of an attempt's output, which begins at `offset`.
+         *
+         *         Of a long one `text` has the first 64 KiB; bytes that are no UTF-8 are escaped there.
+         */
+        LogLine: {
+            attempt: number;
+            offset: number;
+            stored_at_ms: number;
+            task_id: string;
+            text: string;
+        };
+        /**
+         * LogLinePage
+         * @description Lines in the order in which they were stored; a short page may not be the last one.
+         */
+        LogLinePage: {
+            lines: components["schemas"]["LogLine"][];
+            /** @default null */
+            next_page_token: string | null;
+        };
+        /**
+         * LogLineQuery
+         * @description Which lines to search the output of a job for; what is left out matches all.
+         *
+         *         `contains` is a text as it stands in a line, `since` and `until` are when it was stored.
+         */
+        LogLineQuery: {
+            /** @default null */
+            attempt: number | null;
+            /** @default null */
+            contains: string | null;
+            /** @default 1000 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            task_index: number | null;
+            /** @default null */
+            until: string | null;
         };
         /**
          * LogQuery
@@ -2158,6 +2227,14 @@ export interface components {
             offset: number;
             stored_at_ms: number;
             task_id: string;
+        };
+        /**
+         * LogTime
+         * @description When the bytes from an offset on were stored.
+         */
+        LogTime: {
+            offset: number;
+            stored_at_ms: number;
         };
         /**
          * NearMiss
@@ -3914,6 +3991,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobGraph"];
+                };
+            };
+        };
+    };
+    search_job_logs: {
+        parameters: {
+            query?: {
+                contains?: string;
+                since?: string;
+                until?: string;
+                task_index?: number;
+                attempt?: number;
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogLinePage"];
                 };
             };
         };

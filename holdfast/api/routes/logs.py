@@ -5,18 +5,29 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from holdfast.api import convert
-from holdfast.api.page_tokens import StretchToken, check_page_size, read_token, write_token
+from holdfast.api.page_tokens import (
+    LineToken,
+    StretchToken,
+    check_page_size,
+    read_token,
+    write_token,
+)
 from holdfast.api.route import Call, Route, check_wait
-from holdfast.errors import NotFound
+from holdfast.api.routes.events import parse_time
+from holdfast.errors import Invalid, NotFound
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.operations.logs import Log, read_log
+from holdfast.rules.submission import check_text
 from holdfast.store.reads import jobs, logs, tasks
+from holdfast.store.reads.log_lines import LinePosition, Wanted, search_job_log
 from holdfast.store.reads.logs import LogPosition
 from holdfast.wire.lists import JobLogPage, JobLogQuery, LogStretch
+from holdfast.wire.logs import LogLine, LogLinePage, LogLineQuery
 from holdfast.wire.requests import LogQuery
-from holdfast.wire.status import LogChunk
+from holdfast.wire.status import LogChunk, LogTime
 
 FOLLOW_SECONDS = 0.3
+CONTAINS_LENGTH_MAX = 1000
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -33,7 +44,13 @@ async def show_log(call: Call[None, LogQuery]) -> LogChunk:
         await asyncio.sleep(min(remaining, FOLLOW_SECONDS))
     next_offset = log.start_offset + len(log.content)
     return LogChunk(
-        str(task_id), log.attempt, log.start_offset, next_offset, log.content, log.is_complete
+        str(task_id),
+        log.attempt,
+        log.start_offset,
+        next_offset,
+        log.content,
+        log.is_complete,
+        [LogTime(start_offset, convert.to_ms(at)) for start_offset, at in log.times],
     )
 
 
@@ -81,7 +98,51 @@ async def read_job_logs(call: Call[None, JobLogQuery]) -> JobLogPage:
     return JobLogPage(stretches, write_token(following), page.is_complete)
 
 
+async def search_job_logs(call: Call[None, LogLineQuery]) -> LogLinePage:
+    """Search the output of all attempts of a job by text and time, in the order it was stored.
+
+    A page may be short, even empty, and still not be the last: the next page token says.
+    """
+    job_id, asked = parse_job_id(call.path["job_id"]), call.query
+    page_size, token = check_page_size(asked.page_size), read_token(asked.page_token, LineToken)
+    wanted, after = _read_wanted(asked), None
+    if token is not None:
+        stored_at = _EPOCH + timedelta(microseconds=token.microseconds)
+        stretch = LogPosition(stored_at, token.task_index, token.attempt, token.start_offset)
+        after = LinePosition(stretch, token.line_offset)
+    async with call.runtime.reads.transaction() as tx:
+        await jobs.get_job(tx, job_id)
+        found, last = await search_job_log(tx, job_id, wanted, after=after, page_size=page_size)
+    lines = [
+        LogLine(
+            task_id=str(TaskId(job_id, stretch.task_index)),
+            attempt=stretch.attempt,
+            offset=offset,
+            stored_at_ms=convert.to_ms(stretch.stored_at),
+            text=content.decode(errors="backslashreplace"),
+        )
+        for (stretch, offset), content in found
+    ]
+    if last is None:
+        return LogLinePage(lines)
+    microseconds = (last.stretch.stored_at - _EPOCH) // timedelta(microseconds=1)
+    following = LineToken(microseconds, *last.stretch[1:], last.offset)
+    return LogLinePage(lines, write_token(following))
+
+
+def _read_wanted(asked: LogLineQuery) -> Wanted:
+    text = asked.contains or ""
+    check_text("contains", text, CONTAINS_LENGTH_MAX)
+    if "\n" in text or "\r" in text:
+        raise Invalid("contains", "has a line break; search for a part of one line")
+    since, until = parse_time(asked.since, "since"), parse_time(asked.until, "until")
+    if since is not None and until is not None and since >= until:
+        raise Invalid("until", "is not after since; swap the two")
+    return Wanted(text.encode(), since, until, asked.task_index, asked.attempt)
+
+
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/tasks/{task_id}/logs", show_log, LogChunk, query=LogQuery, waits=True),
     Route("GET", "/api/jobs/{job_id}/logs", read_job_logs, JobLogPage, query=JobLogQuery),
+    Route("GET", "/api/jobs/{job_id}/log-lines", search_job_logs, LogLinePage, query=LogLineQuery),
 )

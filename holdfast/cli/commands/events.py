@@ -1,13 +1,13 @@
 """`holdfast events`: what happened to jobs and tasks, listed or as it happens."""
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client, own_lease
 from holdfast.cli.ids import check_id
+from holdfast.cli.moments import parse_moment
 from holdfast.cli.output.text import first_line
 from holdfast.cli.output.write import State, remark, write_json, write_line
 from holdfast.cli.settings import Follow, Json, Server, check_limit
@@ -42,9 +42,9 @@ def show_events(
         str | None, Parameter(help="Only this type, such as retried; user: those of user code.")
     ] = None,
     since: Annotated[
-        datetime | None, Parameter(help="Of all jobs: from this time on (default: an hour ago).")
+        str | None, Parameter(help="Of all jobs: from a time on, or 10m, 2h ago. Default: 1h.")
     ] = None,
-    until: Annotated[datetime | None, Parameter(help="Of all jobs: before this time.")] = None,
+    until: Annotated[str | None, Parameter(help="Of all jobs: before a time, or 10m ago.")] = None,
     correlation_id: Annotated[
         str | None, Parameter(help="Of all jobs with this correlation id.")
     ] = None,
@@ -67,8 +67,8 @@ def show_events(
         if an_id is None:
             page = client.events.list(
                 type=type,
-                since=_local(since),
-                until=_local(until),
+                since=parse_moment(since, "--since"),
+                until=parse_moment(until, "--until"),
                 correlation_id=correlation_id,
                 count_max=limit,
             )
@@ -83,11 +83,6 @@ def show_events(
     if page.next_page_token is not None:
         remark("there are more; --limit shows more of them")
     return 0
-
-
-def _local(moment: datetime | None) -> datetime | None:
-    """Take a time without a zone for one of this machine."""
-    return None if moment is None else moment.astimezone()
 
 
 def write_own_event(

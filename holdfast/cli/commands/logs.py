@@ -7,22 +7,27 @@ from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
 from holdfast.cli.ids import check_id, find_task
+from holdfast.cli.moments import parse_moment
 from holdfast.cli.output.task_output import (
+    Output,
     follow_task,
     read_chunks,
     with_pending_reasons,
     write_chunks,
+    write_time,
 )
-from holdfast.cli.output.write import write_json
-from holdfast.cli.settings import Follow, Json, Server
+from holdfast.cli.output.write import remark, write_json
+from holdfast.cli.settings import Follow, Json, Server, check_limit
 from holdfast.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.client.client import Client
+    from holdfast.wire.logs import LogLinePage
     from holdfast.wire.status import LogChunk
 
+LINES_SHOWN = 1000
 TASKS_MAX = 10_000_000
 
 
@@ -34,13 +39,32 @@ def show_logs(
     *,
     follow: Follow = False,
     attempt: Annotated[int | None, Parameter(help="Which attempt. Default: the latest.")] = None,
+    timestamps: Annotated[
+        bool,
+        Parameter(name=["--timestamps", "-t"], negative="", help="When each line was stored."),
+    ] = False,
+    grep: Annotated[
+        str | None, Parameter(help="Search all attempts: lines with this text.")
+    ] = None,
+    since: Annotated[str | None, Parameter(help="Search: from a time on, or 10m, 2h ago.")] = None,
+    until: Annotated[str | None, Parameter(help="Search: before a time, or 10m ago.")] = None,
+    limit: Annotated[
+        int | None, Parameter(name=["--limit", "-n"], help="Search: how many lines. Default: 1000.")
+    ] = None,
     server: Server = None,
     as_json: Json = False,
 ) -> int:
     """Write what a task has written, or all tasks of a job: each line with its task then, as [3].
 
-    With -f it goes on, into each next attempt, until the job or the task has ended.
+    With -f it goes on, into each next attempt, until the job or the task has ended. With --grep,
+    --since or --until all attempts are searched, and each line begins with its attempt's id.
     """
+    searched = Search(grep, since=since, until=until, limit=limit)
+    if searched.is_asked_for(follow=follow):
+        with open_client(server) as client:
+            page = searched.run(client, an_id, attempt)
+        write_json(page) if as_json else _write_found(page, with_times=timestamps)
+        return 0
     with open_client(server) as client:
         job_id = None if "." in an_id else _find_tasks(client, check_id(an_id))
         if job_id is not None:
@@ -51,7 +75,7 @@ def show_logs(
             chunks = _read_task(client, an_id, attempt, follow=follow)
         if not as_json:
             shown = with_pending_reasons(client, chunks) if follow else chunks
-            write_chunks(shown, has_many_tasks=job_id is not None)
+            write_chunks(shown, has_many_tasks=job_id is not None, with_times=timestamps)
         elif follow:
             for chunk in chunks:
                 if chunk.content or chunk.is_complete:
@@ -59,6 +83,56 @@ def show_logs(
         else:
             _write_document(chunks, has_many_tasks=job_id is not None)
     return 0
+
+
+class Search:
+    """What lines of all attempts are looked for."""
+
+    def __init__(
+        self, text: str | None, *, since: str | None, until: str | None, limit: int | None
+    ) -> None:
+        self._text = text
+        self._since = parse_moment(since, "--since")
+        self._until = parse_moment(until, "--until")
+        self._limit = limit
+
+    def is_asked_for(self, *, follow: bool) -> bool:
+        """Tell whether lines are searched for, and refuse what does not go along with it."""
+        if (self._text, self._since, self._until) == (None, None, None):
+            if self._limit is not None:
+                raise Invalid("--limit", "goes with --grep, --since or --until")
+            return False
+        if follow:
+            raise Invalid("-f", "goes without --grep, --since and --until; leave out one of them")
+        return True
+
+    def run(self, client: "Client", an_id: str, attempt: int | None) -> "LogLinePage":
+        """Search the output of a job, of a task, or of one attempt."""
+        limit = LINES_SHOWN if self._limit is None else self._limit
+        check_limit(limit)
+        job_id, task_index = an_id, None
+        if "." in an_id:
+            task_id, chosen = _choose_attempt(client, an_id, attempt)
+            job_id, _, index = task_id.partition(".")
+            task_index, attempt = int(index), chosen
+        return client.jobs.search_logs(
+            job_id,
+            self._text,
+            since=self._since,
+            until=self._until,
+            task_index=task_index,
+            attempt=attempt,
+            count_max=limit,
+        )
+
+
+def _write_found(page: "LogLinePage", *, with_times: bool) -> None:
+    output = Output()
+    for line in page.lines:
+        time = write_time(line.stored_at_ms) if with_times else ""
+        output.write(f"{time}{line.task_id}.{line.attempt}: {line.text}\n".encode())
+    if page.next_page_token is not None:
+        remark("there are more; --limit shows more of them")
 
 
 def _find_tasks(client: "Client", job_id: str) -> str | None:
@@ -69,13 +143,18 @@ def _find_tasks(client: "Client", job_id: str) -> str | None:
 def _read_task(
     client: "Client", an_id: str, attempt: int | None, *, follow: bool
 ) -> "Iterator[LogChunk]":
-    task_id, typed = find_task(client, an_id)
-    if attempt is not None and typed not in (None, attempt):
-        raise Invalid("attempt", f"is {attempt}, but the id says {typed}; give one of the two")
-    chosen = typed if attempt is None else attempt
+    task_id, chosen = _choose_attempt(client, an_id, attempt)
     if follow and chosen is None:
         return follow_task(client, task_id)
     return read_chunks(client, task_id, attempt=chosen, follow=follow)
+
+
+def _choose_attempt(client: "Client", an_id: str, attempt: int | None) -> tuple[str, int | None]:
+    """Find the task that is meant, and the attempt, if the id or an option names one."""
+    task_id, typed = find_task(client, an_id)
+    if attempt is not None and typed not in (None, attempt):
+        raise Invalid("attempt", f"is {attempt}, but the id says {typed}; give one of the two")
+    return task_id, typed if attempt is None else attempt
 
 
 def _read_job(client: "Client", job_id: str, *, follow: bool) -> "Iterator[LogChunk]":
@@ -100,5 +179,6 @@ def _write_document(chunks: "Iterator[LogChunk]", *, has_many_tasks: bool) -> No
     for _, pieces in groupby(chunks, key=lambda chunk: chunk.task_id):
         listed = list(pieces)
         whole = b"".join(chunk.content for chunk in listed)
-        logs.append(msgspec.structs.replace(listed[-1], offset=0, content=whole))
+        times = [time for chunk in listed for time in chunk.times]
+        logs.append(msgspec.structs.replace(listed[-1], offset=0, content=whole, times=times))
     write_json({"logs": logs} if has_many_tasks else logs[0])

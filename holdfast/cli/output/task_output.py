@@ -7,6 +7,8 @@ import codecs
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output.text import inert
@@ -48,34 +50,68 @@ class Output:
 
 
 class TaskLines:
-    """The output of several tasks as whole lines, each with the index of its task before it."""
+    """Output as whole lines, each with the index of its task before it, or when it was stored."""
 
-    def __init__(self) -> None:
-        self._open: dict[str, bytes] = {}
+    def __init__(self, *, with_task: bool = True, with_times: bool = False) -> None:
+        self._with_task = with_task
+        self._with_times = with_times
+        # Of each task the line that has no end yet, and when that began.
+        self._open: dict[str, tuple[bytes, int | None]] = {}
 
     def take(self, chunk: "LogChunk") -> bytes:
         """Give the lines that have become whole; the end of a log ends its open line."""
-        text, held = self._open.pop(chunk.task_id, b"") + chunk.content, b""
-        if text.endswith(b"\r") and not chunk.is_complete:
-            text, held = text[:-1], b"\r"  # half of a line's end, perhaps
-        *lines, rest = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        if rest and (chunk.is_complete or len(rest) > LINE_BYTES_MAX):
-            lines, rest = [*lines, rest], b""
-        if rest + held:
-            self._open[chunk.task_id] = rest + held
-        return b"".join(_write_line(chunk.task_id, line) for line in lines)
+        *pieces, (last, at) = self._cut(chunk)
+        written = [self._take(chunk.task_id, *piece, is_last=False) for piece in pieces]
+        return b"".join([*written, self._take(chunk.task_id, last, at, is_last=chunk.is_complete)])
 
     def take_rest(self) -> bytes:
         """Give the lines that were left open."""
-        rest = b"".join(_write_line(task_id, line) for task_id, line in self._open.items())
+        rest = b"".join(self._write(task_id, *line) for task_id, line in self._open.items())
         self._open.clear()
         return rest
 
+    def _cut(self, chunk: "LogChunk") -> list[tuple[bytes, int | None]]:
+        """Cut a chunk where it was stored at another time."""
+        times = chunk.times if self._with_times else []
+        if not times:
+            return [(chunk.content, None)]
+        edges = [time.offset - chunk.offset for time in times] + [len(chunk.content)]
+        return [
+            (chunk.content[begin:end], time.stored_at_ms)
+            for time, (begin, end) in zip(times, pairwise(edges), strict=True)
+        ]
 
-def write_chunks(chunks: Iterable["LogChunk"], *, has_many_tasks: bool) -> None:
+    def _take(self, task_id: str, content: bytes, at: int | None, *, is_last: bool) -> bytes:
+        begun, begun_at = self._open.pop(task_id, (b"", at))
+        text, held = begun + content, b""
+        if text.endswith(b"\r") and not is_last:
+            text, held = text[:-1], b"\r"  # half of a line's end, perhaps
+        *lines, rest = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if rest and (is_last or len(rest) > LINE_BYTES_MAX):
+            lines, rest = [*lines, rest], b""
+        if rest + held:
+            self._open[task_id] = rest + held, at if lines else begun_at
+        times = [begun_at, *[at] * len(lines)]
+        return b"".join(self._write(task_id, *line) for line in zip(lines, times, strict=False))
+
+    def _write(self, task_id: str, line: bytes, at: int | None) -> bytes:
+        task = b"[%b] " % task_id.partition(".")[2].encode() if self._with_task else b""
+        return b"%b%b%b\n" % (b"" if at is None else write_time(at).encode(), task, line)
+
+
+def write_time(at_ms: int) -> str:
+    """Write when a line was stored, in the time of this machine, to stand before it."""
+    at = datetime.fromtimestamp(at_ms / 1000)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at_ms % 1000:03} "
+
+
+def write_chunks(
+    chunks: Iterable["LogChunk"], *, has_many_tasks: bool, with_times: bool = False
+) -> None:
     """Write output as it comes, and say where a task begins another attempt."""
     output = Output()
-    lines = TaskLines() if has_many_tasks else None
+    is_whole = not has_many_tasks and not with_times
+    lines = None if is_whole else TaskLines(with_task=has_many_tasks, with_times=with_times)
     last: dict[str, int] = {}
     try:
         for chunk in chunks:
@@ -133,7 +169,3 @@ def follow_task(client: "Client", task_id: str) -> Iterator["LogChunk"]:
             if task.finished_at_ms is not None:
                 return
             time.sleep(LOOK_SECONDS)
-
-
-def _write_line(task_id: str, line: bytes) -> bytes:
-    return b"[%b] %b\n" % (task_id.partition(".")[2].encode(), line)

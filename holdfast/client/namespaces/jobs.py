@@ -1,6 +1,7 @@
 """`client.jobs`: any job of the server, by its id."""
 
 from collections.abc import Coroutine, Iterable
+from datetime import datetime
 from typing import Any
 
 from holdfast.client.both import both
@@ -14,6 +15,7 @@ from holdfast.model.states import ENDED_STATES, parse_state
 from holdfast.wire.events import EventListQuery
 from holdfast.wire.graphs import JobGraph
 from holdfast.wire.lists import RerunAnswer
+from holdfast.wire.logs import LogLinePage, LogLineQuery
 from holdfast.wire.requests import JobListQuery, JobQuery, JobRequest, RerunRequest
 from holdfast.wire.status import EventPage, JobBatchAnswer, JobPage, JobStatus
 
@@ -83,6 +85,29 @@ class Jobs(Namespace):
         """List what happened to a job and its tasks."""
         path, query = f"{_path(job_id)}/events", EventListQuery(type)
         return read_some(self._client.read, path, EventPage, query=query, count_max=count_max)
+
+    @both
+    def search_logs(
+        self,
+        job_id: str | int,
+        contains: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        task_index: int | None = None,
+        attempt: int | None = None,
+        count_max: int = COUNT_MAX,
+    ) -> Coroutine[Any, Any, LogLinePage]:
+        """Search what all attempts of a job have written: lines with a text, and by time."""
+        query = LogLineQuery(
+            contains,
+            None if since is None else since.isoformat(),
+            None if until is None else until.isoformat(),
+            task_index,
+            attempt,
+        )
+        path, read = f"{_path(job_id)}/log-lines", self._client.read
+        return read_some(read, path, LogLinePage, query=query, count_max=count_max)
 
     @both
     def list(

@@ -64,36 +64,44 @@ async def read_job_log(
     until = row[0]
     is_over = job.finished_at is not None and job.finished_at < until and not is_held
     examined_max = page_size if task_index is None else STRETCHES_EXAMINED_MAX
+    walked = await walk_job_log(tx, job.job_id, after=after, until=until, count_max=examined_max)
+    is_all = len(walked) < examined_max
+    last = walked[-1][0] if walked else after
+    wanted: list[LogPosition] = []
+    size = 0
+    for position, stretch_size in walked:
+        if task_index is not None and position.task_index != task_index:
+            continue
+        size += stretch_size
+        if wanted and (size > bytes_max or len(wanted) == page_size):
+            is_all, last = False, wanted[-1]
+            break
+        wanted.append(position)
+    stretches = await read_stretches(tx, job.job_id, wanted) if wanted else []
+    return LogPage(stretches, last, is_complete=is_over and is_all)
+
+
+async def walk_job_log(
+    tx: Transaction, job_id: int, *, after: LogPosition, until: datetime, count_max: int
+) -> list[tuple[LogPosition, int]]:
+    """List stretches in the order in which they were stored, before a moment, and their sizes."""
     rows = await tx.fetch(
         _LOGS["walk_job_log"],
-        job_id=job.job_id,
+        job_id=job_id,
         until=until,
         stored_at=after.stored_at,
         after_index=after.task_index,
         after_attempt=after.attempt,
         after_offset=after.start_offset,
-        count_max=examined_max,
+        count_max=count_max,
     )
-    is_all = len(rows) < examined_max
-    last = LogPosition(*rows[-1][:4]) if rows else after
-    wanted: list[LogPosition] = []
-    size = 0
-    for row in rows:
-        position = LogPosition(*row[:4])
-        if task_index is not None and position.task_index != task_index:
-            continue
-        size += row["size"]
-        if wanted and (size > bytes_max or len(wanted) == page_size):
-            is_all, last = False, wanted[-1]
-            break
-        wanted.append(position)
-    stretches = await _read_stretches(tx, job.job_id, wanted) if wanted else []
-    return LogPage(stretches, last, is_complete=is_over and is_all)
+    return [(LogPosition(*row[:4]), row["size"]) for row in rows]
 
 
-async def _read_stretches(
+async def read_stretches(
     tx: Transaction, job_id: int, positions: Sequence[LogPosition]
 ) -> list[StretchRow]:
+    """Read the output of stretches, in the order in which they are named."""
     stored = {position[1:]: position for position in positions}
     rows = await tx.fetch(
         _LOGS["read_stretches"],

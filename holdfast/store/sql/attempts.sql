@@ -18,7 +18,7 @@ on conflict (job_id, task_index, attempt, start_offset) do update
 returning job_id, task_index, attempt, start_offset;
 
 -- name: read_log
-select start_offset, content from holdfast.logs
+select start_offset, content, stored_at from holdfast.logs
  where job_id = $job_id and task_index = $task_index and attempt = $attempt
    and start_offset >= coalesce(
        (select max(start_offset) from holdfast.logs

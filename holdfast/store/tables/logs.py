@@ -1,6 +1,7 @@
 """The table of logs: the output of attempts, stretch by stretch."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from holdfast.model.fence import Fence
@@ -42,6 +43,7 @@ class Stretch(NamedTuple):
 
     start_offset: int
     content: bytes
+    stored_at: datetime
 
 
 async def read_log(

@@ -129,3 +129,67 @@ async def test_output_of_a_job_is_followed_to_its_end(face: Face, world: World) 
     last: Any = (await face.get(f"{path}?page_token={token}")).json
     assert [b64decode(s["content"]) for s in last["stretches"]] == [b"more"]
     assert (last["is_complete"], last["next_page_token"]) == (True, None)
+
+
+async def test_a_chunk_says_when_it_was_stored(face: Face, world: World) -> None:
+    job_id = await world.submit()
+    [claim] = await world.claim()
+    await say(world, claim, 0, b"one\n")
+    await say(world, claim, 4, b"two\n")
+    times = (await get(face, f"/api/tasks/{job_id}.0/logs"))["times"]
+    assert [time["offset"] for time in times] == [0, 4]
+    assert 2000 <= times[1]["stored_at_ms"] - times[0]["stored_at_ms"] < 60_000
+
+
+async def test_lines_of_a_job_are_searched(face: Face, world: World) -> None:
+    job_id = await world.submit([0, 1])
+    first, second = sorted(await world.claim(2), key=lambda claim: claim.task_id)
+    await say(world, first, 0, b"load a\nload \xff")
+    await say(world, second, 0, b"load 100% c&d\n")
+    path = f"/api/jobs/{job_id}/log-lines"
+    page = await get(face, path)
+    assert page["next_page_token"] is None
+    assert [(x["task_id"], x["attempt"], x["offset"], x["text"]) for x in page["lines"]] == [
+        (f"{job_id}.0", 0, 0, "load a"),
+        (f"{job_id}.0", 0, 7, "load \\xff"),
+        (f"{job_id}.1", 0, 0, "load 100% c&d"),
+    ]
+    assert (await get(face, f"{path}?contains=100%25%20c%26d"))["lines"] == page["lines"][2:]
+    assert (await get(face, f"{path}?task_index=1&attempt=0"))["lines"] == page["lines"][2:]
+    at = page["lines"][2]["stored_at_ms"]
+    assert (await get(face, f"{path}?since={at}"))["lines"] == page["lines"][2:]
+    assert (await get(face, f"{path}?until={at}&page_size=1"))["lines"] == page["lines"][:1]
+    paged, token = [], ""
+    for _ in range(len(page["lines"])):
+        found = await get(face, f"{path}?page_size=1{token}")
+        paged += found["lines"]
+        token = f"&page_token={found['next_page_token']}"
+    assert paged == page["lines"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "field"),
+    [
+        ("contains=a%0Ab", 400, "contains"),
+        ("contains=%00", 400, "contains"),
+        (f"contains={'x' * 1001}", 413, "contains"),
+        ("since=yesterday", 400, "since"),
+        ("since=2026-01-01T00:00:00", 400, "since"),
+        ("since=2000&until=1000", 400, "until"),
+        ("attempt=-1", 400, "attempt"),
+        ("task_index=x", 400, "task_index"),
+        ("page_token=WzFd", 400, "page_token"),
+        ("page_size=0", 400, "page_size"),
+        ("grep=x", 400, "grep"),
+    ],
+)
+async def test_a_search_that_cannot_be_made_is_refused(
+    face: Face, world: World, query: str, status: int, field: str
+) -> None:
+    job_id = await world.submit()
+    said = await face.get(f"/api/jobs/{job_id}/log-lines?{query}")
+    assert (said.status, said.error["field"]) == (status, field)
+
+
+async def test_a_job_that_is_not_there_has_no_lines(face: Face) -> None:
+    assert (await face.get("/api/jobs/7/log-lines")).status == 404

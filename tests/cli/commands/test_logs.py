@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import subprocess
 
 import pytest
@@ -99,6 +100,58 @@ def test_a_task_is_followed_into_its_next_attempt(service: Service) -> None:
     assert followed.out.endswith("attempt 1\n")
     assert followed.code == 0
     assert service.ask("job", job_id)["finished_at_ms"] is not None
+
+
+STAMP = re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ")
+
+
+def test_lines_are_shown_with_their_times(service: Service) -> None:
+    job_id = run_command(service, "echo one; printf open")
+    for flags in ([], ["-f"]):
+        lines = service.run("logs", job_id, "-t", *flags).out.splitlines()
+        assert [STAMP.sub("", line) for line in lines] == ["one", "open"]
+        assert all(STAMP.match(line) for line in lines)
+    many = run_command(service, "echo $HOLDFAST_TASK_INDEX", "--replicas=2")
+    lines = service.run("logs", many, "--timestamps").out.splitlines()
+    assert [STAMP.sub("", line) for line in lines] == ["[0] 0", "[1] 1"]
+    [time] = service.ask("logs", job_id)["times"]
+    assert time["offset"] == 0
+
+
+def test_all_attempts_of_a_job_are_searched(service: Service) -> None:
+    line = "echo try $HOLDFAST_ATTEMPT; echo other; test $HOLDFAST_ATTEMPT = $HOLDFAST_TASK_INDEX"
+    job_id = run_command(service, line, "--replicas=2", "--retries=1")
+    found = service.run("logs", job_id, "--grep", "try")
+    assert (found.code, found.err) == (0, "")
+    tries = [f"{job_id}.0.0: try 0", f"{job_id}.1.0: try 0", f"{job_id}.1.1: try 1"]
+    assert sorted(found.out.splitlines()) == tries
+    assert service.run("logs", f"{job_id}.1.1", "--grep", "try").out == f"{tries[2]}\n"
+    assert len(service.run("logs", f"{job_id}.1", "--since", "10m").out.splitlines()) == 4
+    assert service.run("logs", job_id, "--until", "10m").out == ""
+    [first] = service.run("logs", job_id, "--since=10m", "-t", "--limit=1").out.splitlines()
+    assert STAMP.match(first)
+    limited = service.run("logs", job_id, "--since=10m", "--limit=1")
+    assert "there are more" in limited.err
+    document = service.ask("logs", f"{job_id}.1", "--attempt=1", "--grep=other")
+    assert [(line["attempt"], line["text"]) for line in document["lines"]] == [(1, "other")]
+
+
+def test_what_does_not_go_with_a_search_is_refused(service: Service) -> None:
+    for arguments, problem in (
+        (["-f", "--grep=x"], "goes without --grep"),
+        (["--limit=3"], "goes with --grep"),
+        (["--since=never"], "write 10m, 2h, 1d"),
+        (["--grep=x", "--limit=0"], "ask for one at least"),
+    ):
+        refused = service.run("logs", "1", *arguments)
+        assert (refused.code, refused.out) == (2, "")
+        assert problem in refused.err
+    assert service.run("logs", "999999999", "--grep=x").code == 1
+
+
+def test_what_a_function_writes_is_its_log(service: Service) -> None:
+    job_id = service.submit_and_wait("tests.cli.tasks:speak", '--arg="ann"')
+    assert read_bytes(service, "logs", job_id) == b"hello ann\nINFO task: said rows=3\n"
 
 
 @pytest.mark.parametrize("arguments", [["logs"], ["logs", "x"]])

@@ -1,11 +1,19 @@
 """Output of tasks: every byte for a pipe, nothing but text for a terminal."""
 
+from datetime import datetime
+
 import pytest
 
 from holdfast.cli.output import task_output
-from holdfast.cli.output.task_output import Output, TaskLines, with_pending_reasons, write_chunks
+from holdfast.cli.output.task_output import (
+    Output,
+    TaskLines,
+    with_pending_reasons,
+    write_chunks,
+    write_time,
+)
 from holdfast.client.client import Client
-from holdfast.wire.status import LogChunk
+from holdfast.wire.status import LogChunk, LogTime
 from tests.cli.conftest import Service
 
 RAW = b"\x1b[31mred\x1b[0m \x00\xff \xc3\xa4\r\n50%\r100%\n"
@@ -83,6 +91,26 @@ def test_a_return_ends_a_line_of_its_task_and_is_no_second_end_before_a_newline(
 def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
     long = b"x" * (task_output.LINE_BYTES_MAX + 1)
     assert TaskLines().take(a_chunk(long)) == b"[0] " + long + b"\n"
+
+
+def test_a_line_has_the_time_of_its_first_byte() -> None:
+    lines = TaskLines(with_task=False, with_times=True)
+    first, second, third = 1_800_000_000_007, 1_800_000_001_000, 1_800_000_002_000
+    times = [LogTime(10, first), LogTime(16, second)]
+    chunk = LogChunk("7.0", 0, 10, 21, b"one\ntwo\nth", False, times)
+    assert lines.take(chunk) == b"%bone\n%btwo\n" % (stamp(first), stamp(first))
+    chunk = LogChunk("7.0", 0, 21, 26, b"ree\nx", True, [LogTime(21, third)])
+    assert lines.take(chunk) == b"%bthree\n%bx\n" % (stamp(second), stamp(third))
+    named = TaskLines(with_times=True)
+    assert named.take(LogChunk("7.3", 0, 0, 1, b"a", False, [LogTime(0, first)])) == b""
+    assert named.take(LogChunk("7.3", 0, 1, 2, b"b", False, [LogTime(1, third)])) == b""
+    assert named.take_rest() == b"%b[3] ab\n" % stamp(first)
+
+
+def stamp(at_ms: int) -> bytes:
+    written = write_time(at_ms)
+    assert datetime.fromisoformat(written.strip()).timestamp() * 1000 == pytest.approx(at_ms)
+    return written.encode()
 
 
 def test_another_attempt_is_announced_and_the_first_is_not(

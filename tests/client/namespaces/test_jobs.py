@@ -1,6 +1,7 @@
 """`client.jobs` on a real server."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -140,3 +141,20 @@ def test_a_wait_may_be_longer_than_one_request(
     assert call(client.jobs.get, job_id, wait=0.2).state == "JOB_STATE_PENDING"
     hand.work("one")
     assert call(client.jobs.get, job_id, wait=3600).state == "JOB_STATE_SUCCEEDED"
+
+
+def test_the_output_of_a_job_is_searched(call: Face, client: Client, hand: Hand) -> None:
+    job_id = call(client.jobs.submit, REQUEST).job_id
+    claim = hand.claim()
+    hand.print(claim, b"load a\nload b\ndone\n")
+    page = call(client.jobs.search_logs, job_id, "load", count_max=1)
+    assert [(line.task_id, line.text) for line in page.lines] == [(f"{job_id}.0", "load a")]
+    assert page.next_page_token is not None
+    everything = call(client.jobs.search_logs, job_id, task_index=0, attempt=0)
+    assert [line.offset for line in everything.lines] == [0, 7, 14]
+    moment = datetime.fromtimestamp(everything.lines[0].stored_at_ms / 1000, UTC)
+    later = moment + timedelta(minutes=1)
+    assert call(client.jobs.search_logs, job_id, since=moment, until=later) == everything
+    assert call(client.jobs.search_logs, job_id, since=later).lines == []
+    with pytest.raises(Invalid, match="line break"):
+        call(client.jobs.search_logs, job_id, "a\nb")

@@ -72,6 +72,7 @@ SORTED = {
     "find_jobs_by_time": {"jobs": "job_id >"},
     "list_job_attempts": {"attempts": "task_index", "leases": "task_index", "tasks": "task_index"},
     "read_stretches": {"logs": "start_offset"},
+    "read_around": {"logs": "start_offset"},
     "count_letters": {"dead_letters": ""},
     "read_jobs": {"jobs": "job_id ="},
     "read_tasks": {

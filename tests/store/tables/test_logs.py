@@ -25,5 +25,6 @@ async def test_output_is_stored_for_whoever_holds_the_lease(world: World, tx: Tr
         StoredStretch(*mine.task_id, 0, 0),
         StoredStretch(*mine.task_id, 0, 4),
     }
-    stored = await read_log(tx, mine.task_id, 0, start_offset=5, batch_max=9)
-    assert stored == [Stretch(4, b"two")]
+    [stored] = await read_log(tx, mine.task_id, 0, start_offset=5, batch_max=9)
+    assert stored == Stretch(4, b"two", stored.stored_at)
+    assert stored.stored_at <= await tx.now()

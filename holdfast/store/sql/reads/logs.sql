@@ -27,3 +27,23 @@ select stretch.task_index, stretch.attempt, stretch.start_offset, stretch.conten
         where logs.job_id = $job_id and logs.task_index = walked.task_index
           and logs.attempt = walked.attempt and logs.start_offset = walked.start_offset limit 1) as stretch
  order by walked.position;
+
+-- name: read_around
+-- For each run the byte before it, and what follows it, as far as a line may reach.
+select before.byte, coalesce(following.content, '') as following
+  from unnest($task_indexes::int[], $attempts::int[], $start_offsets::bigint[], $end_offsets::bigint[])
+         with ordinality as run(task_index, attempt, start_offset, end_offset, position)
+  left join lateral (
+       select substring(logs.content from (run.start_offset - logs.start_offset)::int for 1) as byte
+         from holdfast.logs
+        where logs.job_id = $job_id and logs.task_index = run.task_index and logs.attempt = run.attempt
+          and logs.start_offset < run.start_offset
+        order by logs.start_offset desc limit 1) as before on true
+  left join lateral (
+       select string_agg(later.content, '' order by later.start_offset) as content
+         from (select logs.start_offset, substring(logs.content for $bytes_max::int) as content
+                 from holdfast.logs
+                where logs.job_id = $job_id and logs.task_index = run.task_index and logs.attempt = run.attempt
+                  and logs.start_offset >= run.end_offset
+                order by logs.start_offset limit $count_max) as later) as following on true
+ order by run.position;
