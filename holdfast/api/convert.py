@@ -321,4 +321,5 @@ def dead_letter(row: DeadLetterRow) -> DeadLetter:
         replayed_at=row.replayed_at,
         discarded_at=row.discarded_at,
         discarded_by=row.discarded_by,
+        input_edited=row.input_edited,
     )

@@ -190,8 +190,8 @@ def _name_call(
         )
     return Entrypoint(
         function=function.path,
-        args=[_encode(value, f"args[{index}]") for index, value in enumerate(args)],
-        kwargs={name: _encode(value, f"kwargs.{name}") for name, value in kwargs.items()},
+        args=[encode_input(value, f"args[{index}]") for index, value in enumerate(args)],
+        kwargs={name: encode_input(value, f"kwargs.{name}") for name, value in kwargs.items()},
         results=results,
     )
 
@@ -210,10 +210,11 @@ def _encode_all(
 ) -> list[msgspec.Raw] | None:
     if inputs is None:
         return None
-    return [_encode(convert(value), f"inputs[{index}]") for index, value in enumerate(inputs)]
+    return [encode_input(convert(value), f"inputs[{index}]") for index, value in enumerate(inputs)]
 
 
-def _encode(value: Any, field: str) -> msgspec.Raw:
+def encode_input(value: Any, field: str) -> msgspec.Raw:
+    """Write an input as JSON; raises if it cannot be."""
     try:
         return msgspec.Raw(encode_json(value))
     except (TypeError, ValueError, RecursionError) as error:

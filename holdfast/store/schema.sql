@@ -414,12 +414,14 @@ create table holdfast.dead_letters (
     dead_lettered_at timestamp with time zone not null,
     replayed_at timestamp with time zone,
     replayed_as bigint,
+    input_edited boolean not null default false,
     discarded_at timestamp with time zone,
     discarded_by text,
     constraint one_dead_letter_per_task PRIMARY KEY (job_id, task_index),
     constraint a_dead_letter_has_a_known_reason CHECK (reason_code = ANY (ARRAY['exhausted_retries'::text, 'validation_failed'::text, 'parse_error'::text, 'timeout'::text, 'dependency_unavailable'::text, 'infrastructure_failure'::text, 'policy_violation'::text, 'compensation_failed'::text])),
     constraint a_dead_letter_is_replayed_or_discarded_not_both CHECK (replayed_at IS NULL OR discarded_at IS NULL),
-    constraint a_replay_names_its_job CHECK ((replayed_at IS NULL) = (replayed_as IS NULL))
+    constraint a_replay_names_its_job CHECK ((replayed_at IS NULL) = (replayed_as IS NULL)),
+    constraint an_input_is_edited_for_a_replay CHECK (replayed_as IS NOT NULL OR NOT input_edited)
 );
 CREATE INDEX dead_letters_by_time ON holdfast.dead_letters USING btree (dead_lettered_at);
 CREATE INDEX open_dead_letters ON holdfast.dead_letters USING btree (job_id, task_index) WHERE replayed_at IS NULL AND discarded_at IS NULL;

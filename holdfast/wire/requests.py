@@ -286,7 +286,8 @@ class ReplayRequest(Request, frozen=True):
     """Which dead letters to submit again: exact ids, or all that a filter matches.
 
     With `rebind_outputs` they write the newest open version of a dataset where the version that
-    their job named by its number is not open any more.
+    their job named by its number is not open any more. The first `canary` of them go first, and
+    the others when these have succeeded. A single one may get another `input` than its own.
     """
 
     task_ids: list[TaskIdText] | None = None
@@ -294,6 +295,8 @@ class ReplayRequest(Request, frozen=True):
     dry_run: bool = False
     idempotency_key: str | None = None
     rebind_outputs: bool = False
+    canary: int | None = None
+    input: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class DiscardRequest(Request, frozen=True):

@@ -358,6 +358,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     replayed_at: datetime | None = None
     discarded_at: datetime | None = None
     discarded_by: str | None = None
+    # Whether the replay runs with another input than this one.
+    input_edited: bool = False
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True):
@@ -368,11 +370,16 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """Dead letters of one job, and the new job that runs them again (null in a dry run)."""
+    """Dead letters of one job, and the new job that runs them again (null in a dry run).
+
+    Those that are no canary, where there is one, start when all canaries have succeeded.
+    """
 
     replay_of: str
     task_ids: list[str]
     job_id: str | None = None
+    is_canary: bool = False
+    input_edited: bool = False
 
 
 class ReplayAnswer(msgspec.Struct, frozen=True):

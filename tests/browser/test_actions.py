@@ -150,6 +150,44 @@ def test_dead_letters_are_replayed_and_discarded(page: Page, stage: Stage) -> No
 
 
 @pytest.mark.usefixtures("worker")
+def test_a_dead_letter_is_replayed_with_another_input_and_others_after_a_canary(
+    page: Page, stage: Stage
+) -> None:
+    with stage.client():
+        job = refuse.map(["one", "two", "three"])
+        job.wait(timeout=60)
+    page.goto(f"/dead-letters?job={job.id}")
+    chosen = page.get_by_role("group", name="What to do")
+    dialog = page.get_by_role("dialog")
+    page.get_by_role("checkbox", name=f"Select {job.id}.1").check()
+    chosen.get_by_role("button", name="Replay …").click()
+    dialog.get_by_role("button", name="Edit the input …").click()
+    edited = dialog.get_by_label("Input of the new task, as JSON")
+    edited.fill("{")
+    expect(dialog).to_contain_text("This is not JSON")
+    expect(dialog.get_by_role("button", name="Replay 1 task")).to_be_disabled()
+    edited.fill("12345678901234567890")
+    dialog.get_by_role("button", name="Replay 1 task").click()
+    expect(dialog).to_contain_text("Submitted 1 task as 1 new job")
+    [(given,)] = stage.rows("select input::text from holdfast.tasks order by job_id desc limit 1")
+    assert given == "12345678901234567890"
+    dialog.get_by_role("button", name="Close").click()
+
+    for index in (0, 2):
+        page.get_by_role("checkbox", name=f"Select {job.id}.{index}").check()
+    chosen.get_by_role("button", name="Replay …").click()
+    dialog.get_by_label("Canary").fill("1")
+    expect(dialog).to_contain_text("after the canary")
+    dialog.get_by_role("button", name="Replay 2 tasks").click()
+    expect(dialog).to_contain_text("Submitted 2 tasks as 2 new jobs")
+    # The canary dies again, so the rest is given back.
+    open_letters = (
+        "select task_index from holdfast.dead_letters where replayed_as is null and job_id = %s"
+    )
+    eventually(lambda: stage.rows(open_letters, int(job.id)) == [(2,)])
+
+
+@pytest.mark.usefixtures("worker")
 def test_a_job_runs_again(page: Page, stage: Stage) -> None:
     with stage.client():
         job = refuse.map(["again"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.files import read_requirements, read_text
+from holdfast.cli.files import edit_text, read_requirements, read_text
 from holdfast.errors import Invalid
 
 
@@ -36,3 +36,22 @@ def test_what_is_no_package_is_named_by_its_line(tmp_path: Path, line: str) -> N
     (tmp_path / "file").write_text(f"numpy\n{line}\n")
     with pytest.raises(Invalid, match="line 2 is no package"):
         read_requirements(str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    ("editor", "says"),
+    [
+        ("true", "left everything as it was"),
+        ("false", "false ended with code 1"),
+        ("/no/such/editor", "cannot be started"),
+    ],
+)
+def test_a_text_that_was_not_edited_is_refused(
+    monkeypatch: pytest.MonkeyPatch, editor: str, says: str
+) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", editor)
+    with pytest.raises(Invalid, match=f"--edit: .*{says}"):
+        edit_text("--edit", "1", "input.json")
+    monkeypatch.setenv("VISUAL", "sed -i s/1/2/")
+    assert edit_text("--edit", "1", "input.json") == "2"

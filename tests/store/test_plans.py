@@ -26,6 +26,7 @@ KEYS = {
     "ready": {"queue"},
     "waiting": {"job_id", "task_index"},
     "dependencies": {"depends_on"},
+    "dead_letters": {"job_id"},
     "outbox": {"kind"},
 }
 HOT = {
@@ -51,6 +52,7 @@ HOT = {
         "walk_open_dependencies",
     ),
     "outbox": ("take_outbox",),
+    "dead_letters": ("reopen_letters",),
 }  # fmt: skip
 STATEMENTS = [load_statements(file)[name] for file, names in HOT.items() for name in names]
 

@@ -1287,6 +1287,8 @@ export interface components {
             /** @default null */
             error_class: string | null;
             input?: unknown;
+            /** @default false */
+            input_edited: boolean;
             /** @default null */
             last_error: string | null;
             /** @default null */
@@ -2508,20 +2510,29 @@ export interface components {
          * @description Which dead letters to submit again: exact ids, or all that a filter matches.
          *
          *         With `rebind_outputs` they write the newest open version of a dataset where the version that
-         *         their job named by its number is not open any more.
+         *         their job named by its number is not open any more. The first `canary` of them go first, and
+         *         the others when these have succeeded. A single one may get another `input` than its own.
          */
         ReplayRequest: {
+            canary?: number | null;
             dry_run?: boolean;
             filter?: components["schemas"]["DeadLetterFilter"] | null;
             idempotency_key?: string | null;
+            input?: unknown;
             rebind_outputs?: boolean;
             task_ids?: string[] | null;
         };
         /**
          * Replayed
          * @description Dead letters of one job, and the new job that runs them again (null in a dry run).
+         *
+         *         Those that are no canary, where there is one, start when all canaries have succeeded.
          */
         Replayed: {
+            /** @default false */
+            input_edited: boolean;
+            /** @default false */
+            is_canary: boolean;
             /** @default null */
             job_id: string | null;
             replay_of: string;

@@ -5,16 +5,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import get_args
 
+import msgspec
+
 from holdfast.api import convert
 from holdfast.api.page_tokens import TaskToken, check_page_size, read_token, write_token
-from holdfast.api.route import Call, Route
+from holdfast.api.route import Call, Route, decode_text
 from holdfast.errors import Invalid
 from holdfast.ledger.keys import recall, request_key
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
 from holdfast.model.outcomes import STAGES, ReasonCode
 from holdfast.operations import dead_letters as operations
 from holdfast.operations.dead_letters import discard
-from holdfast.operations.submitting.replay import Replay, replay
+from holdfast.operations.submitting.replay import Manner, Replay, replay
 from holdfast.rules.fingerprint import fingerprint, first_line
 from holdfast.rules.submission import check_text
 from holdfast.store.reads import dead_letters
@@ -139,8 +141,19 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
         else await _find_letters(call)
     )
     ledger = call.runtime.ledger
+    manner = Manner(
+        asked.rebind_outputs,
+        asked.canary,
+        None if asked.input is msgspec.UNSET else decode_text(asked.input, "input"),
+    )
     # What a filter matches changes with the replay: a repeat is known by what it asks for.
-    request = [asked.task_ids, asked.filter, *(["rebind"] if asked.rebind_outputs else [])]
+    request = [
+        asked.task_ids,
+        asked.filter,
+        *(["rebind"] if asked.rebind_outputs else []),
+        *(["canary", asked.canary] if asked.canary is not None else []),
+        *(["input", manner.edited] if manner.edited is not None else []),
+    ]
     keyed = request_key("replay", call.actor, asked.idempotency_key, request=request)
     if task_ids or asked.filter is None:
         replays = await replay(
@@ -149,7 +162,7 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
             actor=call.actor,
             dry_run=asked.dry_run,
             keyed=keyed,
-            rebind=asked.rebind_outputs,
+            manner=manner,
         )
     else:
         replays = await recall(ledger, None if asked.dry_run else keyed, list[Replay]) or []
@@ -159,6 +172,8 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
                 str(made.replay_of),
                 [str(task_id) for task_id in made.task_ids],
                 None if made.job_id is None else str(made.job_id),
+                made.is_canary,
+                made.input_edited,
             )
             for made in replays
         ],

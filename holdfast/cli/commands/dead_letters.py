@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from holdfast.cli.connect import open_client
+from holdfast.cli.files import edit_text
 from holdfast.cli.output.text import age, first_line, in_ms, moment
 from holdfast.cli.output.write import (
     Column,
@@ -24,7 +25,7 @@ from holdfast.model.ids import parse_task_id
 
 if TYPE_CHECKING:
     from holdfast.wire.requests import DeadLetterFilter
-    from holdfast.wire.status import DeadLetter
+    from holdfast.wire.status import DeadLetter, Replayed
 
 LETTERS_SHOWN = 50
 app = App(name="dead-letters", help="List dead letters; show, replay and discard them.")
@@ -120,6 +121,15 @@ def replay(
     dry_run: Annotated[
         bool, Parameter(negative="", help="Only say what would be replayed.")
     ] = False,
+    canary: Annotated[
+        int | None, Parameter(help="So many of them first; the rest if these succeed.")
+    ] = None,
+    input: Annotated[
+        str | None, Parameter(help="Another input, JSON, for the one dead letter that is named.")
+    ] = None,
+    edit: Annotated[
+        bool, Parameter(negative="", help="Edit its input first, in $VISUAL or $EDITOR.")
+    ] = False,
     key: RepeatKey = None,
     rebind_outputs: RebindOutputs = False,
     server: Server = None,
@@ -131,19 +141,28 @@ def replay(
     if task_ids and filters != _EVERYTHING:
         raise Invalid("ID", "filters go with --all; ids are exact")
     which = filters.as_filter() if all else _check(task_ids)
+    if (edit or input is not None) and len(task_ids) != 1:
+        raise Invalid("--edit" if edit else "--input", "goes with the id of one dead letter")
+    if edit and input is not None:
+        raise Invalid("--edit", "goes without --input; give one of the two")
     with open_client(server) as client:
+        if edit:
+            before = _write_input(client.dead_letters.get(task_ids[0]))
+            input = edit_text("--edit", before, "input.json")
         answer = client.dead_letters.replay(
             which,
             dry_run=dry_run,
             idempotency_key=key,
             rebind_outputs=rebind_outputs,
+            canary=canary,
+            **_read_input("--edit" if edit else "--input", input),
         )
     if as_json:
         write_json(answer)
         return 0
     for made in answer.replays:
         target = "would be replayed" if made.job_id is None else f"→ job {made.job_id}"
-        write_line(_name_tasks(made.task_ids), target)
+        write_line(_name_tasks(made.task_ids), ", ".join([target, *_tell_manner(made, canary)]))
     if not answer.replays:
         remark("no dead letters match")
     return 0
@@ -170,6 +189,33 @@ def _check(task_ids: Sequence[str]) -> Sequence[str]:
     return task_ids
 
 
+def _read_input(flag: str, text: str | None) -> dict[str, Any]:
+    """Read another input for a dead letter, as the client takes it; none if none is given."""
+    import json
+
+    if text is None:
+        return {}
+    try:
+        return {"input": json.loads(text)}
+    except ValueError as error:
+        raise Invalid(flag, f"is not JSON: {error}") from error
+
+
+def _write_input(letter: "DeadLetter") -> str:
+    import msgspec
+
+    return msgspec.json.format(bytes(letter.input), indent=2).decode()
+
+
+def _tell_manner(made: "Replayed", canary: int | None) -> Sequence[str]:
+    """Tell what is special about the replay of some dead letters."""
+    if made.is_canary:
+        return ("first, as a canary",)
+    if canary is not None:
+        return ("when the canary has succeeded",)
+    return ("with the edited input",) if made.input_edited else ()
+
+
 def _name_tasks(task_ids: Sequence[str]) -> str:
     first, last = task_ids[0], task_ids[-1]
     return first if len(task_ids) == 1 else f"{first} … {last} ({len(task_ids)} tasks)"
@@ -188,10 +234,9 @@ def _row(letter: "DeadLetter") -> Sequence[str]:
 
 
 def _fields(letter: "DeadLetter") -> dict[str, str]:
-    import msgspec
-
-    given = bytes(letter.input)
-    replayed = f"as job {letter.replayed_as}, " if letter.replayed_as else ""
+    given = _write_input(letter)
+    edited = "with an edited input, " if letter.input_edited else ""
+    replayed = f"as job {letter.replayed_as}, {edited}" if letter.replayed_as else ""
     discarded = f" by {letter.discarded_by}" if letter.discarded_by else ""
     return {
         "reason": letter.reason_code,
@@ -203,7 +248,7 @@ def _fields(letter: "DeadLetter") -> dict[str, str]:
         "last worker": letter.last_owner or "",
         "error class": letter.error_class or "",
         "last error": letter.last_error or "",
-        "input": "" if given == b"null" else msgspec.json.format(given, indent=2).decode(),
+        "input": "" if given == "null" else given,
         "replayed": replayed + moment(in_ms(letter.replayed_at)) if letter.replayed_at else "",
         "discarded": moment(in_ms(letter.discarded_at)) + discarded if letter.discarded_at else "",
         "correlation": letter.correlation_id,

@@ -3,9 +3,12 @@
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from holdfast.client.both import both
 from holdfast.client.namespaces.namespace import Namespace, repeatable
 from holdfast.client.pages import COUNT_MAX, read_some
+from holdfast.client.request import encode_input
 from holdfast.model.ids import parse_task_id
 from holdfast.wire.requests import (
     DeadLetterFilter,
@@ -34,14 +37,22 @@ class DeadLetters(Namespace):
         dry_run: bool = False,
         idempotency_key: str | None = None,
         rebind_outputs: bool = False,
+        canary: int | None = None,
+        input: Any = msgspec.UNSET,
     ) -> Coroutine[Any, Any, ReplayAnswer]:
-        """Submit dead letters again: those with these ids, or all that a filter matches."""
+        """Submit dead letters again: those with these ids, or all that a filter matches.
+
+        The first `canary` of them go first, and the others when these have succeeded. A single one
+        may get another input than its own.
+        """
         body = ReplayRequest(
             filter=which if isinstance(which, DeadLetterFilter) else None,
             task_ids=None if isinstance(which, DeadLetterFilter) else [*which],
             dry_run=dry_run,
             idempotency_key=None if dry_run else repeatable(idempotency_key),
             rebind_outputs=rebind_outputs,
+            canary=canary,
+            input=input if input is msgspec.UNSET else encode_input(input, "input"),
         )
         return self._client.change(f"{_PATH}:replay", body, ReplayAnswer)
 

@@ -19,6 +19,7 @@ from holdfast.model.ids import TaskId
 from holdfast.operations.requeue import feed_tasks
 from holdfast.rules.dependencies import explain_unmeetable
 from holdfast.store.database import LockTimeout, Transaction
+from holdfast.store.tables.dead_letters import reopen_letters
 from holdfast.store.tables.dependencies import (
     ClosedDependencies,
     ReleasedJob,
@@ -112,6 +113,8 @@ async def _count(tx: Transaction, closed: Sequence[ClosedDependencies]) -> None:
         if job.unmeetable is not None and job.job_id in live
     }
     await cancel_unmeetable(tx, causes)
+    if causes:
+        await reopen_letters(tx, sorted(causes))
     await _line_up(tx, released)
 
 

@@ -143,5 +143,5 @@ async def _store(
     [submitted] = await store_or_show(tx, jobs, hidden)
     replay_of = job.submission.replay_of
     assert replay_of is not None, "a job that is submitted again is known by its id"
-    await note_replays(tx, {replay_of: submitted.job_id}, actor=actor)
+    await note_replays(tx, {replay_of: [submitted.job_id]}, actor=actor)
     return Rerun(replay_of, submitted.job_id, job.num_tasks)

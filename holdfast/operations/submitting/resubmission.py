@@ -1,13 +1,14 @@
 """Submit jobs again that have been there before: described anew, with the inputs they had."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from holdfast.errors import TooLarge
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.ids import TaskId
 from holdfast.model.order import Declared, Dependency, Output
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.rules.order import dependencies_of
@@ -81,12 +82,23 @@ async def describe_again(
     }
 
 
-async def note_replays(tx: Transaction, replays: Mapping[int, int], *, actor: str) -> None:
-    """Write down with each job which other one runs it again."""
-    payloads = {
-        replay_of: msgspec.json.encode({"job_id": str(job_id)}).decode()
-        for replay_of, job_id in replays.items()
-    }
+async def note_replays(
+    tx: Transaction,
+    replays: Mapping[int, Sequence[int]],
+    *,
+    actor: str,
+    edited: TaskId | None = None,
+) -> None:
+    """Write down with each job which others run it again, and whose input was edited for that."""
+    payloads = {}
+    for replay_of, job_ids in replays.items():
+        first, *rest = map(str, job_ids)
+        payload: dict[str, object] = {"job_id": first}
+        if rest:
+            payload["rest_job_ids"] = rest
+        if edited is not None:
+            payload["input_edited"] = str(edited)
+        payloads[replay_of] = msgspec.json.encode(payload).decode()
     await record_job_events(tx, "replayed", payloads, actor=actor)
 
 

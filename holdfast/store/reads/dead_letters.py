@@ -41,6 +41,7 @@ class DeadLetterRow(NamedTuple):
     replayed_as: int | None
     discarded_at: datetime | None
     discarded_by: str | None
+    input_edited: bool
 
     @property
     def id(self) -> TaskId:

@@ -65,13 +65,21 @@ async def read_letter_inputs(tx: Transaction, task_ids: Sequence[TaskId]) -> dic
     return {TaskId(job_id, task_index): text for job_id, task_index, text in rows}
 
 
-async def mark_replayed(tx: Transaction, replayed_as: Mapping[TaskId, int]) -> None:
-    """Note of each locked dead letter which job runs it again."""
+async def mark_replayed(
+    tx: Transaction, replayed_as: Mapping[TaskId, int], *, input_edited: bool = False
+) -> None:
+    """Note of each locked dead letter which job runs it again, and if it is with another input."""
     await tx.fetch(
         _DEAD["mark_replayed"],
         **id_columns(list(replayed_as)),
         replayed_as=list(replayed_as.values()),
+        input_edited=input_edited,
     )
+
+
+async def reopen_letters(tx: Transaction, replays: Sequence[int]) -> None:
+    """Open the dead letters again of replays that will never start."""
+    await tx.fetch(_DEAD["reopen_letters"], job_ids=replays)
 
 
 async def mark_discarded(tx: Transaction, task_ids: Sequence[TaskId], *, actor: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from holdfast.model.ids import TaskId, parse_task_id
 from holdfast.operations.claim import Claim
 from holdfast.operations.dead_letters import dead_letter_task, discard
+from holdfast.operations.follow_up import follow_up_all
 from tests.api.face import Face
 from tests.datasets import Library
 from tests.world import World
@@ -52,12 +53,9 @@ async def test_letters_are_replayed_by_a_filter(
 ) -> None:
     wanted = {"type": "report", "reason_code": "exhausted_retries", "queue": "q", "stage": "exec"}
     dry = await quiet_face.post(REPLAY, {"filter": wanted, "dry_run": True})
-    assert dry.json == {
-        "replays": [
-            {"replay_of": letters[0].split(".")[0], "task_ids": letters[:2], "job_id": None}
-        ],
-        "dry_run": True,
-    }
+    replayed = {"replay_of": letters[0].split(".")[0], "task_ids": letters[:2], "job_id": None}
+    plain = {"is_canary": False, "input_edited": False}
+    assert dry.json == {"replays": [replayed | plain], "dry_run": True}
     assert await quiet_face.claim(10) == []
     done = await quiet_face.post(REPLAY, {"filter": wanted})
     assert done.json["replays"][0]["task_ids"] == letters[:2]
@@ -78,6 +76,28 @@ async def test_a_dry_run_by_id_changes_nothing(
     assert (said.status, said.json["dry_run"]) == (200, True)
     assert said.json["replays"][0]["job_id"] is None
     assert await world.dump() == before
+
+
+async def test_a_canary_and_another_input_are_part_of_what_is_asked(
+    quiet_face: Face, world: World, letters: list[str]
+) -> None:
+    body: dict[str, Any] = {"task_ids": letters, "canary": 1, "idempotency_key": "k"}
+    dry = await quiet_face.post(REPLAY, body | {"dry_run": True})
+    made = await quiet_face.post(REPLAY, body)
+    assert [each["is_canary"] for each in made.json["replays"]] == [True, False, False]
+    assert [each | {"job_id": None} for each in made.json["replays"]] == dry.json["replays"]
+    assert (await quiet_face.post(REPLAY, body)).json == made.json
+    other = await quiet_face.post(REPLAY, body | {"canary": 2})
+    assert (other.status, other.error["code"]) == (409, "key_reused")
+    await quiet_face.complete((await quiet_face.claim())[0], "failed")
+    await follow_up_all(world.ledger)
+    given = {"task_ids": letters[1:2], "input": None, "idempotency_key": "i"}
+    edited = await quiet_face.post(REPLAY, given)
+    assert edited.json["replays"][0]["input_edited"]
+    other = await quiet_face.post(REPLAY, given | {"input": 1})
+    assert (other.status, other.error["code"]) == (409, "key_reused")
+    letter = (await quiet_face.get(f"/api/dead-letters/{letters[1]}")).json
+    assert letter["input_edited"]
 
 
 async def test_discarded_letters_stay_where_they_are(
@@ -107,6 +127,8 @@ BAD_REQUESTS: list[tuple[str, int, str | None, Any]] = [
     (REPLAY, 400, "job_id", {"filter": {"job_id": "x"}}),
     (REPLAY, 400, "filter.owner", {"filter": {"owner": "x"}}),
     (DISCARD, 400, "task_ids", {}),
+    (REPLAY, 400, "input", {"task_ids": ["1.0", "1.1"], "input": 1}),
+    (REPLAY, 400, "canary", {"task_ids": ["1.0"], "canary": "few"}),
     (DISCARD, 400, "task_ids", {"task_ids": []}),
     (DISCARD, 400, "filter", {"filter": {}, "task_ids": ["1.0"]}),
     (DISCARD, 404, None, {"task_ids": ["999999.0"]}),

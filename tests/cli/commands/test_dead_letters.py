@@ -1,6 +1,7 @@
 """`dead-letters`: listed, shown, replayed and discarded, by exact ids or by filters."""
 
 import json
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -76,6 +77,37 @@ def test_a_replay_of_all_takes_filters_and_can_be_tried_first(service: Service, 
     assert all(made["job_id"] for made in done["replays"])
 
 
+def test_a_canary_goes_first_and_that_is_said(service: Service, kind: str) -> None:
+    letters = [make_letter(service, kind) for _ in range(3)]
+    command = ("dead-letters", "replay", "--all", "--type", kind, "--canary", "1")
+    assert service.run(*command, "--dry-run").out.splitlines() == [
+        f"{letters[0]}  would be replayed, first, as a canary",
+        f"{letters[1]}  would be replayed, when the canary has succeeded",
+        f"{letters[2]}  would be replayed, when the canary has succeeded",
+    ]
+    first, *rest = service.ask(*command)["replays"]
+    assert (first["is_canary"], [made["is_canary"] for made in rest]) == (True, [False, False])
+    for made in rest:
+        assert service.ask("job", made["job_id"])["spec"]["depends_on"] == [first["job_id"]]
+
+
+def test_one_is_replayed_with_an_edited_input(service: Service, kind: str, tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text('"no"\n"never"\n')
+    service.submit_and_wait("tests.cli.tasks:fail", f"--inputs={inputs}", f"--name={kind}")
+    first, second = ids(service, "--type", kind)
+    given = service.run("dead-letters", "replay", first, "--input", '"given"').out
+    edited = service.run(
+        "dead-letters", "replay", second, "--edit", EDITOR="sed -i s/never/edited/"
+    ).out
+    for made, task_id, word in ((given, first, "given"), (edited, second, "edited")):
+        assert made.endswith(", with the edited input\n")
+        new_id = made.split()[3].rstrip(",")
+        service.call("wait", new_id)
+        assert service.ask("dead-letters", "show", f"{new_id}.0")["input"] == word
+        assert "with an edited input" in service.call("dead-letters", "show", task_id).out
+
+
 def test_nothing_to_replay_is_said(service: Service, kind: str) -> None:
     ended = service.run("dead-letters", "replay", "--all", "--type", kind)
     assert (ended.code, ended.out, ended.err) == (0, "", "no dead letters match\n")
@@ -96,6 +128,10 @@ def test_a_discard_settles_exactly_what_it_names(service: Service, kind: str) ->
         ["replay", "1.0", "--queue", "x"],
         ["replay", "1"],
         ["replay", "--dry-run"],
+        ["replay", "1.0", "--input", "{"],
+        ["replay", "1.0", "1.1", "--input", "1"],
+        ["replay", "1.0", "--input", "1", "--edit"],
+        ["replay", "--all", "--edit"],
         ["discard"],
         ["discard", "1.0", "x"],
         ["show", "1"],

@@ -43,6 +43,19 @@ def test_dead_letters_are_replayed_and_discarded(
     assert len(call(client.dead_letters.list, settled=True).dead_letters) == len(letters)
 
 
+def test_a_canary_goes_first_and_one_gets_another_input(
+    call: Face, client: Client, letters: list[str]
+) -> None:
+    dry = call(client.dead_letters.replay, letters, dry_run=True, canary=1)
+    assert [made.is_canary for made in dry.replays] == [True, False]
+    with pytest.raises(Invalid, match="input: cannot be written as JSON"):
+        call(client.dead_letters.replay, letters[:1], input=object())
+    done = call(client.dead_letters.replay, letters[:1], input={"n": None})
+    assert done.replays[0].input_edited
+    assert call(client.dead_letters.get, letters[0]).input_edited
+    assert call(client.dead_letters.replay, letters[1:2], input=None).replays[0].input_edited
+
+
 def test_what_is_no_dead_letter_is_refused(call: Face, client: Client) -> None:
     with pytest.raises(Invalid):
         call(client.dead_letters.discard, ["nonsense"])

@@ -11,7 +11,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
 from holdfast.operations.submitting import chunk
 from holdfast.operations.submitting.graph import submit_batch
-from holdfast.operations.submitting.replay import replay
+from holdfast.operations.submitting.replay import Manner, replay
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import LockTimeout
 from tests.audits import assert_audit_is_silent
@@ -161,7 +161,7 @@ async def test_a_replay_writes_the_version_of_the_first_time(
     with pytest.raises(Invalid, match=problem):
         await replay(world.ledger, [last.task_id], actor="ann", dry_run=False)
     assert await world.dump() == before
-    [replayed] = await replay(world.ledger, [last.task_id], actor="ann", rebind=True)
+    [replayed] = await replay(world.ledger, [last.task_id], actor="ann", manner=Manner(rebind=True))
     assert replayed.job_id is not None
     assert await bound(world, replayed.job_id) == [("events", 2, "append")]
 

@@ -3,24 +3,30 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
+import msgspec
 import pytest
 
-from holdfast.errors import IllegalMove, TooLarge
+from holdfast.errors import IllegalMove, Invalid, TooLarge
 from holdfast.ledger.keys import request_key
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits
+from holdfast.model.states import TaskState
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting import replay as operation
 from holdfast.operations.submitting import resubmission
-from holdfast.operations.submitting.replay import Replay, replay
+from holdfast.operations.submitting.replay import Manner, Replay, replay
 from holdfast.store.database import Database, Transaction
 from tests.audits import assert_audit_is_silent
 from tests.chunks import shrink_chunks
+from tests.datasets import Library
 from tests.operations.letters import dead_inputs, found
 from tests.world import World
+
+CANARY = Manner(canary=1)
 
 
 class CountedDatabase(Database):
@@ -79,6 +85,121 @@ async def test_a_replay_of_very_many_replicas_is_claimable_whole(
     assert done.job_id is not None
     last = await world.claim_by_id(TaskId(done.job_id, 10_000))
     assert last.task_id.task_index == 10_000
+
+
+async def test_the_rest_starts_when_the_canary_has_succeeded(ledger: Ledger, world: World) -> None:
+    split, other = await dead_inputs(world, 3, 3), await dead_inputs(world, 1, 1)
+    letters = await found(world)
+    planned = await replay(ledger, letters, actor="ann", manner=Manner(canary=1), dry_run=True)
+    first, rest, last = await replay(ledger, letters, actor="ann", manner=Manner(canary=1))
+    assert [(each.replay_of, len(each.task_ids), each.is_canary) for each in planned] == [
+        (split, 1, True), (split, 2, False), (other, 1, False),
+    ]  # fmt: skip
+    assert [replace(each, job_id=None) for each in (first, rest, last)] == planned
+    assert await world.story(split, -1) == ["submitted", "started", "dead_lettered", "replayed"]
+    [mine] = await world.claim(9)
+    assert mine.task_id == TaskId(first.job_id or 0, 0)
+    await follow_up_all(ledger)
+    assert await world.claim(9) == []
+    await world.succeed(mine)
+    await follow_up_all(ledger)
+    claims = await world.claim(9)
+    jobs = {claim.task_id.job_id for claim in claims}
+    assert (len(claims), jobs) == (3, {rest.job_id, last.job_id})
+    assert await found(world) == []
+    await assert_audit_is_silent(ledger.database)
+
+
+async def test_a_canary_that_fails_gives_the_other_letters_back(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await dead_inputs(world, 3, 3, correlation_id="c")
+    letters = await found(world)
+    first, rest = await replay(ledger, letters, actor="ann", manner=Manner(canary=1))
+    await world.fail((await world.claim())[0])
+    await follow_up_all(ledger)
+    assert first.job_id is not None
+    assert rest.job_id is not None
+    assert await world.job_state(rest.job_id) == TaskState.KILLED
+    assert f"job {first.job_id}" in (await world.job(rest.job_id))["cancel_reason"]
+    assert await found(world) == [*letters[1:], TaskId(first.job_id, 0)]
+    await assert_audit_is_silent(ledger.database)
+    again = await replay(ledger, await found(world), actor="ann")
+    assert [(each.replay_of, len(each.task_ids)) for each in again] == [
+        (job_id, 2), (first.job_id, 1),
+    ]  # fmt: skip
+    for each in again:
+        assert (await world.job(each.job_id or 0))["correlation_id"] == "c"
+
+
+async def test_under_one_key_a_canary_is_replayed_once(ledger: Ledger, world: World) -> None:
+    await dead_inputs(world, 3, 3)
+    letters = await found(world)
+    keyed = request_key("replay", "ann", "k", request=1)
+    made = [
+        await replay(ledger, letters, actor="ann", keyed=keyed, manner=Manner(canary=1))
+        for _ in range(2)
+    ]
+    assert made[0] == made[1]
+    assert await world.count("jobs") == 3
+
+
+async def test_a_job_that_would_open_two_versions_is_not_divided(
+    ledger: Ledger, world: World
+) -> None:
+    library = Library(world)
+    await library.create(versions=0)
+    await dead_inputs(world, 3, 3, outputs=[{"dataset": "events", "version": "new"}])
+    letters = await found(world)
+    assert len(await replay(ledger, letters, actor="ann", dry_run=True, manner=CANARY)) == 2
+    await library.cut_over(1)
+    before = await world.dump()
+    with pytest.raises(Invalid, match="canary: would open two new versions of dataset events"):
+        await replay(ledger, letters, actor="ann", manner=CANARY)
+    assert await world.dump() == before
+
+
+async def test_one_letter_is_replayed_with_another_input(ledger: Ledger, world: World) -> None:
+    job_id = await dead_inputs(world, 2, 2)
+    letter = TaskId(job_id, 1)
+    manner = Manner(edited='{"order": 7}')
+    [made] = await replay(ledger, [letter], actor="ann", manner=manner)
+    assert made.input_edited
+    [mine] = await world.claim(5)
+    assert mine.input == '{"order": 7}'
+    [kept] = [each for each in await world.dead_letters(open_only=False) if each.id == letter]
+    assert (kept.input, kept.input_edited) == ("1", True)
+    [event] = await world.clock.fetch(
+        "select actor, payload from holdfast.events where type = 'replayed' and job_id = $1", job_id
+    )
+    assert event["actor"] == "ann"
+    assert msgspec.json.decode(event["payload"]) == {
+        "job_id": str(made.job_id),
+        "input_edited": str(letter),
+    }
+    await assert_audit_is_silent(ledger.database)
+
+
+async def test_an_edited_input_is_checked_like_that_of_a_submission(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await dead_inputs(world, 2, 2)
+    replicas = await world.submit(replicas=2)
+    await dead_letter_task(ledger, TaskId(replicas, 0), actor="ann")
+    both = [TaskId(job_id, 0), TaskId(job_id, 1)]
+    before = await world.dump()
+    for ids, text, says in (
+        (both, "1", "goes with one dead letter, not 2"),
+        (both[:1], "{", "is not JSON"),
+        (both[:1], '"' + "x" * (1 << 20) + '"', "over the limit"),
+        (both[:1], '"\\u0000"', "NUL"),
+        ([TaskId(replicas, 0)], "1", "has replicas, which have no input"),
+    ):
+        for dry_run in (True, False):
+            with pytest.raises(Invalid, match=says) as refused:
+                await replay(ledger, ids, actor="ann", dry_run=dry_run, manner=Manner(edited=text))
+            assert refused.value.field == "input"
+    assert await world.dump() == before
 
 
 async def limit_inserts(world: World, tasks_max: int) -> None:

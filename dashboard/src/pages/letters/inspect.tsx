@@ -92,8 +92,8 @@ export function Fate({ letter }: { letter: DeadLetter }) {
   if (letter.replayed_as !== null) {
     return (
       <span>
-        replayed as <Link href={`/jobs/${letter.replayed_as}`}>job {letter.replayed_as}</Link>{" "}
-        <Ago ms={moment(letter.replayed_at)} />
+        replayed as <Link href={`/jobs/${letter.replayed_as}`}>job {letter.replayed_as}</Link>
+        {letter.input_edited && ", with an edited input,"} <Ago ms={moment(letter.replayed_at)} />
       </span>
     );
   }

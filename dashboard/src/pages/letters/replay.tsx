@@ -1,5 +1,5 @@
 /** A replay in one dialog: what would be made, then the same made, then links to it. */
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
 import { api, Refusal, unwrap } from "../../api/client";
@@ -11,10 +11,11 @@ import { newRequestKey } from "../../parts/request_key";
 import { Said } from "../../parts/show";
 import type { Chosen } from "./actions";
 import { asked } from "./filter";
+import { Canary, EditedInput, findProblem, readCanary } from "./manner";
 
 const IDS_SHOWN = 8;
 
-type Replays = { replay_of: string; task_ids: string[]; job_id: string | null }[];
+type Replays = components["schemas"]["Replayed"][];
 
 export function ReplayDialog({
   chosen,
@@ -31,25 +32,32 @@ export function ReplayDialog({
   useEffect(() => dialog.current?.showModal(), []);
   const [key] = useState(newRequestKey);
   const [isRebinding, setIsRebinding] = useState(false);
-  const rebind = isRebinding ? { rebind_outputs: true } : {};
+  const [canaryText, setCanaryText] = useState("");
+  const [input, setInput] = useState<string | null>(null);
+  const canary = readCanary(canaryText);
+  const manner = { rebind_outputs: isRebinding, canary };
   const deed = useMutation({
     // Exactly what was shown, whatever else the filter matches by now.
     mutationFn: (shown: Replays) =>
-      replay({
-        task_ids: shown.flatMap((each) => each.task_ids),
-        ...rebind,
-        idempotency_key: isRebinding ? `${key}-rebind` : key,
-      }),
+      replay(
+        {
+          task_ids: shown.flatMap((each) => each.task_ids),
+          ...manner,
+          idempotency_key: `${key}-${isRebinding ? "rebind" : ""}-${canary ?? ""}`,
+        },
+        input,
+      ),
     onSuccess: onDone,
   });
   const plan = useQuery({
-    queryKey: ["letter-plan", key, isRebinding],
+    queryKey: ["letter-plan", key, isRebinding, canary],
+    placeholderData: keepPreviousData,
     queryFn: () =>
       replay({
         ...(chosen.taskIds === undefined
           ? { filter: asked(chosen.filter) }
           : { task_ids: chosen.taskIds }),
-        ...rebind,
+        ...manner,
         dry_run: true,
       }),
     staleTime: Infinity,
@@ -88,6 +96,12 @@ export function ReplayDialog({
             Let them write the newest open version of their datasets.
           </label>
         )}
+        {!deed.isSuccess && (tasks > 1 || canaryText !== "") && (
+          <Canary text={canaryText} onChange={setCanaryText} />
+        )}
+        {!deed.isSuccess && !isDry && chosen.taskIds?.length === 1 && (
+          <EditedInput taskId={chosen.taskIds[0] ?? ""} text={input} onChange={setInput} />
+        )}
         {plan.data && !deed.isSuccess && (
           <p>
             {shown.length === 0
@@ -105,7 +119,11 @@ export function ReplayDialog({
             {isDry || deed.isSuccess ? "Close" : "Keep as it is"}
           </Button>
           {!isDry && !deed.isSuccess && shown.length > 0 && (
-            <Button look="main" disabled={deed.isPending} onClick={() => deed.mutate(shown)}>
+            <Button
+              look="main"
+              disabled={deed.isPending || plan.error !== null || findProblem(input) !== null}
+              onClick={() => deed.mutate(shown)}
+            >
               {deed.isPending ? "Working …" : `Replay ${plural(tasks, "task")}`}
             </Button>
           )}
@@ -122,15 +140,21 @@ const WHOLE: ReplayBody = {
   filter: null,
   dry_run: false,
   rebind_outputs: false,
+  canary: null,
   idempotency_key: null,
 };
 
-async function replay(body: Partial<ReplayBody>): Promise<Replays> {
+/** An edited input goes as it was written: a number of twenty digits keeps them all. */
+async function replay(body: Partial<ReplayBody>, input: string | null = null): Promise<Replays> {
   const asked = { ...WHOLE, ...body };
-  return (await unwrap(api.POST("/api/dead-letters:replay", { body: asked }))).replays;
+  const text = JSON.stringify(asked);
+  const bodySerializer = () => (input === null ? text : `${text.slice(0, -1)},"input":${input}}`);
+  const answer = api.POST("/api/dead-letters:replay", { body: asked, bodySerializer });
+  return (await unwrap(answer)).replays;
 }
 
 function Plan({ replays }: { replays: Replays }) {
+  const hasCanary = replays.some((each) => each.is_canary);
   return (
     <div
       className="border-line max-h-72 overflow-auto rounded border"
@@ -150,11 +174,14 @@ function Plan({ replays }: { replays: Replays }) {
             <th scope="col" className="px-3 py-2 font-medium">
               Tasks
             </th>
+            <th scope="col" className="px-3 py-2 font-medium">
+              Starts
+            </th>
           </tr>
         </thead>
         <tbody>
-          {replays.map((each) => (
-            <tr key={each.replay_of} className="border-line border-b last:border-b-0">
+          {replays.map((each, place) => (
+            <tr key={place} className="border-line border-b last:border-b-0">
               <td className="px-3 py-2 align-top">
                 {each.job_id === null ? (
                   "to be made"
@@ -170,6 +197,9 @@ function Plan({ replays }: { replays: Replays }) {
                 <span className="text-dim block font-mono text-xs break-words">
                   {few(each.task_ids)}
                 </span>
+              </td>
+              <td className="px-3 py-2 align-top">
+                {each.is_canary ? "first" : hasCanary ? "after the canary" : "at once"}
               </td>
             </tr>
           ))}

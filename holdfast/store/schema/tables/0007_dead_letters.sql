@@ -17,6 +17,7 @@ create table holdfast.dead_letters (
     dead_lettered_at timestamptz not null,
     replayed_at timestamptz,
     replayed_as bigint,
+    input_edited boolean not null default false,
     discarded_at timestamptz,
     discarded_by text,
     constraint one_dead_letter_per_task primary key (job_id, task_index),
@@ -25,7 +26,8 @@ create table holdfast.dead_letters (
         'infrastructure_failure', 'policy_violation', 'compensation_failed')),
     constraint a_dead_letter_is_replayed_or_discarded_not_both check (
         replayed_at is null or discarded_at is null),
-    constraint a_replay_names_its_job check ((replayed_at is null) = (replayed_as is null))
+    constraint a_replay_names_its_job check ((replayed_at is null) = (replayed_as is null)),
+    constraint an_input_is_edited_for_a_replay check (replayed_as is not null or not input_edited)
 );
 create index dead_letters_by_time on holdfast.dead_letters (dead_lettered_at);
 create index open_dead_letters on holdfast.dead_letters (job_id, task_index)

@@ -12,7 +12,7 @@ select job_id, task_index from holdfast.dead_letters
 -- name: read_dead_letters
 select job_id, task_index, reason_code, stage, error_class, last_error, attempts, last_owner,
        last_lease_expires_at, correlation_id, type, queue, input::text, dead_lettered_at, replayed_at,
-       replayed_as, discarded_at, discarded_by
+       replayed_as, discarded_at, discarded_by, input_edited
   from unnest($job_ids::bigint[], $task_indexes::int[]) as walked(walked_job_id, walked_index)
  cross join lateral (
        select * from holdfast.dead_letters
