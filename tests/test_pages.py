@@ -6,8 +6,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from holdfast.api.app import ROUTES
+
 ROOT = Path(__file__).resolve().parents[1]
 OPERATING = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+SOURCES = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"^```sql\n(.*?)^```$", OPERATING, re.MULTILINE | re.DOTALL)
 
 
@@ -43,6 +46,32 @@ async def test_a_query_for_the_paged_runs(query: str, database_url: str) -> None
         await connection.execute(query)
     finally:
         await connection.close()
+
+
+def rows_of_sources() -> list[list[str]]:
+    """List the cells of each requirement of the sources."""
+    sections = SOURCES.split("\n## Where")[0].split("\n## Document")[1:]
+    lines = [line for section in sections for line in section.splitlines()]
+    rows = [line.strip("|").split("|") for line in lines if line.startswith("|")]
+    return [row for row in rows if "---" not in row[0] and row[0].strip() != "the source asks"]
+
+
+def test_a_requirement_of_the_sources_names_a_test() -> None:
+    rows = rows_of_sources()
+    assert {len(row) for row in rows} == {4}
+    assert len(rows) > 100
+    assert [row[0] for row in rows if not re.search(r"`tests/\S+\.py`", row[2])] == []
+
+
+def test_what_the_sources_are_said_to_be_kept_by_exists() -> None:
+    files = (ROOT / "holdfast/store/schema").rglob("*.sql")
+    schema = "".join(file.read_text() for file in files)
+    for kind, name in re.findall(r"(trigger|constraint) `(\w+)`", SOURCES):
+        assert re.search(rf"\b{kind} {name}\b", schema), name
+    served = {(route.method, re.sub(r":\w+}", "}", route.path)) for route in ROUTES}
+    named = re.findall(r"`(GET|POST|PUT|DELETE) (/[\w/{}:.-]+)", SOURCES)
+    assert named
+    assert set(named) <= served
 
 
 def test_there_are_guarantees_and_queries_to_check() -> None:

@@ -83,8 +83,10 @@ async def test_job_state_aggregates_from_its_tasks(world: World) -> None:
         await world.start(claim)
         await world.succeed(claim)
     assert await world.job_state(job_id) == SUCCEEDED
-    assert (await world.job(job_id))["succeeded"] == 3
-    assert "worker_id" not in dict(await world.job(job_id))
+    job = await world.job(job_id)
+    assert (job["succeeded"], job["exit_code"], job["error"]) == (3, 0, None)
+    assert job["finished_at"] >= job["started_at"]
+    assert "worker_id" not in dict(job)
 
 
 async def test_one_failure_beyond_the_tolerance_fails_the_job_and_kills_the_rest(
