@@ -15,8 +15,7 @@ class ResourceUsage(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float | None = None
     memory_peak_bytes: int | None = None
     processes_max: int | None = None
-    # cgroup2, rlimit or none.
-    limits: str | None = None
+    limits: str | None = None  # cgroup2, rlimit or none
 
 
 class BuildMetrics(msgspec.Struct, frozen=True, kw_only=True):
