@@ -99,13 +99,23 @@ def test_what_was_stored_out_of_order_stands_in_its_place(page: Page, stage: Sta
     assert lines_of(page) == ["one", "two", "three"]
 
 
-def test_a_function_inside_its_worker_is_said_to_have_no_output(page: Page, stage: Stage) -> None:
-    job_id = stage.submit(name="silent")
-    worker = HandWorker(stage, "w-silent")
-    worker.end(worker.claim(f"{job_id}.0"))
+def test_lines_are_shown_with_their_times(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="punctual", lease=120)
+    worker = HandWorker(stage, "w-punctual")
+    claim = worker.claim(f"{job_id}.0")
     page.goto(f"/tasks/{job_id}.0?tab=logs")
-    expect(page.get_by_text("Nothing was written.")).to_be_visible()
-    expect(page.get_by_text('isolation="process"')).to_be_visible()
+    expect(page.get_by_text("Nothing has been written yet.")).to_be_visible()
+    worker.log(claim, b"one\ntwo\n")
+    worker.end(claim)
+    for address in (f"/tasks/{job_id}.0?tab=logs", f"/jobs/{job_id}?tab=logs"):
+        page.goto(address)
+        expect(page.get_by_text(TOLD)).to_be_visible()
+        times = page.locator("[data-index] time")
+        expect(times).to_have_count(0)
+        page.get_by_role("button", name="Times").click()
+        expect(times).to_have_count(2)
+        expect(times.first).to_have_text(re.compile(r"^\d\d:\d\d:\d\d\.\d{3}$"))
+        page.get_by_role("button", name="Times").click()
 
 
 def test_a_dataset_is_cut_over_by_clicks(page: Page, stage: Stage) -> None:

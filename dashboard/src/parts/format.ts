@@ -61,6 +61,11 @@ export function clock(ms: number): string {
   return `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
 }
 
+/** 10:30:05.007, in the reader's own time zone. */
+export function instant(ms: number): string {
+  return `${clock(ms)}.${pad(Math.floor(ms % 1000), 3)}`;
+}
+
 /** 2026-01-15 10:30:05, in the reader's own time zone. */
 export function dateTime(ms: number): string {
   const at = new Date(ms);

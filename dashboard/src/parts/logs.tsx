@@ -1,7 +1,7 @@
 /** A log: followed while it is written, searched, sifted by level. */
 import { useEffect, useMemo, useState } from "react";
 import { countLevels } from "./log/buffer";
-import { Download, Levels, Switch, useWrap } from "./log/controls";
+import { Download, Levels, Switch, useHabit } from "./log/controls";
 import { Find, patternOf } from "./log/find";
 import { Lines, type Target } from "./log/lines";
 import type { LogSource } from "./log/read";
@@ -16,7 +16,8 @@ export function LogView({ source }: { source: LogSource }) {
   const [lineParam] = useParam("line");
   const [isFollowing, setIsFollowing] = useState(lineParam === "");
   const [log, again] = useLog(source, !isFollowing);
-  const [isWrapped, switchWrap] = useWrap();
+  const [isWrapped, switchWrap] = useHabit("wrap", true);
+  const [isTimed, switchTimes] = useHabit("times", false);
   const [chosen, setChosen] = useParam("level");
   const [find] = useParam("find");
   const pattern = useMemo(() => patternOf(find), [find]);
@@ -56,6 +57,9 @@ export function LogView({ source }: { source: LogSource }) {
           <Switch isOn={isWrapped} onSwitch={switchWrap}>
             Wrap
           </Switch>
+          <Switch isOn={isTimed} onSwitch={switchTimes}>
+            Times
+          </Switch>
           <Download source={source} />
         </div>
       </div>
@@ -76,6 +80,7 @@ export function LogView({ source }: { source: LogSource }) {
             isWrapped={isWrapped}
             isFollowing={isFollowing}
             withTask={source.kind === "job"}
+            withTimes={isTimed}
             onFollow={setIsFollowing}
           />
           {!isFollowing && (

@@ -132,10 +132,7 @@ function Logs({ task }: { task: Task }) {
           )}
         </div>
       )}
-      <LogView
-        key={attempt}
-        source={{ kind: "attempt", taskId: task.task_id, attempt }}
-      />
+      <LogView key={attempt} source={{ kind: "attempt", taskId: task.task_id, attempt }} />
     </div>
   );
 }

@@ -30,6 +30,26 @@ test("bytes that are no text do no harm", () => {
   expect(texts(buffer)).toEqual(["�‹00›a‹202E›b", "�"]);
 });
 
+test("a line has the time of its first byte", () => {
+  const buffer = new LogBuffer();
+  buffer.append(writer, encode("one\ntw"), 10);
+  buffer.append(writer, encode("o\nthree\r"), 20);
+  buffer.append(writer, encode("\nfour"), 30);
+  buffer.note(other, "said in between");
+  const times = () => buffer.lines().map((line) => [line.text, line.at]);
+  const known = [
+    ["one", 10],
+    ["two", 10],
+    ["three", 20],
+    ["said in between", undefined],
+    ["four", 30],
+  ];
+  expect(times()).toEqual(known);
+  buffer.append(writer, encode("!"), 40);
+  buffer.end();
+  expect(times()).toEqual([...known.slice(0, 4), ["four!", 30]]);
+});
+
 test("lines of several attempts are not mixed", () => {
   const buffer = new LogBuffer();
   buffer.append(writer, encode("one "));
@@ -44,7 +64,7 @@ test("lines of several attempts are not mixed", () => {
 
 test("the oldest lines are let go, later if somebody reads them", () => {
   const buffer = new LogBuffer();
-  buffer.append(writer, encode("x\n".repeat(60_000)), true);
+  buffer.append(writer, encode("x\n".repeat(60_000)), undefined, true);
   expect([buffer.leftOut, buffer.lines().length]).toEqual([0, 60_000]);
   buffer.append(writer, encode("last\n"));
   expect([buffer.leftOut, buffer.lines().length]).toEqual([10_001, 50_000]);

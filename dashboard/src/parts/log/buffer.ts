@@ -10,10 +10,11 @@ const LINE_MAX = 1_000_000;
 const OPEN_MAX = 500;
 
 export type Writer = { taskId: string; attempt: number };
-export type Line = { number: number; text: string; level: Level; writer: Writer };
+/** `at`: when its first byte was stored; none for what no attempt has written. */
+export type Line = { number: number; text: string; level: Level; writer: Writer; at?: number };
 
 /** One attempt's output so far: bytes of half a character, and characters of half a line. */
-type Open = { writer: Writer; decoder: TextDecoder; rest: string; level: Level };
+type Open = { writer: Writer; decoder: TextDecoder; rest: string; level: Level; at?: number };
 
 export class LogBuffer {
   /** How many lines were let go. */
@@ -23,9 +24,10 @@ export class LogBuffer {
   #open = new Map<string, Open>();
 
   /** Add what an attempt wrote; `leaveAlone` keeps lines for one who is reading them. */
-  append(writer: Writer, content: Uint8Array, leaveAlone = false): void {
+  append(writer: Writer, content: Uint8Array, at?: number, leaveAlone = false): void {
     const open = this.#openOf(writer);
-    this.#take(open, open.decoder.decode(content, { stream: true }), false);
+    if (open.rest === "") open.at = at;
+    this.#take(open, open.decoder.decode(content, { stream: true }), false, at);
     this.#letGo(leaveAlone ? 2 : 1);
   }
 
@@ -33,7 +35,7 @@ export class LogBuffer {
   note(writer: Writer, text: string): void {
     const open = this.#openOf(writer);
     this.#finish(open);
-    this.#push({ ...open, level: "other" }, text);
+    this.#push({ ...open, level: "other", at: undefined }, text);
   }
 
   /** Nothing more comes: what is unfinished is a line, too. */
@@ -47,11 +49,11 @@ export class LogBuffer {
   lines(): Line[] {
     const all = [...this.#lines];
     let number = this.leftOut + all.length;
-    for (const { rest, level, writer } of this.#open.values()) {
+    for (const { rest, level, writer, at } of this.#open.values()) {
       const text = inert(rest.replace(/\r$/, ""));
       if (text === "") continue;
       number += 1;
-      all.push({ number, text, level: levelAfter(text, level), writer });
+      all.push({ number, text, level: levelAfter(text, level), writer, at });
     }
     return all;
   }
@@ -72,14 +74,17 @@ export class LogBuffer {
     return open;
   }
 
-  #take(open: Open, text: string, isLast: boolean): void {
+  #take(open: Open, text: string, isLast: boolean, at = open.at): void {
     let all = open.rest + text;
     // Whether a return is the end of a line or one half of it, the next character tells.
     const held = !isLast && all.endsWith("\r") ? "\r" : "";
     if (held) all = all.slice(0, -1);
     const parts = all.split(/\r\n|[\r\n]/);
     let rest = parts.pop() ?? "";
-    for (const part of parts) this.#push(open, part);
+    for (const part of parts) {
+      this.#push(open, part);
+      open.at = at;
+    }
     while (rest.length > LINE_MAX) {
       this.#push(open, rest.slice(0, LINE_MAX));
       rest = rest.slice(LINE_MAX);
@@ -97,7 +102,7 @@ export class LogBuffer {
     const text = inert(raw);
     open.level = levelAfter(text, open.level);
     const number = this.leftOut + this.#lines.length + 1;
-    this.#lines.push({ number, text, level: open.level, writer: open.writer });
+    this.#lines.push({ number, text, level: open.level, writer: open.writer, at: open.at });
     this.#characters += text.length;
   }
 

@@ -83,14 +83,22 @@ export function Download({ source }: { source: LogSource }) {
   );
 }
 
-/** Whether long lines are wrapped is a habit, not a part of what is looked at. */
-export function useWrap(): [isWrapped: boolean, change: () => void] {
-  const [isWrapped, setIsWrapped] = useState(() => localStorage.getItem("holdfast-wrap") !== "no");
+/** Whether long lines are wrapped, or times shown, is a habit, not a part of what is looked at. */
+export function useHabit(
+  name: "wrap" | "times",
+  usual: boolean,
+): [isOn: boolean, flip: () => void] {
+  const key = `holdfast-${name}`;
+  const [isOn, setIsOn] = useState(() => (localStorage.getItem(key) ?? yesOrNo(usual)) === "yes");
   return [
-    isWrapped,
+    isOn,
     () => {
-      localStorage.setItem("holdfast-wrap", isWrapped ? "no" : "yes");
-      setIsWrapped(!isWrapped);
+      localStorage.setItem(key, yesOrNo(!isOn));
+      setIsOn(!isOn);
     },
   ];
+}
+
+function yesOrNo(isSo: boolean): string {
+  return isSo ? "yes" : "no";
 }

@@ -2,7 +2,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { Link, useLocation, useSearchParams } from "wouter";
-import { count } from "../format";
+import { absolute, count, instant } from "../format";
 import { shorten } from "../text";
 import type { Line } from "./buffer";
 import type { Level } from "./levels";
@@ -35,6 +35,7 @@ export function Lines({
   isWrapped,
   isFollowing,
   withTask,
+  withTimes,
   onFollow,
 }: {
   label: string;
@@ -45,6 +46,7 @@ export function Lines({
   isWrapped: boolean;
   isFollowing: boolean;
   withTask: boolean;
+  withTimes: boolean;
   onFollow: (isFollowing: boolean) => void;
 }) {
   const box = useRef<HTMLDivElement>(null);
@@ -116,6 +118,7 @@ export function Lines({
                 isWhole={whole.has(line.number)}
                 onWhole={() => setWhole(new Set([...whole, line.number]))}
                 withTask={withTask}
+                withTimes={withTimes}
               />
             )
           );
@@ -135,6 +138,7 @@ function LogLine({
   isWhole,
   onWhole,
   withTask,
+  withTimes,
 }: {
   index: number;
   measure: (element: HTMLElement | null) => void;
@@ -145,8 +149,9 @@ function LogLine({
   isWhole: boolean;
   onWhole: () => void;
   withTask: boolean;
+  withTimes: boolean;
 }) {
-  const { number, text, level, writer } = line;
+  const { number, text, level, writer, at } = line;
   const isLong = text.length > CUT_AT;
   const isCut = isLong && !isWhole;
   // A whole long line is wrapped in any case: no browser scrolls a million characters sideways.
@@ -158,6 +163,15 @@ function LogLine({
       className={`flex min-h-5 items-start ${isTarget ? "bg-accent-soft" : "hover:bg-hover"}`}
     >
       <LineNumber number={number} attempt={withTask ? null : writer.attempt} isTarget={isTarget} />
+      {withTimes && at !== undefined && (
+        <time
+          dateTime={new Date(at).toISOString()}
+          title={absolute(at)}
+          className="text-dim mr-2 shrink-0 tabular-nums select-none"
+        >
+          {instant(at)}
+        </time>
+      )}
       {withTask && (
         <Link
           href={`/tasks/${writer.taskId}?tab=logs&attempt=${writer.attempt}`}

@@ -4,12 +4,15 @@
 export type Part = {
   offset: number;
   content: Uint8Array<ArrayBuffer>;
+  /** When they were stored. */
+  at: number;
   /** Bytes before these that did not come. */
   missing: number;
   isLate: boolean;
 };
 
-type Early = { offset: number; content: Uint8Array<ArrayBuffer>; cameAt: number };
+type Stretch = { offset: number; content: Uint8Array<ArrayBuffer>; at: number };
+type Early = Stretch & { cameAt: number };
 
 /** What comes early waits for what is before it, but not for ever: some of it may never come. */
 export class Order {
@@ -19,10 +22,10 @@ export class Order {
   constructor(readonly patienceMs: number) {}
 
   /** Take in a stretch; what was stored twice, after an answer that got lost, is taken once. */
-  add(offset: number, content: Uint8Array<ArrayBuffer>, nowMs: number): Part[] {
-    const late = this.#fill(offset, content);
-    if (offset + content.length > this.#end) {
-      this.#early.push({ offset, content, cameAt: nowMs });
+  add(stretch: Stretch, nowMs: number): Part[] {
+    const late = this.#fill(stretch);
+    if (stretch.offset + stretch.content.length > this.#end) {
+      this.#early.push({ ...stretch, cameAt: nowMs });
       this.#early.sort((a, b) => a.offset - b.offset);
     }
     return [...late, ...this.take(nowMs)];
@@ -32,14 +35,14 @@ export class Order {
   take(nowMs: number, isOver = false): Part[] {
     const parts: Part[] = [];
     for (let next = this.#early[0]; next !== undefined; next = this.#early[0]) {
-      const { offset, content, cameAt } = next;
+      const { offset, content, at, cameAt } = next;
       const missing = Math.max(0, offset - this.#end);
       if (missing > 0 && !isOver && nowMs - cameAt < this.patienceMs) break;
       this.#early.shift();
       const unseen = content.subarray(Math.max(0, this.#end - offset));
       if (unseen.length === 0) continue;
       if (missing > 0) this.#gaps.push([this.#end, offset]);
-      parts.push({ offset: this.#end + missing, content: unseen, missing, isLate: false });
+      parts.push({ offset: this.#end + missing, content: unseen, at, missing, isLate: false });
       this.#end += missing + unseen.length;
     }
     return parts;
@@ -50,7 +53,7 @@ export class Order {
   }
 
   /** What of a stretch belongs into gaps that were given up. */
-  #fill(offset: number, content: Uint8Array<ArrayBuffer>): Part[] {
+  #fill({ offset, content, at }: Stretch): Part[] {
     const end = offset + content.length;
     const touched = this.#gaps.filter(([from, to]) => offset < to && from < end);
     if (touched.length === 0) return [];
@@ -66,7 +69,7 @@ export class Order {
     return touched.map(([from, to]) => {
       const first = Math.max(from, offset);
       const filling = content.subarray(first - offset, Math.min(to, end) - offset);
-      return { offset: first, content: filling, missing: 0, isLate: true };
+      return { offset: first, content: filling, at, missing: 0, isLate: true };
     });
   }
 }

@@ -42,8 +42,19 @@ function attemptReader(writer: Writer, patienceMs: number): ReadOn {
     gapSeenAt = null;
     if (content.length === 0) return { pieces: [], isEnd: true, isComplete };
     offset = chunk.next_offset;
-    const piece = { writer, offset: chunk.offset, content, missing, isLate: false };
-    return { pieces: [piece], isEnd: false, isComplete };
+    const pieces = chunk.times.map((time, index): Piece => {
+      const start = time.offset - chunk.offset;
+      const end = (chunk.times[index + 1]?.offset ?? chunk.next_offset) - chunk.offset;
+      const part = { offset: time.offset, content: content.subarray(start, end) };
+      return {
+        ...part,
+        writer,
+        at: time.stored_at_ms,
+        missing: index ? 0 : missing,
+        isLate: false,
+      };
+    });
+    return { pieces, isEnd: false, isComplete };
   };
 }
 
@@ -59,11 +70,12 @@ function jobReader(jobId: string, patienceMs: number): ReadOn {
     const pieces: Piece[] = [];
     const give = (writer: Writer, parts: Part[]) =>
       parts.forEach((part) => pieces.push({ ...part, writer }));
-    for (const { task_id: taskId, attempt, offset, content } of page.stretches) {
+    for (const { task_id: taskId, attempt, offset, ...stretch } of page.stretches) {
       const key = `${taskId}.${attempt}`;
       const log = logs.get(key) ?? { writer: { taskId, attempt }, order: new Order(patienceMs) };
       logs.set(key, log);
-      give(log.writer, log.order.add(offset, fromBase64(content), nowMs));
+      const content = fromBase64(stretch.content);
+      give(log.writer, log.order.add({ offset, content, at: stretch.stored_at_ms }, nowMs));
       if (log.order.isWaiting) waiting.add(log);
     }
     for (const log of waiting) {

@@ -82,10 +82,10 @@ async function read(source: LogSource, { signal, isReading, tell }: Reading): Pr
 }
 
 function append(buffer: LogBuffer, piece: Piece, isReading: boolean): void {
-  const { writer, content, missing, isLate, offset } = piece;
+  const { writer, content, missing, isLate, offset, at } = piece;
   if (missing > 0) buffer.note(writer, `[${count(missing)} bytes are missing here]`);
   if (isLate) buffer.note(writer, `[what follows came late: it begins at byte ${offset}]`);
-  buffer.append(writer, content, isReading);
+  buffer.append(writer, content, at, isReading);
   if (isLate) buffer.note(writer, "[so far what came late]");
 }
 
