@@ -1,5 +1,8 @@
 """`task` and `explain`: one task, its attempts, and why it stands where it is."""
 
+import json
+import urllib.request
+from typing import Any
 from uuid import uuid4
 
 from tests.cli.conftest import Service
@@ -16,6 +19,22 @@ def test_a_task_is_shown_with_its_attempts(service: Service) -> None:
     assert text.startswith(f"Task {job_id}.0  succeeded\n")
     assert "\n0         failed" in text
     assert "\n1 (curr)  succeeded" in text
+
+
+def test_an_attempt_whose_worker_failed_is_marked(service: Service) -> None:
+    def post(path: str, **body: Any) -> Any:
+        said = json.dumps({"worker_id": "w1", **body}).encode()
+        headers = {"Content-Type": "application/json"}
+        asking = urllib.request.Request(f"{service.url}/internal/{path}", said, headers)
+        with urllib.request.urlopen(asking) as answer:
+            return json.load(answer)
+
+    job_id = service.submit("tests.cli.tasks:add", "--arg=1", f"--queue={uuid4().hex[:8]}")
+    [claim] = post("task-claim", task_id=f"{job_id}.0")["claims"]
+    lease = {name: claim[name] for name in ("task_id", "attempt", "lease_token")}
+    post("task-complete", **lease, status="worker_failed", error="disk full")
+    assert "\n0 (curr) (worker failure)  worker_failed  w1" in service.run("task", job_id).out
+    assert service.run("cancel", job_id).code == 0
 
 
 def test_what_a_task_waits_for_is_explained(service: Service) -> None:
