@@ -1,6 +1,6 @@
 """How attempts end: by their worker's report, by a deadline, with their worker; and what follows.
 
-The first three judge one lease each: how its open attempt ends; that the process of an attempt that
+The first four judge one lease each: how its open attempt ends; that the process of an attempt that
 has ended is gone; or None, to leave it alone. `decide_ends` then says what becomes of the tasks.
 """
 
@@ -113,6 +113,15 @@ def end_lost(
         return "gone" if is_gone else None
     loss = WorkerFailed(cause, _is_lost_to(outage, lease), lease.acknowledged)
     return AttemptEnd(loss, released=is_gone)
+
+
+def end_undelivered(lease: LockedLease) -> Judged:
+    """Judge what is known not to have reached its worker: no process of it has begun there."""
+    if lease.acknowledged:
+        return None
+    if lease.ending:
+        return "gone"
+    return AttemptEnd(WorkerFailed("it did not arrive on its worker", acknowledged=False))
 
 
 def _say_why(exit_code: int | None) -> str:

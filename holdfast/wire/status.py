@@ -136,9 +136,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[TaskStatus] | None = None
     # Told to who submits it: False if its idempotency key had been seen before.
     is_new: bool | None = None
-    # What its tasks add up to, where asked for: their retries, and over all of their attempts
-    # times, seconds and bytes as sums, peaks as the largest, `limits` and what was cached if it
-    # is so of all of them.
+    # What its tasks add up to, where asked for: retries; over all attempts, times and bytes summed,
+    # peaks the largest, `limits` and what was cached if it is so of all.
     failure_count: int | None = None
     preemption_count: int | None = None
     resource_usage: ResourceUsage | None = None

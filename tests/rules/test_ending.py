@@ -25,6 +25,7 @@ from holdfast.rules.ending import (
     end_lost,
     end_overdue,
     end_reported,
+    end_undelivered,
 )
 from holdfast.rules.outage import Watch
 from tests.model.test_attempts import NOW, a_lease
@@ -236,3 +237,13 @@ def test_a_cancelled_member_needs_no_siblings() -> None:
     end = AttemptEnd(Killed("enough"), actor="ann", released=False)
     [only] = decided({1: end}, [a_task(1)], {1: a_lease(task_index=1)}, coscheduling=Coscheduling())
     assert only == DecidedEnd(a_task(1), end, TaskFinished(KILLED, 0, 0))
+
+
+def test_what_never_arrived_ends_and_is_released_unless_its_worker_has_named_it() -> None:
+    end = end_undelivered(a_lease(acknowledged=False))
+    assert outcome_of(end) == WorkerFailed("it did not arrive on its worker", acknowledged=False)
+    assert isinstance(end, AttemptEnd)
+    assert (end.released, end.reported) == (True, False)
+    assert end_undelivered(a_lease(acknowledged=False, ending=True)) == "gone"
+    for ending in (False, True):
+        assert end_undelivered(a_lease(acknowledged=True, ending=ending)) is None

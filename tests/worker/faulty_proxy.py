@@ -43,6 +43,12 @@ class FaultyProxy:
         self._is_cut = True
         await self._hang_up()
 
+    async def refuse(self) -> None:
+        """Break every connection, and listen no more: nobody can connect."""
+        assert self._listening is not None
+        self._listening.close()
+        await self._hang_up()
+
     def lose_answers(self) -> None:
         """Let requests through; the first bytes of any answer end the connection instead."""
         self._loses_answers = True

@@ -17,8 +17,10 @@ from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
 from holdfast.worker.slots import take_slot
+from tests.test_guides import free_port
 from tests.waiting import eventually
 from tests.worker.bundle_store import Store
+from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import Workplace
 
 TICK_SECONDS = 0.2
@@ -146,3 +148,11 @@ async def open_placed(
                 await workplace.close()
     finally:
         await ledger.close()
+
+
+@asynccontextmanager
+async def called_through_a_proxy() -> AsyncIterator[tuple[FaultyProxy, dict[str, Any]]]:
+    """Open a proxy to a port where a worker will listen; yields it and the worker's options."""
+    port = free_port()
+    async with FaultyProxy(f"http://127.0.0.1:{port}") as proxy:
+        yield proxy, {"port": port, "address": proxy.url}

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from holdfast.model.states import TaskState
 from holdfast.operations.placed.giving import Given, Giver
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
-from holdfast.rules.placement.scheduler import Placement, plan
+from holdfast.rules.placement.scheduler import Placement, WorkerView, plan
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.specs import StoredSpec
 from holdfast.store.tables.attempts import AttemptUsage, keep_usage
@@ -86,16 +86,17 @@ class Scheduler:
         self._missing: dict[_Demand, int] = {}
         self._held: Counter[_Demand] = Counter()
         self._broken: list[Exception] = []
+        self._hanging: Set[str] = frozenset()
 
-    async def run(self, term: Term) -> Pass:
-        """Make one pass. Raises Deposed.
+    async def run(self, term: Term, *, hanging: Set[str] = frozenset()) -> Pass:
+        """Make one pass, which gives nothing to workers that hang in a call. Raises Deposed.
 
         Where tasks that were cancelled stood in the way, they are cleared away, and it looks again;
         and so it does without those that somebody holds or that are broken, whose room others may
         have.
         """
         placed: list[Placed] = []
-        self._held, self._broken = Counter(), []
+        self._held, self._broken, self._hanging = Counter(), [], hanging
         for _ in range(LOOKS_MAX):
             self._stale, self._missing = set(), {}
             placed += await self._look(term)
@@ -109,6 +110,9 @@ class Scheduler:
     async def read(self, tx: Transaction) -> Snapshot:
         """Read what there is to place, but for what could not be had in this pass."""
         snapshot = await self._reader.read(tx)
+        if self._hanging:
+            workers = [_without_new(worker, self._hanging) for worker in snapshot.workers]
+            snapshot = snapshot._replace(workers=workers)
         if not self._held:
             return snapshot
         free = [
@@ -246,6 +250,13 @@ class Scheduler:
 
 class _GangIncomplete(Exception):
     """A member was taken or cancelled after the plan was made: the gang waits for the next pass."""
+
+
+def _without_new(worker: WorkerView, hanging: Set[str]) -> WorkerView:
+    """Keep new tasks from a worker that hangs; what it has stays booked."""
+    if worker.worker_id not in hanging:
+        return worker
+    return worker._replace(accepts=False, why_not="hangs in a heartbeat")
 
 
 def _share_out(

@@ -20,7 +20,7 @@ class CalledWorker:
 
     __slots__ = (
         "acknowledged", "called_at", "count_at", "entry", "has_answered", "is_rung", "next_at",
-        "unknown", "worker_id",
+        "offered", "unknown", "unnamed", "worker_id",
     )  # fmt: skip
 
     def __init__(self, worker_id: str) -> None:
@@ -34,6 +34,11 @@ class CalledWorker:
         self.acknowledged: list[AttemptName] = []
         # What it has named last, and the ledger does not know there.
         self.unknown: frozenset[Fence] = frozenset()
+        # What calls that may have reached it have offered, and it has not named yet. None before
+        # the first call: another leader may have offered anything.
+        self.offered: frozenset[Fence] | None = None
+        # What the last call has offered, and its answer did not name.
+        self.unnamed: frozenset[Fence] = frozenset()
         # Its entry in a queue that counts, if it has one.
         self.entry: Entry | None = None
 
@@ -41,6 +46,23 @@ class CalledWorker:
     def due_at(self) -> float:
         """When it is to be called: soon if it was rung for, but not without any pause."""
         return min(self.next_at, self.called_at + PAUSE_SECONDS) if self.is_rung else self.next_at
+
+    def offer(self, offered: frozenset[Fence]) -> frozenset[Fence]:
+        """Note all that a call is about to offer; returns what none before it can have offered."""
+        new = frozenset() if self.offered is None else offered - self.offered
+        self.offered = offered
+        return new
+
+    def take_back(self, new: frozenset[Fence]) -> frozenset[Fence]:
+        """Note that a call was not sent; returns what it was the first to offer."""
+        assert self.offered is not None, "a call offers before it fails"
+        self.offered -= new
+        return new
+
+    def note_unnamed(self, unnamed: frozenset[Fence]) -> frozenset[Fence]:
+        """Note what an answer did not name; returns what the one before did not name either."""
+        missing, self.unnamed = self.unnamed & unnamed, unnamed
+        return missing
 
 
 class CallQueue:

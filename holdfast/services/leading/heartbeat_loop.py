@@ -22,9 +22,11 @@ from holdfast.errors import LeaseConflict, Refused, Unavailable
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.datasets import refusal_stage
+from holdfast.model.fence import Fence
 from holdfast.operations.ending.complete import Completed, Completion
 from holdfast.operations.ending.lost_workers import lose_worker
 from holdfast.operations.placed.leadership import Deposed, Term
+from holdfast.operations.placed.undelivered import Undelivered, end_undelivered
 from holdfast.operations.placed.worker_heartbeats import (
     Failure,
     Heard,
@@ -39,11 +41,13 @@ from holdfast.operations.placed.worker_heartbeats import (
 from holdfast.operations.usage import note_usage
 from holdfast.services.chores import Chore, take_turn
 from holdfast.services.leading.call_queue import CalledWorker, CallQueue
+from holdfast.services.leading.lag import LagWatch
 from holdfast.services.leading.worker_calls import (
     CALL_SECONDS_MAX,
     CallFailed,
     Meaning,
     interpret,
+    list_offered,
     read_answer,
     send,
     write_request,
@@ -62,9 +66,10 @@ TICK_SECONDS = 5.0
 REFRESH_SECONDS = 1.0
 PREPARE_MAX = 200
 CALLS_MAX = 4096
-LAG_SECONDS = 0.5
-LATE_SECONDS = 1.0
+# A worker that has been silent in a call for so long is given nothing more before it answers.
+HANG_SECONDS = 1.0
 LOSSES_SECONDS = 2.0
+NONE: frozenset[Fence] = frozenset()
 
 
 class OnHeartbeat(Protocol):
@@ -108,14 +113,16 @@ class HeartbeatLoop:
         self._calling: dict[str, asyncio.Task[None]] = {}
         self._woken = asyncio.Event()
         self._refresh_at = 0.0
-        self._looked_at = self._loop.time()
-        self._late_at = float("-inf")
+        self._lag = LagWatch()
         slots = asyncio.Semaphore(1)
         self._answers: Batcher[Heard, bool] = Batcher(
             lambda items: store_answers(ledger, term, items), slots=slots
         )
         self._failures: Batcher[Failure, Judgement] = Batcher(
             lambda items: count_failures(ledger, term, items), slots=slots
+        )
+        self._undelivered: Batcher[Undelivered, bool] = Batcher(
+            lambda items: end_undelivered(ledger, term, items), slots=slots
         )
 
     def ring(self, worker_ids: Iterable[str]) -> None:
@@ -129,10 +136,16 @@ class HeartbeatLoop:
                 self._put(worker)
         self._woken.set()
 
+    def list_hanging(self) -> set[str]:
+        """List the workers that have been silent in a call for a while."""
+        called_before = self._loop.time() - HANG_SECONDS
+        known = (self._workers.get(worker_id) for worker_id in self._calling)
+        return {w.worker_id for w in known if w is not None and w.called_at < called_before}
+
     async def run(self) -> None:
         """Call workers until cancelled. Raises Deposed when another server leads."""
         beside = [
-            asyncio.create_task(self._watch_lag()),
+            asyncio.create_task(self._lag.watch()),
             asyncio.create_task(self._finish_losses()),
         ]
         timeout = aiohttp.ClientTimeout(total=self._call_seconds_max)
@@ -224,6 +237,7 @@ class HeartbeatLoop:
         """Call one worker, and store what its answer means."""
         began_at, number = self._loop.time(), next(self._numbers)
         spans = begin_deliveries(prepared)
+        new = worker.offer(list_offered(prepared))
         try:
             epoch, acknowledged, unknown = self._term.epoch, worker.acknowledged, worker.unknown
             body = write_request(
@@ -240,7 +254,8 @@ class HeartbeatLoop:
         except CallFailed as failure:
             end_deliveries(spans, failure)
             self._on_heartbeat(self._loop.time() - began_at, failed=True)
-            await self._fail(worker, failure)
+            undelivered = worker.take_back(new) if failure.was_not_sent else NONE
+            await self._fail(worker, failure, undelivered)
             return
         end_deliveries(spans)
         worker.unknown = meaning.unknown
@@ -250,7 +265,8 @@ class HeartbeatLoop:
             log.warning("the answer of %s will be asked for again: %s", worker.worker_id, error)
             return
         self._on_heartbeat(self._loop.time() - began_at, failed=False)
-        if set(worker.acknowledged) - set(acknowledged) or worker.unknown - unknown:
+        is_news = set(worker.acknowledged) - set(acknowledged) or worker.unknown - unknown
+        if is_news or worker.unnamed:
             worker.is_rung = True  # or it would keep them until the next tick
 
     async def _store(self, worker: CalledWorker, number: int, meaning: Meaning) -> None:
@@ -261,6 +277,7 @@ class HeartbeatLoop:
         heard = Heard(worker.worker_id, number, meaning.running)
         [is_known] = await self._answers.call([heard])
         _log_errors(worker, [is_known])
+        await self._end_undelivered(worker, worker.note_unnamed(meaning.unnamed))
         if meaning.completions or not worker.has_answered:
             worker.has_answered = is_known is True
             self._on_change()
@@ -293,25 +310,42 @@ class HeartbeatLoop:
             if isinstance(instead.get(item.fence, end), Completed | Refused)
         ]
 
-    async def _fail(self, worker: CalledWorker, failure: CallFailed) -> None:
-        """Count a failed heartbeat, once a tick, unless it was this server's own fault."""
+    async def _end_undelivered(self, worker: CalledWorker, fences: frozenset[Fence]) -> None:
+        """Have attempts placed again that are not on their worker, and cannot come there."""
+        if not fences:
+            return
+        items = [Undelivered(worker.worker_id, fence) for fence in sorted(fences)]
+        log.warning("%d attempts did not arrive on %s", len(items), worker.worker_id)
+        _log_errors(worker, await self._undelivered.call(items))
+        worker.unnamed -= fences
+        self._on_change()
+
+    async def _fail(
+        self, worker: CalledWorker, failure: CallFailed, undelivered: frozenset[Fence]
+    ) -> None:
+        """Count a failed heartbeat, once a tick, unless it was this server's own fault.
+
+        What the call cannot have brought is placed again, after the failure counts: elsewhere.
+        """
         reason = str(failure)
         if failure.is_ours:
             log.warning(
                 "%s is not blamed, this server lacks something: %s", worker.worker_id, reason
             )
             return
-        if self._was_late_since(worker.called_at):
+        if self._lag.was_late_since(worker.called_at):
             log.warning("%s is not blamed, this server was late: %s", worker.worker_id, reason)
             return
         log.warning("the heartbeat of %s failed: %s", worker.worker_id, reason)
         if worker.called_at < worker.count_at:
+            await self._end_undelivered(worker, undelivered)
             return
         [judged] = await self._failures.call([Failure(worker.worker_id, reason)])
         if isinstance(judged, Exception):
             _log_errors(worker, [judged])
             return
         worker.count_at = worker.called_at + self._tick
+        await self._end_undelivered(worker, undelivered)
         if judged.health == "dead":
             await self._lose(worker.worker_id, judged.cause)
 
@@ -340,19 +374,6 @@ class HeartbeatLoop:
         while True:
             await take_turn(Chore("finish losses", LOSSES_SECONDS, finish))
             await asyncio.sleep(LOSSES_SECONDS)
-
-    def _was_late_since(self, instant: float) -> bool:
-        """Tell whether this process has been late since then, or is so this moment."""
-        is_late = self._loop.time() - self._looked_at > LAG_SECONDS + LATE_SECONDS
-        return is_late or self._late_at >= instant
-
-    async def _watch_lag(self) -> None:
-        """Notice when this process is late itself: calls of that time condemn nobody."""
-        while True:
-            self._looked_at = self._loop.time()
-            await asyncio.sleep(LAG_SECONDS)
-            if self._loop.time() - self._looked_at > LAG_SECONDS + LATE_SECONDS:
-                self._late_at = self._loop.time()
 
 
 def _log_errors(worker: CalledWorker, answers: Sequence[object]) -> None:

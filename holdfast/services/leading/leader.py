@@ -123,7 +123,7 @@ class Leader:
 
         async def place() -> int:
             began_ns = now_ns()
-            made = await scheduler.run(term)
+            made = await scheduler.run(term, hanging=heartbeats.list_hanging())
             trace_placed(made.placed, began_ns)
             heartbeats.ring({item.worker_id for item in made.placed})
             made.raise_broken()

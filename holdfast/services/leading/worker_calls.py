@@ -48,11 +48,15 @@ OUR_FAULTS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EAD
 
 
 class CallFailed(HoldfastError):
-    """A worker did not answer, or not as one that can be relied on; or `is_ours`, the fault."""
+    """A worker did not answer, or not as one that can be relied on; or `is_ours`, the fault.
 
-    def __init__(self, problem: str, *, is_ours: bool = False) -> None:
+    One that `was_not_sent` cannot have reached the worker.
+    """
+
+    def __init__(self, problem: str, *, is_ours: bool = False, was_not_sent: bool = False) -> None:
         super().__init__(problem)
         self.is_ours = is_ours
+        self.was_not_sent = was_not_sent
 
 
 class Meaning(NamedTuple):
@@ -64,6 +68,8 @@ class Meaning(NamedTuple):
     running: tuple[Fence, ...]
     usage: list[Usage]
     unknown: frozenset[Fence]
+    # Offered by the call, and not there.
+    unnamed: frozenset[Fence]
 
 
 def write_request(
@@ -126,7 +132,11 @@ async def send(session: aiohttp.ClientSession, prepared: Prepared, body: bytes) 
         raise CallFailed(f"no answer within {session.timeout.total:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         is_ours = isinstance(error, OSError) and error.errno in OUR_FAULTS
-        raise CallFailed(f"{type(error).__name__}: {error}", is_ours=is_ours) from error
+        # No connection came about. One that broke may have carried the call before.
+        was_not_sent = isinstance(error, aiohttp.ClientConnectorError)
+        raise CallFailed(
+            f"{type(error).__name__}: {error}", is_ours=is_ours, was_not_sent=was_not_sent
+        ) from error
 
 
 def read_answer(text: bytes, worker_id: str, *, epoch: int, number: int) -> WorkerHeartbeatAnswer:
@@ -178,7 +188,17 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
         if wanted.fence in so_far
     ]
     unknown = frozenset(running.keys() - {wanted.fence for wanted in prepared.wanted})
-    return Meaning(starts, completions, list(reported.values()), tuple(running), usage, unknown)
+    unnamed = list_offered(prepared) - running.keys() - reported.keys()
+    return Meaning(
+        starts, completions, list(reported.values()), tuple(running), usage, unknown, unnamed
+    )
+
+
+def list_offered(prepared: Prepared) -> frozenset[Fence]:
+    """List what a call wants to be begun: what the worker has not named in an answer yet."""
+    return frozenset(
+        wanted.fence for wanted in prepared.wanted if not wanted.acknowledged and not wanted.ending
+    )
 
 
 def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:

@@ -1,9 +1,12 @@
 """The order of calls: by time, whoever was rung for soon, nobody twice and nobody forgotten."""
 
 import random
+from uuid import uuid4
 
 import pytest
 
+from holdfast.model.fence import Fence
+from holdfast.model.ids import TaskId
 from holdfast.services.leading.call_queue import PAUSE_SECONDS, CalledWorker, CallQueue
 
 
@@ -85,3 +88,26 @@ def test_it_finds_what_a_look_at_all_workers_finds(seed: int) -> None:
                 waiting -= due
         expected = min((each.due_at for each in waiting), default=float("inf"))
         assert queue.next_at() == expected
+
+
+A, B, C = (Fence(TaskId(1, index), 0, uuid4()) for index in range(3))
+
+
+def test_what_no_call_can_have_brought_is_known() -> None:
+    worker = CalledWorker("w1")
+    # Before our first call, another leader may have offered anything.
+    assert worker.take_back(worker.offer(frozenset({A}))) == set()
+    assert worker.take_back(worker.offer(frozenset({A, B}))) == {B}
+    assert worker.take_back(worker.offer(frozenset({A, B}))) == {B}
+    worker.offer(frozenset({A, B}))  # it was sent, or broke on the way
+    assert worker.take_back(worker.offer(frozenset({A, B, C}))) == {C}
+    worker.offer(frozenset())
+    assert worker.take_back(worker.offer(frozenset({C}))) == {C}
+
+
+def test_what_two_answers_in_a_row_did_not_name_is_known() -> None:
+    worker = CalledWorker("w1")
+    assert worker.note_unnamed(frozenset({A})) == set()
+    assert worker.note_unnamed(frozenset({A, B})) == {A}
+    assert worker.note_unnamed(frozenset()) == set()
+    assert worker.note_unnamed(frozenset({B})) == set()

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from holdfast.model.states import TaskState
 from holdfast.operations.placed.leadership import Deposed, resign
-from holdfast.services.leading.heartbeat_loop import LAG_SECONDS, LATE_SECONDS
+from holdfast.services.leading.lag import LAG_SECONDS, LATE_SECONDS
 from holdfast.store.database import Database
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 from tests.audits import assert_audit_is_silent

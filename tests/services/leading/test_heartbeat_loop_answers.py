@@ -218,3 +218,51 @@ async def test_another_leader_learns_by_itself_what_nobody_knows(fleet: Fleet) -
         assert [len(first.tasks_to_kill), len(second.tasks_to_kill)] == [0, 1]
         assert second.tasks_to_kill[0].task_id == "999999.0"
         await resign(fleet.ledger, "leader")
+
+
+async def first_attempt_ended(world: World, task_id: TaskId) -> bool:
+    """Tell whether the first attempt of a task has ended, and its lease is free."""
+    task = await world.task(task_id)
+    return bool(task.attempts) and task.attempts[0]["released_at"] is not None
+
+
+async def test_what_two_answers_do_not_name_is_placed_elsewhere(
+    fleet: Fleet, world: World, database: Database
+) -> None:
+    worker = await fleet.add("w1")
+    worker.takes_work = False
+    async with fleet.beating() as beats:  # the next tick is an hour away
+        task_id = await a_task_on(fleet, world, worker)
+        beats.ring(["w1"])
+        await eventually(lambda: first_attempt_ended(world, task_id))
+        named = [call for call in worker.calls if call.tasks_to_run]
+        assert len(named) == 2
+        other = await fleet.add("w2")
+        beats.ring(["w2"])
+        await eventually(lambda: other.received)
+        await eventually(lambda: fleet.changes >= 2)
+        assert await fleet.place() == {task_id: "w2"}
+        beats.ring(["w2"])
+        await eventually(other.running)
+    assert (await world.task(task_id)).preemption_count == 0
+    await assert_audit_is_silent(database)
+
+
+async def test_what_cannot_have_reached_a_worker_is_placed_elsewhere_but_nothing_else(
+    fleet: Fleet, world: World, database: Database
+) -> None:
+    worker = await fleet.add("w1")
+    async with fleet.beating() as beats:
+        sent = await a_task_on(fleet, world, worker)
+        worker.mood = hang_up
+        beats.ring(["w1"])
+        await eventually(lambda: failures(world, worker))
+        await world.clock.fetch("update holdfast.workers set consecutive_failures = 0")
+        unsent = TaskId(await world.submit(queue=None), 0)
+        assert await fleet.place() == {unsent: "w1"}
+        await fleet.vanish(worker)
+        beats.ring(["w1"])
+        await eventually(lambda: first_attempt_ended(world, unsent))
+    # It may have reached the worker before the connection broke.
+    assert (await world.task(sent)).state == TaskState.ASSIGNED
+    await assert_audit_is_silent(database)

@@ -20,7 +20,7 @@ from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.services.writers import Writers
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent
-from tests.fleet import HOUR, Called, Fleet
+from tests.fleet import HOUR, Called, Fleet, hang
 from tests.placed_world import break_moves
 from tests.waiting import eventually
 from tests.world import World
@@ -82,6 +82,26 @@ async def test_with_hints_nobody_waits_for_a_tick(
     async with open_runtime(Options(database_url, heartbeat_seconds=HOUR)) as server:
         for _ in range(3):
             await ran(server, worker)
+
+
+async def test_a_worker_that_hangs_in_a_call_is_given_nothing_new_meanwhile(
+    fleet: Fleet, world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.services.leading.heartbeat_loop.HANG_SECONDS", 0.0)
+    hanging = await fleet.add("w1", cpu=100.0)
+    async with open_runtime(Options(database_url, heartbeat_seconds=HOUR)) as server:
+        await ran(server, hanging)
+        hanging.mood = hang
+        server.hint("w1")
+        await hanging.be_called()
+        job_id = (await server.writers.submit(a_job())).job_id
+        other = await fleet.add("w2", cpu=1.0)
+        server.hint("w2")
+        await eventually(lambda: other.running() == [f"{job_id}.0"])
+        lease = await world.lease(TaskId(job_id, 0))
+        assert lease is not None
+        assert (lease["worker_id"], lease["attempt"]) == ("w2", 0)
+    assert hanging.running() == []
 
 
 async def test_workers_hear_of_what_was_placed_beside_what_is_broken(

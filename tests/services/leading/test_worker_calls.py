@@ -280,6 +280,7 @@ def test_what_an_answer_lacks_has_a_meaning(
 ) -> None:
     meaning = interpret(prepared_for(a_wanted(**fields)), an_answer())
     assert (meaning.starts, meaning.completions, meaning.reported) == ([], means, [])
+    assert meaning.unnamed == (set() if means else {FENCE})
 
 
 @pytest.mark.parametrize("state", ["ASSIGNED", "RUNNING", "PENDING"])

@@ -1,8 +1,6 @@
 """The life of a worker of placed work: it registers, is called, falls silent, drains, leaves."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +9,16 @@ import pytest
 import holdfast as hf
 from holdfast.operations.register import drain
 from tests.audits import assert_audit_is_silent
-from tests.test_guides import free_port
 from tests.waiting import eventually
 from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.living import await_process, lives
-from tests.worker.placed_workplace import ROOM, Employed, PlacedWorkplace, open_placed
+from tests.worker.placed_workplace import (
+    ROOM,
+    Employed,
+    PlacedWorkplace,
+    called_through_a_proxy,
+    open_placed,
+)
 
 HANDED_BACK = (7, "handed back")
 
@@ -144,7 +147,9 @@ async def test_a_worker_that_cannot_reach_the_server_tells_its_ends_when_it_is_c
         await proxy.cut()
         employed.worker.drain()
         await employed.end()
-    await assert_handed_back(placed, task_id)
+    # The server, which does not know that the worker has left, may give it the task once more.
+    attempt, *_ = await placed.attempts(task_id)
+    assert (attempt["state"], attempt["error"]) == HANDED_BACK
 
 
 async def test_a_worker_that_is_not_called_tells_its_ends_by_itself(
@@ -161,14 +166,6 @@ async def test_a_worker_that_is_not_called_tells_its_ends_by_itself(
         employed.worker.drain()
         await employed.end()
         await assert_handed_back(placed, task_id)
-
-
-@asynccontextmanager
-async def called_through_a_proxy() -> AsyncIterator[tuple[FaultyProxy, dict[str, Any]]]:
-    """Open a proxy to a port where a worker will listen; yields it and the worker's options."""
-    port = free_port()
-    async with FaultyProxy(f"http://127.0.0.1:{port}") as proxy:
-        yield proxy, {"port": port, "address": proxy.url}
 
 
 async def test_a_worker_that_nobody_calls_stops_its_tasks_and_starts_anew(
