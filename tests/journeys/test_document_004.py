@@ -180,12 +180,15 @@ async def test_a_dead_letter_has_all_that_is_needed_to_deal_with_it(quiet_face: 
 
 
 async def test_events_are_found_by_their_types_and_by_correlation(quiet_face: Face) -> None:
-    job_id = await quiet_face.submit(correlation_id="order-7")
-    [claim] = await quiet_face.claim()
-    await quiet_face.complete(claim, "succeeded")
+    for order in ("order-8", "order-7"):
+        job_id = await quiet_face.submit(correlation_id=order)
+        [claim] = await quiet_face.claim()
+        await quiet_face.complete(claim, "succeeded")
     for name in EVENT_TYPES:
         said = await quiet_face.get(f"/api/jobs/{job_id}/events?type={name}")
         assert said.status == 200, name
+        happened = name in ("job_claimed", "job_started", "job_succeeded")
+        assert bool(said.json["events"]) == happened, name
     found = await quiet_face.list_all(
         "/api/events?type=job_succeeded&correlation_id=order-7", "events"
     )
