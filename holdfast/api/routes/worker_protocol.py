@@ -103,6 +103,9 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
     ]
     # That it has not begun is known of every attempt from its claim on.
     starts = [each for each in said if is_ahead(each.state, TaskState.ASSIGNED)]
+    if asked.idempotency_key is not None and not said:
+        problem = "goes with a state; without one, a heartbeat may be sent twice"
+        raise Invalid("idempotency_key", problem)
     answers = await _write_beat(call, fences, starts, progress=_progress(call, fences, reports))
     leases = [_lease_answer(call, f, answer) for f, answer in zip(fences, answers, strict=True)]
     if asked.leases is None and answers and isinstance(answers[0], Exception):
@@ -127,10 +130,7 @@ async def _write_beat(
 ) -> list[Renewed | Exception]:
     """Record starts and progress and renew leases; under a key, once."""
     asked, runtime = call.body, call.runtime
-    if asked.idempotency_key is not None:
-        if not starts:
-            problem = "goes with a state; without one, a heartbeat may be sent twice"
-            raise Invalid("idempotency_key", problem)
+    if asked.idempotency_key is not None and starts:
         request = [fences, starts, progress]
         caller = asked.worker_id or f"lease {asked.lease_token}"
         keyed = request_key("start", caller, asked.idempotency_key, request=request)

@@ -126,9 +126,10 @@ async def test_that_it_has_not_begun_is_no_news_and_the_lease_is_renewed(
 ) -> None:
     await quiet_face.beat(claims[0], state="BUILDING")
     await world.clock.advance(10)
-    said = await quiet_face.beat(claims[0], state=state)
-    assert said.status == 200
-    assert said.json["leases"][0]["lease_expires_at"] > claims[0]["lease_expires_at"]
+    for key in ({}, {"idempotency_key": "k"}):
+        said = await quiet_face.beat(claims[0], state=state, **key)
+        assert said.status == 200
+        assert said.json["leases"][0]["lease_expires_at"] > claims[0]["lease_expires_at"]
     task_id = TaskId(*map(int, claims[0]["task_id"].split(".")))
     assert await world.story(*task_id) == ["claimed", "building"]
 
