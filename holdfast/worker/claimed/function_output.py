@@ -45,7 +45,7 @@ class AttemptOutput:
     __slots__ = (
         "_dropped",
         "_last",
-        "_size",
+        "_taken",
         "_waiting",
         "give_up_at",
         "in_flight",
@@ -56,7 +56,7 @@ class AttemptOutput:
 
     def __init__(self) -> None:
         self._waiting = bytearray()
-        self._size = 0  # with what was taken
+        self._taken = 0
         self._dropped = 0
         self._last = b"\n"
         self.is_open = True
@@ -77,7 +77,7 @@ class AttemptOutput:
             self._dropped += len(content)
             return 0
         grown = self._note_dropped()
-        left = LOG_BYTES_MAX - self._size
+        left = LOG_BYTES_MAX - self._taken - len(self._waiting)
         if len(content) <= left:
             return grown + self._append(content)
         self.is_open = False
@@ -92,11 +92,12 @@ class AttemptOutput:
 
     def take(self) -> tuple[int, bytes]:
         """Take a stretch and its offset; one that is not the last ends with a line, if it can."""
-        offset = self._size - len(self._waiting)
+        offset = self._taken
         content = bytes(self._waiting[:STRETCH_BYTES_MAX])
         if len(content) < len(self._waiting):
             content = content[: content.rfind(b"\n") + 1 or whole_characters(content)]
         del self._waiting[: len(content)]
+        self._taken += len(content)
         return offset, content
 
     def clear(self) -> int:
@@ -116,7 +117,6 @@ class AttemptOutput:
 
     def _append(self, content: bytes) -> int:
         self._waiting += content
-        self._size += len(content)
         self._last = content[-1:] or self._last
         return len(content)
 
@@ -139,10 +139,10 @@ class FunctionOutputs:
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        # Under the lock: whose output waits, how much that is, and whether somebody sends it.
+        # Under the lock: whose output waits, how much that is, and whether the sender knows.
         self._waiting: dict[Attempt, AttemptOutput] = {}
         self._waiting_bytes = 0
-        self._is_sending = False
+        self._is_awake = False
         self._sender: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         # Attempts that are over, but for their output.
@@ -154,16 +154,22 @@ class FunctionOutputs:
         return len(self._ending)
 
     def write(self, attempt: Attempt, content: bytes) -> None:
-        """Keep what an attempt has written; any thread may, and none waits for anything."""
+        """Keep what an attempt has written; any thread may, and none waits for anything.
+
+        It may be interrupted after any step: what is noted first, then done again does no harm.
+        """
         with self._lock:
             output = attempt.output
             if output is None:
                 output = attempt.output = AttemptOutput()
-            grown = output.add(content, WAITING_BYTES_MAX - self._waiting_bytes)
-            if not self._enqueue(attempt, output, grown):
+            if not output.is_open:
                 return
-        # In a context of its own: what the sender logs is not said by the attempt.
-        self._loop.call_soon_threadsafe(self._begin, context=Context())
+            self._waiting[attempt] = output
+            self._waiting_bytes += output.add(content, WAITING_BYTES_MAX - self._waiting_bytes)
+            if not self._is_awake:
+                # In a context of its own: what the sender logs is not said by the attempt.
+                self._loop.call_soon_threadsafe(self._wake, context=Context())
+                self._is_awake = True
 
     def finish(self, attempt: Attempt, on_sent: Callable[[], None]) -> None:
         """Tell when the output of an attempt that is over is sent, or given up."""
@@ -172,7 +178,9 @@ class FunctionOutputs:
             on_sent()
             return
         with self._lock:
-            is_idle = self._enqueue(attempt, output, output.end())
+            self._waiting_bytes += output.end()
+            if len(output):
+                self._waiting[attempt] = output
         if not len(output) and not output.in_flight:
             on_sent()
             return
@@ -181,8 +189,7 @@ class FunctionOutputs:
         self._ending[attempt] = output
         self._all_ended.clear()
         self._hurry.set()
-        if is_idle:
-            self._begin()
+        self._wake()
 
     def discard(self, attempt: Attempt) -> None:
         """Send nothing more of an attempt."""
@@ -204,18 +211,11 @@ class FunctionOutputs:
         for attempt in list(self._ending):
             self._give_up(attempt, "this worker ends")
 
-    def _enqueue(self, attempt: Attempt, output: AttemptOutput, grown: int) -> bool:
-        """Note under the lock that there is more to send; tells whether nobody sends yet."""
-        if not grown:
-            return False
-        self._waiting_bytes += grown
-        self._waiting[attempt] = output
-        was_idle, self._is_sending = not self._is_sending, True
-        return was_idle
-
-    def _begin(self) -> None:
-        self._sender = asyncio.create_task(self._send_all(), context=Context())
-        self._sender.add_done_callback(self._see_end)
+    def _wake(self) -> None:
+        """Have somebody send what waits, unless somebody does."""
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_all(), context=Context())
+            self._sender.add_done_callback(self._see_end)
 
     def _see_end(self, sender: asyncio.Task[None]) -> None:
         if not sender.cancelled() and (error := sender.exception()) is not None:
@@ -231,8 +231,9 @@ class FunctionOutputs:
                 await asyncio.sleep(PAUSE_SECONDS)
                 batch = self._drop_late(batch)
             with self._lock:
-                self._is_sending = bool(self._waiting)
-                if not self._is_sending:
+                self._is_awake = bool(self._waiting)
+                if not self._is_awake:
+                    self._waiting_bytes = 0
                     return
 
     def _take(self) -> list[_Stretch]:
@@ -243,6 +244,8 @@ class FunctionOutputs:
             while self._waiting and size < BATCH_BYTES_MAX:
                 attempt = next(iter(self._waiting))
                 output = self._waiting.pop(attempt)
+                if not len(output):
+                    continue
                 offset, content = output.take()
                 if len(output):
                     self._waiting[attempt] = output

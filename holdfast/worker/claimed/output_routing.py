@@ -128,8 +128,10 @@ def _write_as_without_handlers(record: logging.LogRecord) -> None:
     last = logging.lastResort
     if last is not None and record.levelno >= last.level:
         token = keep_output.set(None)
-        last.handle(record)
-        keep_output.reset(token)
+        try:
+            last.handle(record)
+        finally:
+            keep_output.reset(token)
 
 
 def _is_routed(handler: logging.Handler) -> bool:

@@ -2,8 +2,13 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+import linecache
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +17,7 @@ from holdfast.client.transport import Transport
 from holdfast.worker.claimed import function_output as output_module
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.function_output import AttemptOutput, FunctionOutputs
+from holdfast.worker.running.function import TaskStopped
 from holdfast.worker.running.tail import LOG_BYTES_MAX, STRETCH_BYTES_MAX
 from tests.client.peer import Peer, Say, listening
 from tests.waiting import eventually
@@ -272,3 +278,45 @@ async def test_a_function_writes_on_while_the_server_is_away(
         proxy.mend()
         await workplace.reach(task_id, "SUCCEEDED")
     assert await workplace.log(task_id) == b"before\nafter\n"
+
+
+def interrupt(code: Callable[[], None], at_step: int) -> bool:
+    """Run code, and interrupt it where it comes to a line of the module under test."""
+    steps = 0
+
+    def look(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal steps
+        if frame.f_code.co_filename != output_module.__file__:
+            return None
+        line = linecache.getline(output_module.__file__, frame.f_lineno).strip()
+        # Between the end of a block and letting go of its lock, no interrupt ever comes.
+        steps += event == "line" and not line.startswith("with ")
+        if steps == at_step:
+            raise TaskStopped
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        code()
+    except TaskStopped:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+async def test_a_write_may_be_interrupted_anywhere(sent: Sent, peer: Peer) -> None:
+    is_interrupted, step = True, 0
+    while is_interrupted:
+        step += 1
+        attempt, ended = an_attempt(), asyncio.Event()
+        is_interrupted = interrupt(partial(sent.outputs.write, attempt, b"one\n"), step)
+        heard_before = len(peer.heard)
+        sent.outputs.write(attempt, b"two\n")
+        sent.outputs.finish(attempt, ended.set)
+        await asyncio.wait_for(ended.wait(), 30)
+        [[(offset, content)]] = heard(peer)[heard_before:]
+        assert (offset, content) in ((0, b"two\n"), (0, b"one\ntwo\n")), step
+        assert len(sent.outputs) == 0
+    assert step > 10
