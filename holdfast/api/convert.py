@@ -13,11 +13,11 @@ from holdfast.store.reads.dead_letters import DeadLetterRow
 from holdfast.store.reads.queues import QueueRow
 from holdfast.store.reads.tasks import ResultRow, TaskRow
 from holdfast.store.reads.workers import HEALTH, WorkerLoad, WorkerRow
+from holdfast.wire.dead_letters import DeadLetter
 from holdfast.wire.raw import raw
 from holdfast.wire.status import (
     Amounts,
     BuildMetrics,
-    DeadLetter,
     Event,
     QueueStatus,
     ResourceUsage,

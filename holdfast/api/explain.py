@@ -13,7 +13,7 @@ from holdfast.rules.placement.scheduler import Reason
 from holdfast.store.reads.attempts import AttemptRow
 from holdfast.store.reads.dead_letters import DeadLetterRow
 from holdfast.store.reads.jobs import JobRow
-from holdfast.store.reads.queues import AHEAD_MAX, QueueCondition
+from holdfast.store.reads.queues import AHEAD_MAX, Feeding, QueueCondition
 from holdfast.store.reads.tasks import TaskRow
 
 ATTEMPTS_SHOWN_MAX = 20
@@ -28,16 +28,19 @@ def pending_reason(
     ahead: int | None = None,
     placing: Reason | None = None,
     unmet: Sequence[int] = (),
+    feeding: Feeding | None = None,
 ) -> Reason | None:
     """Say what a task waits for; None if it does not wait.
 
-    `placing` is what the scheduler says, `unmet` are jobs that its job still waits for.
+    `placing` is what the scheduler says, `unmet` are jobs that its job still waits for, `feeding`
+    is how far the tasks of its job have come to stand in line.
     """
     if task.state != TaskState.PENDING:
         return None
     if job.cancel_mode is not None or job.finished_at is not None:
         return Reason("job_ended", "its job has ended or is being cancelled", {})
     held_back = _order(job, unmet) or _release(job, task) or _later(job, task, condition.now)
+    held_back = held_back or _not_in_line(task, feeding)
     if held_back is not None:
         return held_back
     if job.queue is None:
@@ -84,6 +87,17 @@ def _later(job: JobRow, task: TaskRow, now: datetime) -> Reason | None:
         message = f"eligible in {seconds} s"
     details = {"seconds": seconds, "eligible_at_ms": to_ms(task.eligible_at)}
     return Reason("not_eligible", message, details)
+
+
+def _not_in_line(task: TaskRow, feeding: Feeding | None) -> Reason | None:
+    """Tell of a task that others of its job precede into the line: it is paced, or very large."""
+    if feeding is None or task.task_index < feeding.next_index or task.attempt:
+        return None
+    before = task.task_index - feeding.next_index
+    message = f"not in line yet: the next of its job at {say_time(feeding.due_at)}"
+    if before:
+        message += f", and {before} before this one"
+    return Reason("not_in_line", message, {"before": before, "next_at_ms": to_ms(feeding.due_at)})
 
 
 def _queue_reason(queue: str, condition: QueueCondition, ahead: int | None) -> Reason:

@@ -12,7 +12,7 @@ from holdfast.store.database import Transaction
 from holdfast.store.reads import attempts, graph, queues
 from holdfast.store.reads.attempts import AccountRow
 from holdfast.store.reads.jobs import JobRow
-from holdfast.store.reads.queues import QueueCondition
+from holdfast.store.reads.queues import Feeding, QueueCondition
 from holdfast.store.reads.tasks import TaskRow
 from holdfast.wire.status import TaskStatus
 
@@ -23,7 +23,7 @@ class Facts(NamedTuple):
     """What is known of some tasks of a job beyond their rows; of placed ones, by index.
 
     `standing` are those that stand in line, and whom each keeps away from; `unmet` are the first
-    of the jobs that theirs still waits for.
+    of the jobs that theirs still waits for; `feeding` is how far their job stands in line.
     """
 
     condition: QueueCondition
@@ -31,6 +31,7 @@ class Facts(NamedTuple):
     standing: dict[int, str | None]
     accounts: dict[int, AccountRow]
     unmet: list[int]
+    feeding: Feeding | None = None
 
 
 async def read_facts(
@@ -85,6 +86,7 @@ async def why_pending(
             ahead=facts.ahead,
             placing=by_task.get(row.task_index),
             unmet=facts.unmet,
+            feeding=facts.feeding,
         )
         for row in rows
     ]

@@ -64,7 +64,13 @@ async def answer_what_if(
         avoid = facts.standing.get(task.task_index)
         placing = await reasons.suppose(job.job_id, avoid, supposed)
     reason = pending_reason(
-        job, task, facts.condition, ahead=facts.ahead, placing=placing, unmet=facts.unmet
+        job,
+        task,
+        facts.condition,
+        ahead=facts.ahead,
+        placing=placing,
+        unmet=facts.unmet,
+        feeding=facts.feeding,
     )
     assert reason is not None, "a pending task has a reason"
     text = describe(shape, supposed)

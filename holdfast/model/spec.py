@@ -85,6 +85,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     lease: float | None = None
     grace: float | None = None
     not_before: float | None = None
+    # From its submission, or from the end of what it waited for: how long until its first task
+    # stands in line, and how many tasks come to stand there in a second.
+    start_delay: float | None = None
+    start_rate: float | None = None
     priority: int | None = None
     idempotency_key: str | None = None
     correlation_id: str | None = None

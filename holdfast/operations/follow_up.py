@@ -6,7 +6,9 @@ until its work is done, so that a crash in between loses nothing.
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
@@ -21,8 +23,13 @@ from holdfast.operations.ending.dependents import release_dependents
 from holdfast.operations.requeue import feed_tasks
 from holdfast.operations.undoing.compensate import compensate
 from holdfast.operations.undoing.undo import end_undo, note_undos
+from holdfast.rules.pace import next_step
 from holdfast.store.database import LockTimeout, Transaction
-from holdfast.store.tables.jobs import list_live_children, read_job_flags
+from holdfast.store.tables.jobs import (
+    list_live_children,
+    read_job_flags,
+    read_time_to_start,
+)
 from holdfast.store.tables.outbox import (
     OutboxRow,
     advance_outbox,
@@ -31,6 +38,7 @@ from holdfast.store.tables.outbox import (
     let_outbox_wait,
     list_outbox,
     lock_outbox,
+    pace_outbox,
     put_off_outbox,
     take_small_sweeps,
 )
@@ -114,6 +122,13 @@ async def follow_up_all(ledger: Ledger, steps_max: int = 1_000_000) -> int:
     return steps
 
 
+class _Later(NamedTuple):
+    """Where a piece of work goes on, and how long after the last time."""
+
+    next_index: int
+    pause: timedelta
+
+
 async def _step(ledger: Ledger, tx: Transaction, *, row_id: int) -> int:
     work = await lock_outbox(tx, row_id)
     if work is None:
@@ -122,6 +137,9 @@ async def _step(ledger: Ledger, tx: Transaction, *, row_id: int) -> int:
     following = await step(ledger, tx, work.job_id, next_index=work.next_index)
     if following is None:
         await delete_outbox(tx, [row_id])
+        return 1
+    if isinstance(following, _Later):
+        await pace_outbox(tx, row_id, following.next_index, pause=following.pause)
         return 1
     await advance_outbox(tx, row_id, following)
     if following == work.next_index:  # for something that is held
@@ -182,8 +200,10 @@ async def _drop_childless(_: Ledger, tx: Transaction) -> int:
     return await drop_childless_ends(tx, SMALL_JOBS_MAX)
 
 
-async def _feed(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> int | None:
-    """Line up the next tasks of a job too large to be lined up at once.
+async def _feed(
+    ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int
+) -> int | _Later | None:
+    """Line up the next tasks of a job that is too large to be lined up at once, or paced.
 
     They are not locked, as when a small job is lined up, unless they may have to wait for a time.
     """
@@ -191,12 +211,22 @@ async def _feed(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int
     if job is None or job.finished or job.cancel_mode:
         return None
     stored = (await ledger.specs.load(tx, {job_id}))[job_id]
-    end = min(next_index + FEED_TASKS_MAX, stored.num_tasks)
+    spec = stored.spec
+    if next_index == 0 and spec.start_delay:
+        early = await read_time_to_start(tx, job_id, timedelta(seconds=spec.start_delay))
+        if early > timedelta():
+            return _Later(0, early)
+    tasks_max, pause = FEED_TASKS_MAX, None
+    if spec.start_rate is not None:
+        tasks_max, pause = next_step(spec.start_rate, FEED_TASKS_MAX)
+    end = min(next_index + tasks_max, stored.num_tasks)
     task_ids = [TaskId(job_id, index) for index in range(next_index, end)]
-    if stored.spec.not_before is not None:
+    if spec.not_before is not None:
         await lock_tasks(tx, task_ids)
     await feed_tasks(tx, task_ids)
-    return end if end < stored.num_tasks else None
+    if end == stored.num_tasks:
+        return None
+    return end if pause is None else _Later(end, pause)
 
 
 async def _end_children(
@@ -214,7 +244,7 @@ async def _end_children(
     return next_index + 1 if len(children) == CHILDREN_MAX else None
 
 
-_STEPS: dict[str, Callable[..., Awaitable[int | None]]] = {
+_STEPS: dict[str, Callable[..., Awaitable[int | _Later | None]]] = {
     "sweep": _sweep,
     "sweep_held": _sweep_held,
     "feed": _feed,

@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 from holdfast.errors import Invalid
 from holdfast.model.ids import TaskId
+from holdfast.rules.submission import START_RATE_MAX, START_RATE_MIN
+
+# As long as a job may wait for its start.
+DELAY_MAX = 366 * 86_400.0
 
 
 class Letters(NamedTuple):
@@ -16,11 +20,34 @@ class Letters(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Dead letters that one new job runs again; the rest starts when all canaries succeeded."""
+    """Dead letters that one new job runs again; the rest starts when all canaries succeeded.
+
+    At a pace, its first task starts after a delay, and the others at a rate, tasks per second.
+    """
 
     job_id: int
     task_ids: tuple[TaskId, ...]
     is_canary: bool = False
+    start_delay: float | None = None
+    start_rate: float | None = None
+
+
+def keep_pace(parts: Sequence[Part], letters: Sequence[Letters], rate: float) -> list[Part]:
+    """Let dead letters start one after the other, those after the canaries from their end on."""
+    if not START_RATE_MIN <= rate <= START_RATE_MAX:
+        problem = f"is {rate:g} tasks per second; use one per day to {START_RATE_MAX:g}"
+        raise Invalid("rate", problem)
+    can_split = {each.job_id: each.can_split for each in letters}
+    before = {True: 0, False: 0}
+    paced = []
+    for part in parts:
+        delay = before[part.is_canary] / rate
+        if delay > DELAY_MAX:
+            raise Invalid("rate", f"would take longer than {DELAY_MAX / 86_400:g} days; use more")
+        goes_on = can_split[part.job_id] and len(part.task_ids) > 1
+        paced.append(part._replace(start_delay=delay, start_rate=rate if goes_on else None))
+        before[part.is_canary] += len(part.task_ids)
+    return paced
 
 
 def arrange(letters: Sequence[Letters], *, canary: int | None = None, links_max: int) -> list[Part]:

@@ -24,6 +24,9 @@ _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _HALF_SURROGATE = "contains half of a surrogate pair; send valid Unicode"
 PRIORITY_MAX = 1_000_000
 NESTING_MAX = 100
+# A task a day, and more than a database stores in a second.
+START_RATE_MIN = 1 / 86_400
+START_RATE_MAX = 10_000.0
 NAME_LENGTH_MAX = 256
 NO_POLICIES: Mapping[str, TypePolicy] = {}
 _TERMS_FIELDS = tuple(name for name in TaskTerms.__struct_fields__ if name != "is_compensation")
@@ -300,6 +303,11 @@ def check_numbers(spec: JobSpec, limits: Limits) -> None:
         _check_range(field, getattr(spec, field), least=0.001, most=year)
     _check_range("grace", spec.grace, least=0.0, most=86_400.0)
     _check_range("not_before", spec.not_before, least=0.0, most=253_370_764_800.0)
+    _check_range("start_delay", spec.start_delay, least=0.0, most=year)
+    _check_range("start_rate", spec.start_rate, least=START_RATE_MIN, most=START_RATE_MAX)
+    for field in ("start_delay", "start_rate"):
+        if spec.not_before is not None and getattr(spec, field) is not None:
+            raise Invalid(field, "goes without not_before; use start_delay to start later")
     backoff = spec.backoff or Backoff()
     _check_range("backoff.base", backoff.base, least=0.0, most=86_400.0)
     _check_range("backoff.factor", backoff.factor, least=1.0, most=100.0)

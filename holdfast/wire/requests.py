@@ -287,7 +287,8 @@ class ReplayRequest(Request, frozen=True):
 
     With `rebind_outputs` they write the newest open version of a dataset where the version that
     their job named by its number is not open any more. The first `canary` of them go first, and
-    the others when these have succeeded. A single one may get another `input` than its own.
+    the others when these have succeeded; `rate` of them start in a second. A single one may get
+    another `input` than its own.
     """
 
     task_ids: list[TaskIdText] | None = None
@@ -296,6 +297,7 @@ class ReplayRequest(Request, frozen=True):
     idempotency_key: str | None = None
     rebind_outputs: bool = False
     canary: int | None = None
+    rate: float | None = None
     input: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 

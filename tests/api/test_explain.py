@@ -182,6 +182,20 @@ async def test_a_placed_task_waits_for_its_release_then_for_its_retry(
     assert reason["details"]["lease_expires_at_ms"] == to_ms(lease["expires_at"])
 
 
+async def test_a_paced_task_says_how_many_come_before_it(face: Face, world: World) -> None:
+    await register(world.ledger, Registration("w1", "w", "h", ("q",)))
+    job_id = await world.submit([1, 2, 3], start_rate=0.01)
+    for index, said in ((0, "Z"), (2, "Z, and 2 before this one")):
+        reason = (await face.get(f"/api/tasks/{job_id}.{index}/explain")).json["reason"]
+        assert (reason["code"], reason["details"]["before"]) == ("not_in_line", index)
+        assert reason["message"].startswith("not in line yet: the next of its job at 2")
+        assert reason["message"].endswith(said)
+    await world.run_chores()
+    told = [(await face.get(f"/api/tasks/{job_id}.{index}/explain")).json for index in (0, 2)]
+    assert [each["reason"]["code"] for each in told] == ["in_queue", "not_in_line"]
+    assert told[1]["reason"]["details"]["before"] == 1
+
+
 async def test_a_finished_task_has_no_reason(face: Face, world: World) -> None:
     job_id = await world.submit()
     await world.cancel_job(job_id)

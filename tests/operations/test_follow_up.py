@@ -167,6 +167,58 @@ async def test_a_large_job_that_was_cancelled_is_not_lined_up_any_further(
     assert (job["killed"], job["state"]) == (10_500, KILLED)
 
 
+async def line_of(world: World) -> list[int]:
+    """List the indexes of the tasks that stand in line."""
+    await follow_up_all(world.ledger)
+    return [row[0] for row in await world.clock.fetch("select task_index from holdfast.ready")]
+
+
+async def test_the_tasks_of_a_paced_job_come_to_stand_in_line_one_after_the_other(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit([1, 2, 3], start_rate=0.01, start_delay=1000.0)
+    assert await line_of(world) == []
+    await assert_audit_is_silent(ledger.database)
+    await world.clock.advance(999.0)
+    assert await line_of(world) == []
+    await world.clock.advance(1.0)
+    assert await line_of(world) == [0]
+    await world.clock.advance(99.0)
+    assert await line_of(world) == [0]
+    await world.clock.advance(1.0)
+    assert await line_of(world) == [0, 1]
+    await assert_audit_is_silent(ledger.database)
+    # Nobody was there for long: what was missed does not come all at once.
+    await world.clock.advance(10_000.0)
+    assert await line_of(world) == [0, 1, 2]
+    for claim in await world.claim(9):
+        await world.succeed(claim)
+    assert await world.job_state(job_id) == TaskState.SUCCEEDED
+    assert await world.count("outbox") == 0
+
+
+async def test_after_an_outage_a_pace_is_kept_from_then_on(ledger: Ledger, world: World) -> None:
+    await world.submit([1, 2, 3, 4], start_rate=0.01)
+    assert await line_of(world) == [0]
+    await world.clock.advance(100_000.0)
+    assert len(await line_of(world)) == 2 + 1, "one that was due, and one that is due now"
+    await world.clock.advance(100.0)
+    assert await line_of(world) == [0, 1, 2, 3]
+    await assert_audit_is_silent(ledger.database)
+
+
+async def test_a_paced_job_that_was_cancelled_is_not_lined_up_any_further(
+    ledger: Ledger, world: World
+) -> None:
+    job_id = await world.submit([1, 2, 3], start_rate=0.01)
+    assert await line_of(world) == [0]
+    await cancel_job(ledger, job_id, "hard", actor="operator")
+    await world.clock.advance(1000.0)
+    await follow_up_all(ledger)
+    assert await world.claim(5) == []
+    assert (await world.job_state(job_id), await world.count("outbox")) == (KILLED, 0)
+
+
 async def test_many_small_jobs_are_stopped_together(ledger: Ledger, world: World) -> None:
     jobs = [await world.submit() for _ in range(5)]
     [running] = await world.claim()

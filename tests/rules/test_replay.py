@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from holdfast.errors import Invalid
 from holdfast.model.ids import TaskId
-from holdfast.rules.replay import Letters, Part, arrange
+from holdfast.rules.replay import Letters, Part, arrange, keep_pace
 
 LINKS_MAX = 100
 
@@ -61,6 +61,36 @@ def test_links_between_jobs_are_bounded() -> None:
     assert len(arrange(jobs, canary=7, links_max=98)) == 21
     with pytest.raises(Invalid, match="canary: makes each of 14 jobs wait for 7 others"):
         arrange(jobs, canary=7, links_max=97)
+
+
+def test_a_pace_is_shared_by_all_jobs_and_begins_anew_after_the_canaries() -> None:
+    groups = [letters(1, 4), letters(2, 1), letters(3, 3, can_split=False), letters(4, 2)]
+    parts = arrange(groups, canary=2, links_max=LINKS_MAX)
+    paced = keep_pace(parts, groups, 2.0)
+    assert [(part.job_id, part.is_canary, part.start_delay, part.start_rate) for part in paced] == [
+        (1, True, 0.0, 2.0),
+        (1, False, 0.0, 2.0),
+        (2, False, 1.0, None),
+        (3, False, 1.5, None),
+        (4, False, 3.0, 2.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rate", "says"),
+    [
+        (0.0, "use one per day to 10000"),
+        (-1.0, "use one per day"),
+        (float("nan"), "use one per day"),
+        (10_001.0, "use one per day"),
+        (1 / 86_400, "would take longer than 366 days; use more"),
+    ],
+)
+def test_a_pace_is_bounded(rate: float, says: str) -> None:
+    groups = [letters(job_id, 1) for job_id in range(1, 402)]
+    with pytest.raises(Invalid, match=says) as refused:
+        keep_pace(arrange(groups, links_max=LINKS_MAX), groups, rate)
+    assert refused.value.field == "rate"
 
 
 @given(

@@ -80,7 +80,9 @@ WHOLE_NUMBERS = [
     "max_task_failures",
     "priority",
 ]
-DURATIONS = ["scheduling_timeout", "timeout", "lease", "grace", "not_before"]
+DURATIONS = [
+    "scheduling_timeout", "timeout", "lease", "grace", "not_before", "start_delay", "start_rate",
+]  # fmt: skip
 
 
 def test_the_tables_of_this_file_know_every_field() -> None:

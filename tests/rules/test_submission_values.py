@@ -178,6 +178,8 @@ def test_a_whole_number_has_its_range(field: str, least: int, most: int) -> None
         ("scheduling_timeout", 0.001, YEAR),
         ("grace", 0.0, 86_400.0),
         ("not_before", 0.0, 253_370_764_800.0),
+        ("start_delay", 0.0, YEAR),
+        ("start_rate", 1 / 86_400, 10_000.0),
     ],
 )
 def test_a_duration_has_its_range(field: str, least: float, most: float) -> None:
@@ -186,6 +188,12 @@ def test_a_duration_has_its_range(field: str, least: float, most: float) -> None
     below, above = math.nextafter(least, -math.inf), math.nextafter(most, math.inf)
     for value in (below, above, -1.0, math.nan, math.inf, -math.inf, 10**400):
         assert refused(**{field: value}).field == field
+
+
+@pytest.mark.parametrize("field", ["start_delay", "start_rate"])
+def test_a_pace_has_no_time_of_its_own(field: str) -> None:
+    problem = refused(**{field: 1.0, "not_before": 1.0})
+    assert (problem.field, "use start_delay" in str(problem)) == (field, True)
 
 
 @pytest.mark.parametrize(

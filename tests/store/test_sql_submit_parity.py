@@ -120,7 +120,7 @@ JUNK = some.one_of(
 )
 SERVER_ONLY = (
     "resources", "constraints", "coscheduling", "bundle", "requirements", "depends_on",
-    "compensation", "outputs",
+    "compensation", "outputs", "start_delay", "start_rate",
 )  # fmt: skip
 PLACES = [(field,) for field in JobSpec.__struct_fields__ if field not in SERVER_ONLY] + [
     ("colour",),

@@ -1897,6 +1897,8 @@ export interface components {
             requirements?: string[];
             resources?: components["schemas"]["Resources"] | null;
             scheduling_timeout?: number | null;
+            start_delay?: number | null;
+            start_rate?: number | null;
             timeout?: number | null;
             trace_id?: string | null;
             type?: string | null;
@@ -2511,7 +2513,8 @@ export interface components {
          *
          *         With `rebind_outputs` they write the newest open version of a dataset where the version that
          *         their job named by its number is not open any more. The first `canary` of them go first, and
-         *         the others when these have succeeded. A single one may get another `input` than its own.
+         *         the others when these have succeeded; `rate` of them start in a second. A single one may get
+         *         another `input` than its own.
          */
         ReplayRequest: {
             canary?: number | null;
@@ -2519,6 +2522,7 @@ export interface components {
             filter?: components["schemas"]["DeadLetterFilter"] | null;
             idempotency_key?: string | null;
             input?: unknown;
+            rate?: number | null;
             rebind_outputs?: boolean;
             task_ids?: string[] | null;
         };
@@ -2526,7 +2530,8 @@ export interface components {
          * Replayed
          * @description Dead letters of one job, and the new job that runs them again (null in a dry run).
          *
-         *         Those that are no canary, where there is one, start when all canaries have succeeded.
+         *         Those that are no canary, where there is one, start when all canaries have succeeded. At a pace,
+         *         the first task starts `start_delay` seconds later, and the others `start_rate` per second.
          */
         Replayed: {
             /** @default false */
@@ -2536,6 +2541,10 @@ export interface components {
             /** @default null */
             job_id: string | null;
             replay_of: string;
+            /** @default null */
+            start_delay: number | null;
+            /** @default null */
+            start_rate: number | null;
             task_ids: string[];
         };
         /**

@@ -22,6 +22,7 @@ from holdfast.rules.submission import check_text
 from holdfast.store.reads import dead_letters
 from holdfast.store.reads.dead_letters import LetterRow, Letters, list_open_ids
 from holdfast.wire.answers import ErrorAnswer
+from holdfast.wire.dead_letters import DeadLetter, DeadLetterPage, ReplayAnswer, Replayed
 from holdfast.wire.lists import DeadLetterSummary, LetterCell, LetterGroup, LetterSummaryQuery
 from holdfast.wire.requests import (
     DeadLetterFilter,
@@ -31,7 +32,7 @@ from holdfast.wire.requests import (
     Nothing,
     ReplayRequest,
 )
-from holdfast.wire.status import Changed, DeadLetter, DeadLetterPage, ReplayAnswer, Replayed
+from holdfast.wire.status import Changed
 
 TEXT_MAX = 256
 REPLAY_MAX = 10_000
@@ -145,6 +146,7 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
         asked.rebind_outputs,
         asked.canary,
         None if asked.input is msgspec.UNSET else decode_text(asked.input, "input"),
+        asked.rate,
     )
     # What a filter matches changes with the replay: a repeat is known by what it asks for.
     request = [
@@ -152,6 +154,7 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
         asked.filter,
         *(["rebind"] if asked.rebind_outputs else []),
         *(["canary", asked.canary] if asked.canary is not None else []),
+        *(["rate", asked.rate] if asked.rate is not None else []),
         *(["input", manner.edited] if manner.edited is not None else []),
     ]
     keyed = request_key("replay", call.actor, asked.idempotency_key, request=request)
@@ -174,6 +177,8 @@ async def replay_letters(call: Call[ReplayRequest, Nothing]) -> ReplayAnswer:
                 None if made.job_id is None else str(made.job_id),
                 made.is_canary,
                 made.input_edited,
+                made.start_delay,
+                made.start_rate,
             )
             for made in replays
         ],

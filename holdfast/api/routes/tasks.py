@@ -13,7 +13,7 @@ from holdfast.model.states import TaskState, parse_state
 from holdfast.operations.ending.cancel import cancel_task
 from holdfast.rules.placement.what_if import suppose
 from holdfast.store.database import Transaction
-from holdfast.store.reads import attempts, dead_letters, jobs, tasks
+from holdfast.store.reads import attempts, dead_letters, jobs, queues, tasks
 from holdfast.store.reads.attempts import AttemptRow
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.explanations import ExplainQuery, Explanation
@@ -72,6 +72,8 @@ async def explain(call: Call[None, ExplainQuery]) -> Explanation:
         job = await jobs.get_job_with_spec(tx, task_id.job_id)
         attempts = await _read_attempts(tx, task_id)
         facts = await read_facts(tx, job, [task], ahead=await count_ahead(tx, job, task))
+        if task.state == TaskState.PENDING:
+            facts = facts._replace(feeding=await queues.find_feeding(tx, job.job_id))
         letter = None
         if task.state == TaskState.DEAD_LETTERED:
             letter = await dead_letters.get_dead_letter(tx, task_id)

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from holdfast.cli.connect import open_client
 from holdfast.cli.files import edit_text
-from holdfast.cli.output.text import age, first_line, in_ms, moment
+from holdfast.cli.output.text import age, first_line, in_ms, moment, span
 from holdfast.cli.output.write import (
     Column,
     State,
@@ -24,10 +24,11 @@ from holdfast.errors import Invalid
 from holdfast.model.ids import parse_task_id
 
 if TYPE_CHECKING:
+    from holdfast.wire.dead_letters import DeadLetter, Replayed
     from holdfast.wire.requests import DeadLetterFilter
-    from holdfast.wire.status import DeadLetter, Replayed
 
 LETTERS_SHOWN = 50
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 app = App(name="dead-letters", help="List dead letters; show, replay and discard them.")
 _COLUMNS = (
     Column("task"),
@@ -124,6 +125,9 @@ def replay(
     canary: Annotated[
         int | None, Parameter(help="So many of them first; the rest if these succeed.")
     ] = None,
+    rate: Annotated[
+        str | None, Parameter(help="So many start in a while: 10/s, 90/min, 500/h.")
+    ] = None,
     input: Annotated[
         str | None, Parameter(help="Another input, JSON, for the one dead letter that is named.")
     ] = None,
@@ -145,6 +149,7 @@ def replay(
         raise Invalid("--edit" if edit else "--input", "goes with the id of one dead letter")
     if edit and input is not None:
         raise Invalid("--edit", "goes without --input; give one of the two")
+    per_second = None if rate is None else _read_rate(rate)
     with open_client(server) as client:
         if edit:
             before = _write_input(client.dead_letters.get(task_ids[0]))
@@ -155,6 +160,7 @@ def replay(
             idempotency_key=key,
             rebind_outputs=rebind_outputs,
             canary=canary,
+            rate=per_second,
             **_read_input("--edit" if edit else "--input", input),
         )
     if as_json:
@@ -189,6 +195,15 @@ def _check(task_ids: Sequence[str]) -> Sequence[str]:
     return task_ids
 
 
+def _read_rate(text: str) -> float:
+    """Read how many may start in a while; gives how many that are in a second."""
+    count, _, unit = text.partition("/")
+    try:
+        return float(count) / _UNITS[unit]
+    except (KeyError, ValueError) as error:
+        raise Invalid("--rate", f"{text!r} is not a rate; write 10/s, 90/min or 500/h") from error
+
+
 def _read_input(flag: str, text: str | None) -> dict[str, Any]:
     """Read another input for a dead letter, as the client takes it; none if none is given."""
     import json
@@ -209,11 +224,18 @@ def _write_input(letter: "DeadLetter") -> str:
 
 def _tell_manner(made: "Replayed", canary: int | None) -> Sequence[str]:
     """Tell what is special about the replay of some dead letters."""
+    words = []
     if made.is_canary:
-        return ("first, as a canary",)
-    if canary is not None:
-        return ("when the canary has succeeded",)
-    return ("with the edited input",) if made.input_edited else ()
+        words.append("first, as a canary")
+    elif canary is not None:
+        words.append("when the canary has succeeded")
+    if made.start_delay:
+        words.append(f"after {span(made.start_delay)}")
+    if made.start_rate is not None:
+        words.append(f"over {span((len(made.task_ids) - 1) / made.start_rate)}")
+    if made.input_edited:
+        words.append("with the edited input")
+    return words
 
 
 def _name_tasks(task_ids: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """`client.dead_letters`: tasks that were put aside, and what becomes of them."""
 
 from collections.abc import Coroutine, Sequence
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -9,14 +10,16 @@ from holdfast.client.both import both
 from holdfast.client.namespaces.namespace import Namespace, repeatable
 from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.client.request import encode_input
+from holdfast.errors import Invalid
 from holdfast.model.ids import parse_task_id
+from holdfast.wire.dead_letters import DeadLetter, DeadLetterPage, ReplayAnswer
 from holdfast.wire.requests import (
     DeadLetterFilter,
     DeadLetterListQuery,
     DiscardRequest,
     ReplayRequest,
 )
-from holdfast.wire.status import Changed, DeadLetter, DeadLetterPage, ReplayAnswer
+from holdfast.wire.status import Changed
 
 _PATH = "/api/dead-letters"
 
@@ -38,13 +41,16 @@ class DeadLetters(Namespace):
         idempotency_key: str | None = None,
         rebind_outputs: bool = False,
         canary: int | None = None,
+        rate: float | None = None,
         input: Any = msgspec.UNSET,
     ) -> Coroutine[Any, Any, ReplayAnswer]:
         """Submit dead letters again: those with these ids, or all that a filter matches.
 
-        The first `canary` of them go first, and the others when these have succeeded. A single one
-        may get another input than its own.
+        The first `canary` of them go first, and the others when these have succeeded; `rate` of
+        them start in a second. A single one may get another input than its own.
         """
+        if rate is not None and not isfinite(rate):
+            raise Invalid("rate", f"is {rate}; give how many tasks start in a second")
         body = ReplayRequest(
             filter=which if isinstance(which, DeadLetterFilter) else None,
             task_ids=None if isinstance(which, DeadLetterFilter) else [*which],
@@ -52,6 +58,7 @@ class DeadLetters(Namespace):
             idempotency_key=None if dry_run else repeatable(idempotency_key),
             rebind_outputs=rebind_outputs,
             canary=canary,
+            rate=rate,
             input=input if input is msgspec.UNSET else encode_input(input, "input"),
         )
         return self._client.change(f"{_PATH}:replay", body, ReplayAnswer)

@@ -59,6 +59,12 @@ class Admitted:
             self.submission.trace_parent,
         )
 
+    @property
+    def is_paced(self) -> bool:
+        """Tell whether its tasks come to stand in line later, or one after the other."""
+        spec = self.submission.spec
+        return spec.start_rate is not None or spec.start_delay is not None
+
     def eligible_at(self, now: datetime) -> datetime:
         """Say when its tasks may first be claimed or placed."""
         if self.spec.not_before is None:

@@ -23,7 +23,7 @@ from holdfast.operations.submitting.resubmission import (
     describe_again,
     note_replays,
 )
-from holdfast.rules.replay import Letters, Part, arrange
+from holdfast.rules.replay import Letters, Part, arrange, keep_pace
 from holdfast.rules.submission import check_json, check_text, complete_submission
 from holdfast.store.database import Transaction
 from holdfast.store.tables.dead_letters import (
@@ -42,6 +42,8 @@ class Replay:
     job_id: int | None
     is_canary: bool = False
     input_edited: bool = False
+    start_delay: float | None = None
+    start_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,15 @@ class Manner:
     """How dead letters are replayed.
 
     If it may rebind, a job writes the newest open version where the one that was named is sealed.
-    The first `canary` letters go first, and the others once these have succeeded. `edited` is the
-    input, a JSON text, that a single letter gets instead of its own.
+    The first `canary` letters go first, and the others once these have succeeded. `rate` is how
+    many start in a second. `edited` is the input, a JSON text, that a single letter gets instead
+    of its own.
     """
 
     rebind: bool = False
     canary: int | None = None
     edited: str | None = None
+    rate: float | None = None
 
 
 AS_IT_WAS = Manner()
@@ -143,6 +147,8 @@ async def _plan(
         for job_id, group in sorted(by_job.items())
     ]
     parts = arrange(letters, canary=manner.canary, links_max=ledger.limits.dependencies_max)
+    if manner.rate is not None:
+        parts = keep_pace(parts, letters, manner.rate)
     plans = [_Plan(part, again[part.job_id]) for part in parts]
     _check_inputs_and_outputs(plans, manner)
     return plans
@@ -199,7 +205,7 @@ async def _describe(ledger: Ledger, plans: Sequence[_Plan], manner: Manner) -> l
             inputs[task_id] = manner.edited
     return [
         complete_submission(
-            plan.again.submission(
+            _pace(plan).submission(
                 tuple(inputs[task_id] for task_id in plan.part.task_ids)
                 if plan.again.has_inputs
                 else ()
@@ -208,6 +214,15 @@ async def _describe(ledger: Ledger, plans: Sequence[_Plan], manner: Manner) -> l
         )
         for plan in plans
     ]
+
+
+def _pace(plan: _Plan) -> Resubmission:
+    """Have the tasks of a job start when they may."""
+    part, again = plan
+    spec = msgspec.structs.replace(
+        again.spec, start_delay=part.start_delay or None, start_rate=part.start_rate
+    )
+    return again._replace(spec=spec)
 
 
 async def _store(
@@ -241,4 +256,12 @@ async def _store(
 def _answer(plan: _Plan, job_id: int | None, manner: Manner) -> Replay:
     part = plan.part
     edited = manner.edited is not None
-    return Replay(part.job_id, part.task_ids, job_id, part.is_canary, edited)
+    return Replay(
+        part.job_id,
+        part.task_ids,
+        job_id,
+        part.is_canary,
+        edited,
+        part.start_delay,
+        part.start_rate,
+    )

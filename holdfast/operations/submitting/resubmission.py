@@ -71,6 +71,8 @@ async def describe_again(
                 stored.spec,
                 idempotency_key=None,
                 not_before=None,
+                start_delay=None,
+                start_rate=None,
                 depends_on=_needed(stored.spec, unmet[job_id]),
                 outputs=outputs[job_id],
                 correlation_id=stored.correlation_id,

@@ -152,7 +152,11 @@ async def insert_tasks(
 
 
 async def line_up(tx: Transaction, jobs: Sequence[Admitted], *, now: datetime) -> None:
-    """Put tasks where claims find them, or where they wait; of a large job, the first stretch."""
+    """Put tasks where claims find them, or where they wait; of a large job, the first stretch.
+
+    Those of a paced job are fed.
+    """
+    jobs = [job for job in jobs if not job.is_paced]
     at_once = [job for job in jobs if job.eligible_at(now) <= now]
     later = [job for job in jobs if job.eligible_at(now) > now]
     if at_once:
@@ -189,22 +193,24 @@ def _first_stretch(job: Admitted) -> int:
 
 def is_ready(job: Admitted, links: Links, now: datetime) -> bool:
     """Tell whether the tasks of a job can be claimed or placed as soon as it is stored."""
-    return not links.unmet(job.job_id) and job.eligible_at(now) <= now
+    return not links.unmet(job.job_id) and job.eligible_at(now) <= now and not job.is_paced
 
 
 async def announce(
     tx: Transaction, jobs: Sequence[Admitted], links: Links, *, waiting: set[int]
 ) -> None:
-    """Tell of new jobs once the transaction has committed, and have the rest of large ones fed."""
+    """Tell of new jobs once the transaction has committed, and have large and paced ones fed."""
     for job in jobs:
         ready_tasks = 0 if job.job_id in waiting else _first_stretch(job)
         spec = job.stored() if ready_tasks or job.graph_id is None else None
         is_compensation = job.submission.compensates_job_id is not None
         submitted = 0 if is_compensation else job.num_tasks
         tx.news.stored_jobs.append(StoredJob(job.job_id, submitted, ready_tasks, spec))
-    large = [job for job in jobs if job.num_tasks > CHUNK_TASKS_MAX]
-    feeds = [("feed", job.job_id) for job in large if not links.unmet(job.job_id)]
-    await add_follow_ups(tx, feeds, next_index=CHUNK_TASKS_MAX)
+    paced = {job.job_id for job in jobs if job.job_id in waiting and job.is_paced}
+    large = {job.job_id for job in jobs if job.num_tasks > CHUNK_TASKS_MAX}
+    for fed, next_index in ((paced, 0), (large - paced, CHUNK_TASKS_MAX)):
+        feeds = [("feed", job_id) for job_id in sorted(fed) if not links.unmet(job_id)]
+        await add_follow_ups(tx, feeds, next_index=next_index)
 
 
 async def _answer_repeats(tx: Transaction, jobs: Sequence[Admitted]) -> dict[int, Answer]:

@@ -127,6 +127,19 @@ async def count_serving(tx: Transaction, queue: str, worker: str) -> tuple[int, 
     return named, others
 
 
+class Feeding(NamedTuple):
+    """From which task on those of a job do not stand in line yet, and when the next ones will."""
+
+    next_index: int
+    due_at: datetime
+
+
+async def find_feeding(tx: Transaction, job_id: int) -> Feeding | None:
+    """Find how far the tasks of a job have come to stand in line; None if all of them do."""
+    row = await tx.fetch_one(_QUEUES["read_feeding"], job_id=job_id)
+    return None if row is None else Feeding._make(row)
+
+
 async def count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int:
     """Count the tasks that would be claimed before this one, up to AHEAD_MAX."""
     row = await tx.fetch_one(

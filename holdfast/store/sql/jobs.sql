@@ -160,6 +160,10 @@ select job_id, cancel_mode, finished_at is not null as finished, cancel_reason, 
   from holdfast.jobs join unnest($job_ids::bigint[]) as wanted(job_id) using (job_id)
  where submitted_at is not null;
 
+-- name: read_time_to_start
+select coalesce(released_at, submitted_at) + $delay::interval - holdfast.now()
+  from holdfast.jobs where job_id = $job_id;
+
 -- name: hold_jobs
 -- One that ends now would miss the child, or the dependent, that is just being born.
 select job_id, state, finished_at is not null as ended,

@@ -86,7 +86,8 @@ counted as (
                               then clock.now end
       from unnest($job_ids::bigint[], $met::int[]) as mine(job_id, met), clock
      where jobs.job_id = mine.job_id
-    returning jobs.job_id, jobs.num_tasks, jobs.spec ? 'not_before' as has_time, jobs.released_at
+    returning jobs.job_id, jobs.num_tasks, jobs.released_at,
+              jobs.spec ?| '{not_before,start_delay,start_rate}' as has_time
 )
 select job_id, num_tasks, has_time from counted where released_at is not null order by job_id;
 

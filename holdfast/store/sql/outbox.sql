@@ -26,6 +26,12 @@ select id, job_id from holdfast.outbox
 -- name: advance_outbox
 update holdfast.outbox set next_index = $next_index where id = $id;
 
+-- name: pace_outbox
+-- From the time it was due, so that a pace is kept; what was missed while nobody was there is not made up for.
+update holdfast.outbox
+   set next_index = $next_index, due_at = greatest(due_at + $pause::interval, holdfast.now())
+ where id = $id;
+
 -- name: delete_outbox
 delete from holdfast.outbox where id = any ($ids::bigint[]);
 

@@ -321,6 +321,14 @@ async def record_job_events(
     )
 
 
+async def read_time_to_start(tx: Transaction, job_id: int, delay: timedelta) -> timedelta:
+    """Say how long it is until so long after a job was submitted, or released by others."""
+    row = await tx.fetch_one(_JOBS["read_time_to_start"], job_id=job_id, delay=delay)
+    assert row is not None, "a job that is fed is there"
+    early: timedelta = row[0]
+    return early
+
+
 async def list_live_children(
     tx: Transaction, job_id: int, *, mode: CancelMode, batch_max: int
 ) -> list[int]:

@@ -54,7 +54,7 @@ async def test_letters_are_replayed_by_a_filter(
     wanted = {"type": "report", "reason_code": "exhausted_retries", "queue": "q", "stage": "exec"}
     dry = await quiet_face.post(REPLAY, {"filter": wanted, "dry_run": True})
     replayed = {"replay_of": letters[0].split(".")[0], "task_ids": letters[:2], "job_id": None}
-    plain = {"is_canary": False, "input_edited": False}
+    plain = {"is_canary": False, "input_edited": False, "start_delay": None, "start_rate": None}
     assert dry.json == {"replays": [replayed | plain], "dry_run": True}
     assert await quiet_face.claim(10) == []
     done = await quiet_face.post(REPLAY, {"filter": wanted})
@@ -87,8 +87,9 @@ async def test_a_canary_and_another_input_are_part_of_what_is_asked(
     assert [each["is_canary"] for each in made.json["replays"]] == [True, False, False]
     assert [each | {"job_id": None} for each in made.json["replays"]] == dry.json["replays"]
     assert (await quiet_face.post(REPLAY, body)).json == made.json
-    other = await quiet_face.post(REPLAY, body | {"canary": 2})
-    assert (other.status, other.error["code"]) == (409, "key_reused")
+    for more in ({"canary": 2}, {"rate": 1.0}):
+        other = await quiet_face.post(REPLAY, body | more)
+        assert (other.status, other.error["code"]) == (409, "key_reused")
     await quiet_face.complete((await quiet_face.claim())[0], "failed")
     await follow_up_all(world.ledger)
     given = {"task_ids": letters[1:2], "input": None, "idempotency_key": "i"}
@@ -129,6 +130,7 @@ BAD_REQUESTS: list[tuple[str, int, str | None, Any]] = [
     (DISCARD, 400, "task_ids", {}),
     (REPLAY, 400, "input", {"task_ids": ["1.0", "1.1"], "input": 1}),
     (REPLAY, 400, "canary", {"task_ids": ["1.0"], "canary": "few"}),
+    (REPLAY, 400, "rate", {"task_ids": ["1.0"], "rate": "10/s"}),
     (DISCARD, 400, "task_ids", {"task_ids": []}),
     (DISCARD, 400, "filter", {"filter": {}, "task_ids": ["1.0"]}),
     (DISCARD, 404, None, {"task_ids": ["999999.0"]}),

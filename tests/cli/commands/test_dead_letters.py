@@ -85,6 +85,10 @@ def test_a_canary_goes_first_and_that_is_said(service: Service, kind: str) -> No
         f"{letters[1]}  would be replayed, when the canary has succeeded",
         f"{letters[2]}  would be replayed, when the canary has succeeded",
     ]
+    paced = service.run(*command, "--dry-run", "--rate", "30/min").out.splitlines()
+    assert (
+        paced[2] == f"{letters[2]}  would be replayed, when the canary has succeeded, after 2.0 s"
+    )
     first, *rest = service.ask(*command)["replays"]
     assert (first["is_canary"], [made["is_canary"] for made in rest]) == (True, [False, False])
     for made in rest:
@@ -132,6 +136,9 @@ def test_a_discard_settles_exactly_what_it_names(service: Service, kind: str) ->
         ["replay", "1.0", "1.1", "--input", "1"],
         ["replay", "1.0", "--input", "1", "--edit"],
         ["replay", "--all", "--edit"],
+        ["replay", "1.0", "--rate", "10"],
+        ["replay", "1.0", "--rate", "few/s"],
+        ["replay", "1.0", "--rate", "nan/s"],
         ["discard"],
         ["discard", "1.0", "x"],
         ["show", "1"],

@@ -48,6 +48,10 @@ def test_a_canary_goes_first_and_one_gets_another_input(
 ) -> None:
     dry = call(client.dead_letters.replay, letters, dry_run=True, canary=1)
     assert [made.is_canary for made in dry.replays] == [True, False]
+    dry = call(client.dead_letters.replay, letters, dry_run=True, rate=0.5)
+    assert [(made.start_delay, made.start_rate) for made in dry.replays] == [(0.0, 0.5)]
+    with pytest.raises(Invalid, match="rate: is nan"):
+        call(client.dead_letters.replay, letters, rate=float("nan"))
     with pytest.raises(Invalid, match="input: cannot be written as JSON"):
         call(client.dead_letters.replay, letters[:1], input=object())
     done = call(client.dead_letters.replay, letters[:1], input={"n": None})

@@ -176,6 +176,19 @@ async def test_a_release_does_not_hurry_what_has_a_time_of_its_own(world: World)
     assert await claimed(world) == [later]
 
 
+async def test_a_pace_counts_from_the_release_on(world: World) -> None:
+    first = await world.submit()
+    paced = await world.submit([1, 2], depends_on=[str(first)], start_rate=0.01, start_delay=100.0)
+    await world.clock.advance(1000.0)
+    await end(world, first)
+    for seconds, count in ((0.0, 0), (100.0, 1), (100.0, 1)):
+        await world.clock.advance(seconds)
+        await follow_up_all(world.ledger)
+        claims = await world.claim(9)
+        assert [claim.task_id.job_id for claim in claims] == [paced] * count
+    await assert_audit_is_silent(world.ledger.database)
+
+
 async def test_the_wait_for_a_worker_counts_from_the_release_on(world: World) -> None:
     first = await world.submit()
     second = await world.submit(depends_on=[str(first)], scheduling_timeout=100.0)

@@ -144,6 +144,30 @@ async def test_under_one_key_a_canary_is_replayed_once(ledger: Ledger, world: Wo
     assert await world.count("jobs") == 3
 
 
+async def test_a_pace_is_kept_across_jobs_and_begins_when_the_canary_has_succeeded(
+    ledger: Ledger, world: World
+) -> None:
+    many, one = await dead_inputs(world, 3, 3), await dead_inputs(world, 1, 1)
+    letters = await found(world)
+    with pytest.raises(Invalid, match="rate: is 0 tasks per second"):
+        await replay(ledger, letters, actor="ann", manner=Manner(rate=0.0))
+    manner = Manner(canary=1, rate=0.01)
+    made = await replay(ledger, letters, actor="ann", manner=manner)
+    assert [(each.replay_of, each.start_delay, each.start_rate) for each in made] == [
+        (many, 0.0, None), (many, 0.0, 0.01), (one, 200.0, None),
+    ]  # fmt: skip
+    await world.clock.advance(1000.0)
+    await world.succeed((await world.claim(9))[0])
+    started = []
+    for _ in range(3):
+        await follow_up_all(ledger)
+        started.append([claim.task_id.job_id for claim in await world.claim(9)])
+        await world.clock.advance(100.0)
+    _, rest, last = [each.job_id for each in made]
+    assert started == [[rest], [rest], [last]]
+    await assert_audit_is_silent(ledger.database)
+
+
 async def test_a_job_that_would_open_two_versions_is_not_divided(
     ledger: Ledger, world: World
 ) -> None:

@@ -52,6 +52,7 @@ IN_ORDER = {
     "list_results": {"jobs": "job_id", "tasks": "task_index", "attempts": "attempt"},
     "get_job_with_spec": {"jobs": "job_id"},
     "count_ahead": {"ready": "urgency"},
+    "read_feeding": {"outbox": "job_id"},
     "walk_open_dead_letters": {"dead_letters": "job_id"},
     "walk_dead_letters": {"dead_letters": "job_id"},
     "list_open_ids": {"dead_letters": "job_id"},

@@ -138,6 +138,18 @@ async def test_the_workers_of_a_queue_are_counted_with_and_without_one(
         assert await queues.count_serving(tx, "q", "one") == (0, 0)
 
 
+async def test_a_job_that_stands_in_line_in_part_tells_how_far(
+    world: World, database: Database
+) -> None:
+    job_id, whole = await world.submit([1, 2], start_rate=0.01), await world.submit()
+    await world.run_chores()
+    async with database.transaction() as tx:
+        feeding = await queues.find_feeding(tx, job_id)
+        assert feeding is not None
+        assert (feeding.next_index, feeding.due_at > await tx.now()) == (1, True)
+        assert await queues.find_feeding(tx, whole) is None
+
+
 async def test_those_ahead_are_the_more_urgent_and_the_older(
     world: World, database: Database
 ) -> None:

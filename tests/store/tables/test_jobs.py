@@ -32,6 +32,7 @@ from holdfast.store.tables.jobs import (
     lock_job,
     read_job_flags,
     read_job_to_rerun,
+    read_time_to_start,
     read_verbosity,
     record_job_events,
     show_job,
@@ -153,3 +154,10 @@ async def test_specs_are_read_as_they_are_stored(world: World, tx: Transaction) 
     assert await read_verbosity(tx, [job_id]) == {job_id: True}
     [task] = await lock_tasks_of_jobs(tx, [job_id])
     assert task.state == TaskState.PENDING
+
+
+async def test_the_time_to_start_counts_from_the_submission(world: World, tx: Transaction) -> None:
+    job_id = await world.submit()
+    early = await read_time_to_start(tx, job_id, timedelta(hours=1))
+    assert timedelta(minutes=59) < early <= timedelta(hours=1)
+    assert await read_time_to_start(tx, job_id, timedelta()) <= timedelta()

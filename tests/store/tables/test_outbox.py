@@ -15,6 +15,7 @@ from holdfast.store.tables.outbox import (
     list_outbox,
     lock_outbox,
     lock_undo_graph,
+    pace_outbox,
     put_off_outbox,
     put_off_releases,
     take_outbox,
@@ -31,6 +32,9 @@ async def test_work_is_left_listed_advanced_and_done(world: World, tx: Transacti
     assert await lock_outbox(tx, feed.id) == FollowUp("feed", job_id, 7)
     await advance_outbox(tx, feed.id, 9)
     assert await lock_outbox(tx, feed.id) == FollowUp("feed", job_id, 9)
+    await pace_outbox(tx, feed.id, 11, pause=timedelta(minutes=1))
+    assert await lock_outbox(tx, feed.id) == FollowUp("feed", job_id, 11)
+    assert await list_outbox(tx, ["feed"], batch_max=9) == []
     await delete_outbox(tx, [feed.id])
     assert await lock_outbox(tx, feed.id) is None
     [sweep] = await take_small_sweeps(tx, tasks_max=1, batch_max=9)

@@ -1,5 +1,6 @@
 /** How a replay goes: how many of them first, and for a single one with which input. */
 import { Button } from "../../parts/button";
+import { duration } from "../../parts/format";
 import { pretty } from "../../parts/text";
 import { readJson } from "../task/json";
 import { useInput } from "../task/reads";
@@ -20,9 +21,42 @@ export function Canary({ text, onChange }: { text: string; onChange: (text: stri
         onChange={(event) => onChange(event.target.value)}
         className="border-line bg-panel w-20 rounded border px-2 py-1"
       />
-      go first, the rest if they succeed (empty: all at once)
+      go first, the rest if they succeed (empty: no canary)
     </label>
   );
+}
+
+/** How many start in a second; none unless it is a number above zero. */
+export function readRate(text: string): number | null {
+  const rate = Number(text);
+  return text.trim() !== "" && Number.isFinite(rate) && rate > 0 ? rate : null;
+}
+
+export function Rate({ text, onChange }: { text: string; onChange: (text: string) => void }) {
+  return (
+    <label className="flex flex-wrap items-baseline gap-2">
+      Pace:
+      <input
+        type="number"
+        min={0}
+        step="any"
+        value={text}
+        onChange={(event) => onChange(event.target.value)}
+        className="border-line bg-panel w-20 rounded border px-2 py-1"
+      />
+      tasks a second (empty: all at once)
+    </label>
+  );
+}
+
+/** When the tasks of a job of the replay start, in words. */
+export function tellStart(
+  made: { is_canary: boolean; start_delay: number | null },
+  hasCanary: boolean,
+): string {
+  const first = made.is_canary ? "first" : hasCanary ? "after the canary" : "";
+  const delay = made.start_delay ? `after ${duration(made.start_delay * 1000)}` : "";
+  return [first, delay].filter((each) => each !== "").join(", ") || "at once";
 }
 
 /** The input that a dead letter gets instead of its own; null while it keeps that. */

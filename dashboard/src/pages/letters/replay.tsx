@@ -11,7 +11,7 @@ import { newRequestKey } from "../../parts/request_key";
 import { Said } from "../../parts/show";
 import type { Chosen } from "./actions";
 import { asked } from "./filter";
-import { Canary, EditedInput, findProblem, readCanary } from "./manner";
+import { Canary, EditedInput, findProblem, Rate, readCanary, readRate, tellStart } from "./manner";
 
 const IDS_SHOWN = 8;
 
@@ -34,8 +34,10 @@ export function ReplayDialog({
   const [isRebinding, setIsRebinding] = useState(false);
   const [canaryText, setCanaryText] = useState("");
   const [input, setInput] = useState<string | null>(null);
+  const [rateText, setRateText] = useState("");
   const canary = readCanary(canaryText);
-  const manner = { rebind_outputs: isRebinding, canary };
+  const rate = readRate(rateText);
+  const manner = { rebind_outputs: isRebinding, canary, rate };
   const deed = useMutation({
     // Exactly what was shown, whatever else the filter matches by now.
     mutationFn: (shown: Replays) =>
@@ -43,14 +45,14 @@ export function ReplayDialog({
         {
           task_ids: shown.flatMap((each) => each.task_ids),
           ...manner,
-          idempotency_key: `${key}-${isRebinding ? "rebind" : ""}-${canary ?? ""}`,
+          idempotency_key: `${key}-${isRebinding ? "rebind" : ""}-${canary ?? ""}-${rate ?? ""}`,
         },
         input,
       ),
     onSuccess: onDone,
   });
   const plan = useQuery({
-    queryKey: ["letter-plan", key, isRebinding, canary],
+    queryKey: ["letter-plan", key, isRebinding, canary, rate],
     placeholderData: keepPreviousData,
     queryFn: () =>
       replay({
@@ -96,8 +98,11 @@ export function ReplayDialog({
             Let them write the newest open version of their datasets.
           </label>
         )}
-        {!deed.isSuccess && (tasks > 1 || canaryText !== "") && (
-          <Canary text={canaryText} onChange={setCanaryText} />
+        {!deed.isSuccess && (tasks > 1 || canaryText + rateText !== "") && (
+          <div className="flex flex-col gap-2">
+            <Canary text={canaryText} onChange={setCanaryText} />
+            <Rate text={rateText} onChange={setRateText} />
+          </div>
         )}
         {!deed.isSuccess && !isDry && chosen.taskIds?.length === 1 && (
           <EditedInput taskId={chosen.taskIds[0] ?? ""} text={input} onChange={setInput} />
@@ -141,6 +146,7 @@ const WHOLE: ReplayBody = {
   dry_run: false,
   rebind_outputs: false,
   canary: null,
+  rate: null,
   idempotency_key: null,
 };
 
@@ -198,9 +204,7 @@ function Plan({ replays }: { replays: Replays }) {
                   {few(each.task_ids)}
                 </span>
               </td>
-              <td className="px-3 py-2 align-top">
-                {each.is_canary ? "first" : hasCanary ? "after the canary" : "at once"}
-              </td>
+              <td className="px-3 py-2 align-top">{tellStart(each, hasCanary)}</td>
             </tr>
           ))}
         </tbody>

@@ -56,7 +56,7 @@ create or replace function holdfast.check_shape(spec jsonb) returns void languag
 begin
     perform holdfast.refuse_field(field, 'is not taken by SQL; submit the job through the server')
        from unnest('{resources,constraints,coscheduling,bundle,requirements,depends_on,
-                      compensation,outputs}'::text[]) as field where spec ? field;
+                      compensation,outputs,start_delay,start_rate}'::text[]) as field where spec ? field;
     perform holdfast.refuse_field('entrypoint.results', 'is not taken by SQL; submit the job through the server')
       where jsonb_typeof(spec -> 'entrypoint') = 'object' and spec -> 'entrypoint' ? 'results';
     perform holdfast.check_fields('', spec, '{

@@ -86,6 +86,13 @@ select count(*) filter (where $worker::text in (name, worker_id)),
  where $queue::text = any (queues) and lost_at is null
    and coalesce(last_seen_at, registered_at) > holdfast.now() - $silent_after::interval;
 
+-- name: read_feeding
+-- From which task on those of a job do not stand in line yet, and when the next ones will.
+select next_index, due_at
+  from (select job_id, next_index, due_at from holdfast.outbox
+         where kind = 'feed' and job_id >= $job_id order by job_id limit 1) as following
+ where job_id = $job_id;
+
 -- name: count_ahead
 select count(*) from (
     select from holdfast.ready
