@@ -73,9 +73,17 @@ class PlacedFlags:
         ),
     ] = None
 
-    def find_given(self) -> str | None:
-        """Name a flag that is given; None if the job is not meant to be placed."""
-        given = (each.name for each in fields(self) if getattr(self, each.name) != each.default)
+    def find_given(self, *, has_queue: bool = False) -> str | None:
+        """Name a flag that is given; None if the job need not be placed.
+
+        With a queue, amounts are those of claimed work.
+        """
+        given = (
+            each.name
+            for each in fields(self)
+            if getattr(self, each.name) != each.default
+            and not (has_queue and each.name in ("cpu", "memory", "disk"))
+        )
         name = next(given, None)
         return None if name is None else name.replace("_", "-")
 

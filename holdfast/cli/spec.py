@@ -57,7 +57,7 @@ class JobFlags:
 
     def fields(self, placing: PlacedFlags = NO_PLACING) -> dict[str, Any]:
         """Write them as fields of a job's spec; placed work has no queue."""
-        flag = placing.find_given()
+        flag = placing.find_given(has_queue=bool(self.queue))
         if flag is not None and self.queue:
             raise Invalid(
                 flag, f"is for placed work, and queue {self.queue} for claimed; give one of the two"

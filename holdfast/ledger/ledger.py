@@ -24,6 +24,8 @@ class Ledger:
         self.specs = SpecCache()
         self.policies = NO_CHANGES
         self.partitions_end = 0
+        # Queues in whose line a claim has met tasks that name resources.
+        self.sized_queues: set[str] = set()
         self.on_commit: Callable[[News], None] = _ignore
 
     async def write(

@@ -13,6 +13,7 @@ AttributeValue = bool | int | float | str
 GPU_MAX = 1024
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\s*", re.IGNORECASE)
+_CPU_ERROR = 1e-6  # what adding up fractions of cores may have cost
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -70,6 +71,24 @@ def parse_size(text: int | str, field: str) -> int:
         raise Invalid(field, f"{text!r} is not a size; write bytes, or a size such as 4GB")
     number, unit, binary = found.groups()
     return int(float(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
+
+
+def fits(need: Resources, free: Capacity) -> bool:
+    """Tell whether the cores, memory and disk that a task needs are there."""
+    return (
+        need.cpu <= free.cpu + _CPU_ERROR
+        and parse_size(need.memory, "memory") <= free.memory
+        and parse_size(need.disk, "disk") <= free.disk
+    )
+
+
+def subtract(free: Capacity, taken: Resources | Capacity) -> Capacity:
+    """Say what is left of cores, memory and disk; nothing, where more is taken than there is."""
+    return Capacity(
+        max(free.cpu - taken.cpu, 0.0),
+        max(free.memory - parse_size(taken.memory, "memory"), 0),
+        max(free.disk - parse_size(taken.disk, "disk"), 0),
+    )
 
 
 def _word(value: AttributeValue | list[AttributeValue] | None) -> str:

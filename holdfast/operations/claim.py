@@ -11,7 +11,10 @@ from holdfast.errors import Invalid, KeyReused, LeaseConflict, Refused, Unavaila
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.model.ids import TaskId, check_task_id, check_worker_id
+from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
+from holdfast.operations.take import find_large, is_fresh, take_first, take_fitting
+from holdfast.rules.claim_shares import Asked
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
@@ -21,7 +24,6 @@ from holdfast.store.tables.ready import (
     TakenTask,
     drop_stale,
     explain_unclaimable,
-    take_ready,
     take_ready_by_id,
 )
 from holdfast.store.tables.tasks import Assignment, assign_tasks
@@ -34,19 +36,35 @@ STALE_MAX = 10_000
 
 
 class ClaimRequest(NamedTuple):
-    """What a worker asks for: one task by id, or up to `max_tasks` from its queues."""
+    """What a worker asks for: one task by id, or up to `max_tasks` from its queues.
+
+    `free` is what it has to give to tasks that name resources, of its whole `capacity`; without it,
+    everything fits.
+    """
 
     worker_id: str
     queues: tuple[str, ...] = ()
     max_tasks: int = 1
     task_id: TaskId | None = None
     idempotency_key: str | None = None
+    free: Capacity | None = None
+    capacity: Capacity | None = None
 
     @property
     def digest(self) -> bytes:
         """Tell this request from a different one under the same key."""
-        text = repr((self.queues, self.max_tasks, self.task_id))
+        text = repr((self.queues, self.max_tasks, self.task_id, self.free, self.capacity))
         return hashlib.sha256(text.encode()).digest()
+
+    @property
+    def asked(self) -> Asked:
+        """Tell what decides its share."""
+        return Asked(self.max_tasks, self.free, self.capacity or self.free)
+
+    @property
+    def must_fit(self) -> bool:
+        """Whether it is given only what fits."""
+        return self.free is not None and self.task_id is None
 
 
 class Claim(NamedTuple):
@@ -73,6 +91,10 @@ class _WorkersLost(Exception):
     def __init__(self, worker_ids: set[str]) -> None:
         super().__init__(*worker_ids)
         self.worker_ids = worker_ids
+
+
+class _Sized(Exception):
+    """Some of what was taken names resources: it has to be looked at before it is taken."""
 
 
 class _KeyTaken(Exception):
@@ -129,6 +151,8 @@ async def _claim_group(ledger: Ledger, requests: list[ClaimRequest]) -> list[Ans
             except _KeyTaken:  # by the same request before, or elsewhere at this moment
                 keys_first = True
                 continue
+            except _Sized:
+                continue
             except _WorkersLost as lost:
                 found = [_refuse_lost(request, lost.worker_ids) for request in asked]
             for position, answer in zip(left, found, strict=True):
@@ -169,18 +193,15 @@ async def _claim_round(
     if keys_first:
         answers = await _repeated(ledger, tx, requests)
     asking = [position for position, answer in enumerate(answers) if answer is None]
-    wanted = sum(requests[position].max_tasks for position in asking)
-    if not wanted:
+    if not asking:
         return answers
-    tasks = await take_ready(tx, requests[0].queues, wanted)
-    fresh = [task for task in tasks if task.state == TaskState.PENDING and task.job_is_live]
-    is_blocked = len(fresh) < len(tasks)
-    fresh.sort(key=lambda task: (task.urgency, task.eligible_at, task.job_id, task.task_index))
-    shares: list[Share] = []
-    for position in asking:
-        request = requests[position]
-        share, fresh = fresh[: request.max_tasks], fresh[request.max_tasks :]
-        shares.append((request, share))
+    queues = requests[0].queues
+    asked = [requests[position].asked for position in asking]
+    if ledger.sized_queues.isdisjoint(queues):
+        taken, is_blocked = await take_first(tx, queues, asked)
+    else:
+        taken, is_blocked = await take_fitting(ledger, tx, queues, asked=asked)
+    shares = [(requests[position], share) for position, share in zip(asking, taken, strict=True)]
     claims = await _assign(ledger, tx, shares)
     for position, answer in zip(asking, claims, strict=True):
         answers[position] = answer
@@ -194,14 +215,15 @@ async def _claim_by_id(
 ) -> list[Answer | None]:
     answers = await _repeated(ledger, tx, requests)
     asking = [position for position, answer in enumerate(answers) if answer is None]
+    large = await find_large(
+        ledger,
+        tx,
+        [(r.task_id, r.free) for r in requests if r.task_id is not None and r.free is not None],
+    )
     asked = [requests[position].task_id for position in asking]
-    wanted = {task_id for task_id in asked if task_id is not None}
+    wanted = {task_id for task_id in asked if task_id is not None and task_id not in large}
     tasks = await take_ready_by_id(tx, sorted(wanted))
-    fresh = {
-        TaskId(task.job_id, task.task_index): task
-        for task in tasks
-        if task.state == TaskState.PENDING and task.job_is_live
-    }
+    fresh = {TaskId(task.job_id, task.task_index): task for task in tasks if is_fresh(task)}
     shares: list[Share] = []
     for position in asking:
         task_id = requests[position].task_id
@@ -213,6 +235,7 @@ async def _claim_by_id(
         answers[position] = answer
     losers = [r.task_id for r, answer in zip(requests, answers, strict=True) if not answer]
     reasons = await _explain(tx, [task_id for task_id in losers if task_id])
+    reasons |= dict.fromkeys(large, "no_room")
     return [
         answer if answer else LeaseConflict(request.task_id, reasons[request.task_id])
         for request, answer in zip(requests, answers, strict=True)
@@ -235,6 +258,10 @@ async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[
     if not chosen:
         return [[] for _ in shares]
     specs = await ledger.specs.load(tx, {task.job_id for _, task, _ in chosen})
+    sized = {stored.terms.queue or "" for stored in specs.values() if stored.spec.resources}
+    if sized - ledger.sized_queues and any(request.must_fit for request, _ in shares):
+        ledger.sized_queues |= sized
+        raise _Sized(*sized)
     terms = {
         job_id: (stored.terms.lease_duration, stored.terms.run_timeout)
         for job_id, stored in specs.items()
@@ -332,6 +359,8 @@ def _check(request: ClaimRequest) -> Refused | None:
         check_worker_id(request.worker_id)
         if request.idempotency_key is not None:
             _check_name("idempotency_key", request.idempotency_key)
+        _check_amounts("free", request.free)
+        _check_amounts("capacity", request.capacity)
         if request.task_id is not None:
             check_task_id(request.task_id)
             if request.queues:
@@ -350,6 +379,12 @@ def _check(request: ClaimRequest) -> Refused | None:
     except Refused as refused:
         return refused
     return None
+
+
+def _check_amounts(field: str, amounts: Capacity | None) -> None:
+    for name in () if amounts is None else ("cpu", "memory", "disk"):
+        if not 0 <= getattr(amounts, name) < 1 << 62:
+            raise Invalid(f"{field}.{name}", "is out of range; use 0 or more")
 
 
 def _check_name(field: str, name: str) -> None:

@@ -24,4 +24,5 @@ def describe_job(job_id: int, stored: StoredSpec) -> ClaimedJob:
         None if stored.compensates_job_id is None else str(stored.compensates_job_id),
         stored.trace_parent,
         spec.outputs,
+        spec.resources,
     )

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.model.order import Output
 from holdfast.model.outcomes import CancelMode
+from holdfast.model.resources import Resources
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.raw import absent_is_null
 
@@ -50,6 +51,8 @@ class ClaimedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     trace_parent: str | None = None
     # The datasets that it writes, with the number of the version of each.
     outputs: list[Output] = []
+    # What each task needs of its worker, if the job says so.
+    resources: Resources | None = None
 
 
 class ClaimedTask(msgspec.Struct, frozen=True):

@@ -66,6 +66,9 @@ class TaskClaimRequest(Request, frozen=True):
     max_tasks: Annotated[int, Meta(ge=1, le=1000)] = 1
     wait_ms: WaitMs = 0
     idempotency_key: str | None = None
+    # What the worker has free for tasks that name resources, and in all; without it, all fit.
+    free: Capacity | None = None
+    capacity: Capacity | None = None
 
 
 class Progress(Request, frozen=True):

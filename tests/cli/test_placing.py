@@ -49,7 +49,7 @@ def test_without_them_there_is_nothing_to_say() -> None:
         ({"placed": True}, "placed"),
         ({"gang": True}, "gang"),
         ({"group_by": "rack"}, "group-by"),
-        ({"cpu": 1.0}, "cpu"),
+        ({"gpu": "1"}, "gpu"),
         ({"port": ("http",)}, "port"),
         ({"workspace": Path("here")}, "workspace"),
         ({"requirements": "-"}, "requirements"),
@@ -59,6 +59,15 @@ def test_any_of_them_has_the_job_placed(given: dict[str, Any], name: str) -> Non
     assert PlacedFlags(**given).find_given() == name
     with pytest.raises(Invalid, match=f"{name}: is for placed work, and queue q for claimed"):
         JobFlags(queue="q").fields(PlacedFlags(**given))
+
+
+def test_amounts_alone_go_with_a_queue_that_is_named() -> None:
+    amounts = PlacedFlags(cpu=2.0, memory="1GB", disk="2GB")
+    claimed = JobFlags(queue="q").fields(amounts)
+    resources = Resources(cpu=2.0, memory=10**9, disk=2 * 10**9)
+    assert (claimed["queue"], claimed["resources"]) == ("q", resources)
+    assert "queue" not in JobFlags().fields(amounts)
+    assert amounts.find_given() == "cpu"
 
 
 def test_a_job_is_in_a_queue_or_placed() -> None:

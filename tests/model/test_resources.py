@@ -3,7 +3,14 @@
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import Constraint, parse_size
+from holdfast.model.resources import (
+    Capacity,
+    Constraint,
+    Resources,
+    fits,
+    parse_size,
+    subtract,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +47,20 @@ def test_what_is_no_size_is_refused_by_field_and_remedy(text: str) -> None:
 )
 def test_a_constraint_reads_as_people_write_it(constraint: Constraint, text: str) -> None:
     assert str(constraint) == text
+
+
+def test_what_a_task_takes_is_missing_afterwards() -> None:
+    room, need = Capacity(1.0, 4 * 10**9, 100), Resources(cpu=0.75, memory="3GB", disk=100)
+    assert fits(need, room)
+    left = subtract(room, need)
+    assert left == Capacity(0.25, 10**9, 0)
+    assert not fits(need, left)
+    assert subtract(left, Capacity(9.0, 0, 9)) == Capacity(0.0, 10**9, 0)
+
+
+def test_fractions_of_cores_fill_a_worker_however_they_add_up() -> None:
+    room = Capacity(cpu=1.0)
+    for _ in range(10):
+        assert fits(Resources(cpu=0.1), room)
+        room = subtract(room, Resources(cpu=0.1))
+    assert not fits(Resources(cpu=0.1), room)

@@ -16,6 +16,7 @@ from holdfast.model.outcomes import (
     Succeeded,
     WorkerFailed,
 )
+from holdfast.model.resources import Resources
 from holdfast.model.spec import JobSpec
 from holdfast.model.states import ENDED_STATES, OPEN_STATES, TaskState
 from holdfast.operations.follow_up import SMALL_TASKS_MAX
@@ -39,8 +40,8 @@ class LedgerModel(ModelState):
         policy = terms_of(spec)
         start = datetime.fromtimestamp(spec.not_before or 0.0, UTC)
         tasks = [ModelTask(TaskId(job_id, index), max(self.now, start)) for index in range(count)]
-        gpu = spec.resources.gpu if spec.resources else 0
-        job = ModelJob(job_id, policy, fan_out, spec.max_task_failures, tasks, parent, gpu)
+        needs = spec.resources
+        job = ModelJob(job_id, policy, fan_out, spec.max_task_failures, tasks, parent, needs)
         self.jobs[job_id] = job
         for task in tasks:
             self.promote(task)
@@ -72,10 +73,19 @@ class LedgerModel(ModelState):
         task.lease = ModelLease(task.attempt, token, worker, self.now + lease)
         self.settle(self.job_of(task))
 
+    def cpu_of(self, worker: str) -> float:
+        """Add up the cores that a worker's leases have booked."""
+        held = [task for task in self.tasks() if task.lease and task.lease.worker == worker]
+        return sum(need.cpu for task in held if (need := self.needs_of(task)))
+
+    def needs_of(self, task: ModelTask) -> Resources | None:
+        """Tell what a task needs of its worker, if it says so."""
+        return self.job_of(task).resources
+
     def place(self, task: ModelTask, worker: str, token: object, devices: list[str]) -> None:
         """Lease a task with devices, as many as it wants, that no attempt has which may live."""
         used = {device for each in self.tasks() if each.lease for device in each.lease.devices}
-        assert len(set(devices)) == len(devices) == self.job_of(task).gpu
+        assert len(set(devices)) == len(devices) == getattr(self.needs_of(task), "gpu", 0)
         assert not used & set(devices), f"{devices} of {task.id} are in use"
         self.claim(task, worker, token)
         assert task.lease is not None

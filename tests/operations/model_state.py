@@ -18,6 +18,7 @@ from holdfast.model.outcomes import (
     TaskRetried,
     TaskVerdict,
 )
+from holdfast.model.resources import Resources
 from holdfast.model.spec import TaskTerms
 from holdfast.model.states import ENDED_STATES, OPEN_STATES, JobState, TaskState
 from holdfast.rules.job_state import JobCounts, job_state
@@ -79,7 +80,7 @@ class ModelJob:
     tolerated: int | None
     tasks: list[ModelTask]
     parent: int | None = None
-    gpu: int = 0
+    resources: Resources | None = None
     state: JobState = PENDING
     started: bool = False
     cancel: CancelMode | None = None

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.model.fence import Fence
 from holdfast.model.outcomes import CancelMode, Stage, Status
+from holdfast.model.resources import Capacity
 from holdfast.model.states import TaskState
 from holdfast.operations.claim import Claim, ClaimRequest, claim
 from holdfast.operations.dead_letters import dead_letter_task
@@ -35,6 +36,7 @@ from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Recorded, Report, report
 from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting.submit import submit_one
+from holdfast.rules.claim_shares import Asked, share_line
 from holdfast.rules.submission import complete_submission
 from tests.operations import ledger_model as expected
 from tests.operations.ledger_model import CONFLICT
@@ -49,6 +51,7 @@ Thing = TypeVar("Thing")
 # Picks count from the newest back, so that small numbers, which are drawn most, mean what is new.
 PICKS = st.integers(0, 15)
 QUEUES = ("a", "b")
+CORES = 3
 MODES = st.sampled_from(["soft", "soft", "hard"])
 INDEXES = st.integers(0, 2)
 FORGERIES = st.sampled_from(["none"] * 12 + ["token", "attempt", "task"])
@@ -68,8 +71,8 @@ SPECS = st.fixed_dictionaries(
         "scheduling_timeout": st.just(50.0),
         "max_task_failures": st.integers(0, 1),
         "not_before": st.just(START.timestamp() + 20),
-        # Without a queue it is placed.
-        "resources": st.integers(0, 2).map(lambda gpu: {"gpu": gpu}),
+        # What names gpus is placed.
+        "resources": st.sampled_from([{"gpu": 0}, {"gpu": 1}, {"gpu": 2}, {"cpu": 1}, {"cpu": 2}]),
     },
 )
 ENDS = st.sampled_from(
@@ -160,20 +163,29 @@ class WorkerRules(Machine):
         name = picked(self.workers, worker)
         claimable = self.model.claimable(queues)
         stale = self.model.count_stale()
-        [answer] = self.ask(claim(self.ledger, [ClaimRequest(name, tuple(queues), count)]))
+        room = Capacity(cpu=CORES - self.model.cpu_of(name))
+        asked = Asked(count, room, Capacity(cpu=CORES))
+        [answer] = self.ask(
+            claim(
+                self.ledger,
+                [ClaimRequest(name, tuple(queues), count, free=room, capacity=asked.capacity)],
+            )
+        )
         if name in self.model.lost:
             assert not isinstance(answer, list) or answer == []
             return
         assert isinstance(answer, list)
         by_id = {task.id: task for task in claimable}
         tasks = [by_id[mine.task_id] for mine in answer]
+        owners = share_line([self.model.needs_of(task) for task in claimable], [asked])
+        fitting = [task for task, owner in zip(claimable, owners, strict=True) if owner == 0]
         # Which of two queues goes first is open where priority and eligibility are the same.
-        assert [*map(self.model.turn, tasks)] == [*map(self.model.turn, claimable[: len(tasks)])]
+        assert [*map(self.model.turn, tasks)] == [*map(self.model.turn, fitting[: len(tasks)])]
         # Stale rows may cut a claim short, but never keep it from what stands behind them.
-        least = min(1 if stale else count, len(claimable))
-        assert least <= len(answer) <= count
+        assert min(1 if stale else count, len(fitting)) <= len(answer) <= count
         for task, mine in zip(tasks, answer, strict=True):
             self._take_over(task, mine, name)
+        assert self.model.cpu_of(name) <= CORES
 
     def claim_by_id(self, worker: int, task: int) -> None:
         """Claim one task: it is leased if it can be, or refused."""
@@ -239,7 +251,7 @@ class PeopleRules(Machine):
 
     def submit(self, fields: dict[str, Any], count: int, fan_out: bool, has_parent: bool) -> None:
         """Submit a job, perhaps as the child of the last one that lives."""
-        if "resources" in fields:
+        if "gpu" in fields.get("resources", ()):
             fields = fields | {"queue": None}
         live = [job.id for job in self.model.jobs.values() if job.is_live]
         parent = live[-1] if has_parent and live else None

@@ -37,7 +37,7 @@ HOT = {
     ),
     "ready": (
         "share_ready", "take_ready", "take_ready_by_id", "explain_unclaimable", "promote_waiting",
-        "feed_ready", "drop_stale", "take_overdue",
+        "feed_ready", "drop_stale", "take_overdue", "read_line",
     ),
     "leases": (
         "lock_leases", "renew_leases", "find_leases", "find_ended_attempts", "release_leases",

@@ -2731,6 +2731,8 @@ export interface components {
          * @description Claim one task by id, or up to `max_tasks` from queues; `wait_ms` makes it a long poll.
          */
         TaskClaimRequest: {
+            capacity?: components["schemas"]["Capacity"] | null;
+            free?: components["schemas"]["Capacity"] | null;
             idempotency_key?: string | null;
             max_tasks?: number;
             queues?: string[];

@@ -60,6 +60,8 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
         asked.max_tasks,
         None if asked.task_id is None else parse_task_id(asked.task_id),
         asked.idempotency_key,
+        asked.free,
+        asked.capacity,
     )
     claiming_from = received_at = _now()
     began_ns = now_ns()

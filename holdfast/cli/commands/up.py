@@ -189,6 +189,7 @@ class House:
         claims = [
             f"--concurrency={plan.concurrency}",
             *(f"--queue={queue}" for queue in plan.queues),
+            *_amount_flags(self._share),
         ]
         variables = {**self._variables, "HOLDFAST_SERVER": url}
         del variables[VARIABLE]  # a worker never touches the database
@@ -308,11 +309,13 @@ def _placed_flags(rank: int, share: Capacity) -> list[str]:
     return [
         "--placed",
         f"--name=worker-{rank}",
-        f"--cpu={share.cpu:g}",
-        f"--memory={share.memory}",
-        f"--disk={share.disk}",
+        *_amount_flags(share),
         *([] if rank == 1 else ["--gpu=0"]),
     ]
+
+
+def _amount_flags(share: Capacity) -> list[str]:
+    return [f"--cpu={share.cpu:g}", f"--memory={share.memory}", f"--disk={share.disk}"]
 
 
 def _any_alive(children: Sequence[Child]) -> bool:

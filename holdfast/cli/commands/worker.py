@@ -75,9 +75,9 @@ class Offer:
 
     def check(self) -> None:
         """Refuse what would be said to nobody."""
-        for name in ("cpu", "memory", "disk", "gpu", "attribute"):
+        for name in ("gpu", "attribute"):
             if getattr(self, name) not in (None, ()) and not self.placed:
-                raise Invalid(name, "goes with --placed; queue work is bounded by --concurrency")
+                raise Invalid(name, "goes with --placed; queue work has cpu, memory and disk")
         patience = self.heartbeat_timeout_seconds
         if not HEARTBEAT_TIMEOUT_SECONDS_MIN <= patience <= HEARTBEAT_TIMEOUT_SECONDS_MAX:
             allowed = f"{HEARTBEAT_TIMEOUT_SECONDS_MIN:g} to {HEARTBEAT_TIMEOUT_SECONDS_MAX:g}"
@@ -136,6 +136,7 @@ def run_worker(
                     concurrency=concurrency,
                     isolation=isolation,
                     mark=mark_children(),
+                    offer=offer,
                     open_inbox=inbox if wake_ups == "sqs" else None,
                     **shared,
                 )
@@ -145,16 +146,22 @@ def run_worker(
         return uvloop.run(_work(workers))
 
 
-def _claimed(held: ExitStack, url: str, **options: Any) -> "Work":
-    """Prepare to claim from queues."""
+def _claimed(held: ExitStack, url: str, offer: Offer, **options: Any) -> "Work":
+    """Prepare to claim from queues; beside placed work, nothing that names resources."""
+    from holdfast.model.resources import Capacity
     from holdfast.worker.claimed.options import WorkerOptions
     from holdfast.worker.claimed.worker import Worker
+    from holdfast.worker.placed.host_resources import find_capacity
     from holdfast.worker.slots import take_slot
 
     folder = _folder_for(url)
     slot = take_slot(folder)
     held.callback(slot.close)
-    chosen = WorkerOptions(server=url, folder=folder / f"slot-{slot.number}", **options)
+    own = folder / f"slot-{slot.number}"
+    capacity = Capacity()
+    if not offer.placed:
+        capacity = find_capacity(own, cpu=offer.cpu, memory=offer.memory, disk=offer.disk, gpu="0")
+    chosen = WorkerOptions(server=url, folder=own, capacity=capacity, **options)
     return lambda: Worker(chosen, slot)
 
 

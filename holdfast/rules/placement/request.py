@@ -16,19 +16,23 @@ CONSTRAINTS_MAX = 32
 REQUIREMENTS_MAX = 1000
 _PORT = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _BUNDLE = re.compile(r"[0-9a-f]{64}")
-_PLACED_ONLY = ("resources", "constraints", "coscheduling", "bundle", "requirements")
+_PLACED_ONLY = ("constraints", "coscheduling", "bundle", "requirements")
+_GIVEN_OUT = ("gpu", "gpu_model", "ports")
 
 
 def check_placing(submission: Submission, limits: Limits) -> None:
     """Refuse what cannot be placed, and what only placed work can ask for."""
     spec = submission.spec
-    if spec.queue is not None:
-        for field in _PLACED_ONLY:
-            if getattr(spec, field):
-                raise Invalid(field, "goes with placed work; leave out queue to have it placed")
-        return
     if spec.resources is not None:
         _check_resources(spec.resources)
+    if spec.queue is not None:
+        asked = {field: getattr(spec, field) for field in _PLACED_ONLY}
+        # The scheduler gives these out one by one; who claims has amounts alone.
+        asked |= {f"resources.{name}": getattr(spec.resources, name, None) for name in _GIVEN_OUT}
+        for field, value in asked.items():
+            if value:
+                raise Invalid(field, "goes with placed work; leave out queue to have it placed")
+        return
     if len(spec.constraints) > CONSTRAINTS_MAX:
         raise TooLarge("constraints", len(spec.constraints), CONSTRAINTS_MAX, unit="constraints")
     for index, constraint in enumerate(spec.constraints):

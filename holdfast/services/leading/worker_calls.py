@@ -230,7 +230,7 @@ def _placed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
         spec = stored.spec
         text = stored.encoded["placed"] = _encode(
             PlacedJob(
-                *msgspec.structs.astuple(describe_job(job_id, stored)),
+                *msgspec.structs.astuple(describe_job(job_id, stored))[:-1],
                 resources=spec.resources or Resources(),
                 bundle=spec.bundle,
                 requirements=spec.requirements,

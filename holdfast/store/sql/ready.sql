@@ -42,6 +42,23 @@ select picked.job_id, picked.task_index, picked.state, picked.attempt, picked.fa
        and jobs.cancel_mode is null as job_is_live, picked.urgency, picked.eligible_at
   from picked join holdfast.jobs using (job_id);
 
+-- name: read_line
+-- The first tasks of queues, in order; nothing is locked, and some may be gone by the time they are taken.
+select head.job_id, head.task_index,
+       tasks.state <> {PENDING} or jobs.cancel_mode is not null or jobs.finished_at is not null as is_stale
+  from unnest($queues::text[]) as wanted(queue)
+ cross join lateral (
+       select ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+         from holdfast.ready
+        where ready.queue = wanted.queue
+        order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+        limit $tasks_max) as head
+  join holdfast.tasks on tasks.job_id = head.job_id and tasks.task_index = head.task_index
+  join holdfast.jobs on jobs.job_id = head.job_id
+ where not exists (select from holdfast.queues where queues.queue = wanted.queue)
+ order by head.urgency, head.eligible_at, head.job_id, head.task_index
+ limit $tasks_max;
+
 -- name: drop_stale
 -- A row whose task has moved on, or whose job has ended, never becomes true again.
 with head as materialized (

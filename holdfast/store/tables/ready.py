@@ -55,6 +55,20 @@ async def _take_ready(
     return list(map(TakenTask._make, rows))
 
 
+class InLine(NamedTuple):
+    """A task in line; stale if it has moved on, or its job has ended or is cancelled."""
+
+    job_id: int
+    task_index: int
+    is_stale: bool
+
+
+async def read_line(tx: Transaction, queues: Sequence[str], tasks_max: int) -> list[InLine]:
+    """Read the first tasks of queues that are not paused, in their order, without taking them."""
+    rows = await tx.fetch(_READY["read_line"], queues=queues, tasks_max=tasks_max)
+    return list(map(InLine._make, rows))
+
+
 async def take_ready_by_id(tx: Transaction, task_ids: Sequence[TaskId]) -> list[TakenTask]:
     """Take these tasks out of their queues, as far as they are in line."""
     rows = await tx.fetch(_READY["take_ready_by_id"], **id_columns(task_ids))

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from holdfast.errors import LeaseConflict
+from holdfast.model.resources import Capacity
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.claims import Claims
 from holdfast.worker.claimed.running_attempts import RunningAttempts
@@ -12,6 +13,7 @@ from holdfast.worker.claimed.wake_up_messages import WakeUpMessages
 
 log = logging.getLogger("holdfast.claimer")
 CLAIM_WAIT_MS = 10_000
+CLAIM_WAIT_PART_MS = 1_000  # for one that does not offer all that this worker has
 
 
 class Claimer:
@@ -43,36 +45,41 @@ class Claimer:
         """Claim whenever there is room; without time to wait, only while there is more to have."""
         while True:
             room = self._running.room()
-            if room <= 0 or not (wait_ms or self._is_busy):
+            if room <= 0 or not (wait_ms or self._is_busy or self._running.book.has_grown):
                 await self._running.changes.wait()
                 continue
-            with self._running.reserve(room):
-                attempts = await self._find_work(room, wait_ms)
+            with self._running.reserve(room), self._running.book.offer() as free:
+                # What becomes free while a claim waits is not offered by it: then it is not held.
+                is_whole = free == self._running.book.capacity
+                patience = wait_ms if is_whole else min(wait_ms, CLAIM_WAIT_PART_MS)
+                attempts = await self._find_work(room, patience, free)
             self._is_busy = len(attempts) == room
             self._running.begin(attempts)
 
-    async def _find_work(self, room: int, wait_ms: int) -> list[Attempt]:
+    async def _find_work(self, room: int, wait_ms: int, free: Capacity | None) -> list[Attempt]:
         """Claim from the queues, or what wake-ups name, and then look at the queues sometimes."""
         if self._wake_ups is None or not wait_ms:
-            return await self._claims.claim(room, wait_ms)
+            return await self._claims.claim(room, wait_ms, free=free)
         messages = await self._wake_ups.receive(room)
         attempts: list[Attempt] = []
         try:
             async with asyncio.TaskGroup() as claiming:
                 for message in messages:
-                    claiming.create_task(self._claim_named(message, attempts))
+                    claiming.create_task(self._claim_named(message, attempts, free))
             if room > len(attempts) and self._wake_ups.is_time_to_look():
-                attempts += await self._claims.claim(room - len(attempts), 0)
+                attempts += await self._claims.claim(room - len(attempts), 0, free=free)
         except BaseException:
             self._running.hand_back(attempts)  # a drain: one was not heard of yet, these were
             raise
         return attempts
 
-    async def _claim_named(self, message: Message, attempts: list[Attempt]) -> None:
+    async def _claim_named(
+        self, message: Message, attempts: list[Attempt], free: Capacity | None
+    ) -> None:
         """Claim what a wake-up names; its message is deleted with the attempt, or if refused."""
         assert self._wake_ups is not None, "a wake-up came from nowhere"
         try:
-            claimed = await self._claims.claim_by_id(message.task_id)
+            claimed = await self._claims.claim_by_id(message.task_id, free=free)
         except LeaseConflict as error:
             log.debug("a wake-up for task %s was for nothing: %s", message.task_id, error)
             self._wake_ups.delete(message)

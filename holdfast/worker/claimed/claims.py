@@ -12,6 +12,7 @@ import msgspec
 from holdfast.client.transport import Transport
 from holdfast.errors import Invalid, LeaseConflict, NotFound, Refused, Unavailable
 from holdfast.model.ids import TaskId
+from holdfast.model.resources import Capacity
 from holdfast.wire.answers import ClaimedTask, TaskClaimAnswer, WorkerRegisterAnswer
 from holdfast.wire.requests import TaskClaimRequest, WorkerRegisterRequest
 from holdfast.worker.claimed.attempt import Attempt, JobCache
@@ -39,11 +40,13 @@ class Claims:
         worker_id: str,
         queues: Sequence[str],
         *,
+        capacity: Capacity | None = None,
         hand_back: Callable[[Sequence[Attempt]], None],
     ) -> None:
         self._transport = transport
         self._worker_id = worker_id
         self._queues = list(queues)
+        self._capacity = capacity
         self._hand_back = hand_back
         self._jobs = JobCache()
 
@@ -61,7 +64,9 @@ class Claims:
             body = msgspec.structs.replace(body, replaces=None)
             return await self._insist_on_registering(body, is_leaving)
 
-    async def claim(self, room: int, wait_ms: int) -> list[Attempt]:
+    async def claim(
+        self, room: int, wait_ms: int, *, free: Capacity | None = None
+    ) -> list[Attempt]:
         """Claim from the queues; a request whose answer is lost is repeated under the same key."""
         body = TaskClaimRequest(
             self._worker_id,
@@ -69,15 +74,19 @@ class Claims:
             max_tasks=room,
             wait_ms=wait_ms,
             idempotency_key=uuid4().hex,
+            free=free,
+            capacity=self._capacity,
         )
         try:
             return await self._insist_on_claiming(body)
         except LeaseConflict as error:
             raise Replaced(str(error)) from error
 
-    async def claim_by_id(self, task_id: TaskId) -> list[Attempt]:
+    async def claim_by_id(self, task_id: TaskId, *, free: Capacity | None = None) -> list[Attempt]:
         """Claim one task; raises LeaseConflict if it cannot be had."""
-        body = TaskClaimRequest(self._worker_id, task_id=str(task_id), idempotency_key=uuid4().hex)
+        body = TaskClaimRequest(
+            self._worker_id, task_id=str(task_id), idempotency_key=uuid4().hex, free=free
+        )
         return await self._insist_on_claiming(body)
 
     async def _insist_on_registering(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.model.resources import Capacity
 from holdfast.worker.claimed.sqs import SqsInbox
 
 
@@ -20,6 +21,8 @@ class WorkerOptions:
     queues: tuple[str, ...]
     folder: Path
     concurrency: int = 10
+    # What it has for tasks that name resources; without it, they are not bounded by that.
+    capacity: Capacity | None = None
     imports: tuple[str, ...] = ()
     isolation: str = "auto"
     name: str = field(default_factory=socket.gethostname)

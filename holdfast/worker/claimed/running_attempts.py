@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.client.transport import Transport
 from holdfast.tracing.current import describe
 from holdfast.worker.claimed.attempt import Attempt, StopMode
+from holdfast.worker.claimed.book import Book
 from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.claimed.function_output import FunctionOutputs
 from holdfast.worker.claimed.function_runner import FunctionCall, FunctionRunner
@@ -71,6 +72,7 @@ class RunningAttempts:
         self._on_lost = on_lost
         self._on_failure = on_failure
         self.changes = Changes()
+        self.book = Book(options.capacity)
         self._functions = FunctionRunner(
             options.server,
             threads_max=options.concurrency,
@@ -121,6 +123,7 @@ class RunningAttempts:
         # that its lease would run out here.
         excess = suspects if self._has_suspect() else suspects[1:]
         spare = [a for a in attempts if self.stuck or a in excess or _is_too_late(a)]
+        spare += self.book.take([a for a in attempts if a not in spare])
         if spare:
             self.hand_back(spare)
             attempts = [attempt for attempt in attempts if attempt not in spare]
@@ -253,6 +256,7 @@ class RunningAttempts:
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         del self._running[attempt]
+        self.book.give_back(attempt)
         self.stuck.discard(attempt)
         attempt.is_over = True
         attempt.on_stop = attempt.on_renewed = None

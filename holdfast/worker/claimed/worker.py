@@ -76,7 +76,11 @@ class Worker:
             on_failure=self._fail,
         )
         self._claims = Claims(
-            self._transport, self.worker_id, options.queues, hand_back=self._running.hand_back
+            self._transport,
+            self.worker_id,
+            options.queues,
+            capacity=options.capacity,
+            hand_back=self._running.hand_back,
         )
         open_inbox = options.open_inbox
         self._wake_ups = None if open_inbox is None else WakeUpMessages(open_inbox())

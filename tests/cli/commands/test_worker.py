@@ -48,7 +48,8 @@ def test_attributes_have_the_type_that_they_show() -> None:
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (["--cpu=2"], "cpu: goes with --placed"),
+        (["--gpu=2"], "gpu: goes with --placed"),
+        (["--cpu=-1"], "cpu: is -1; use 0 to"),
         (["--attribute=region=eu"], "attribute: goes with --placed"),
         (["--placed", "--attribute=region"], "'region' is not an attribute; write name=value"),
         (["--placed", "--memory=much"], "memory: 'much' is not a size"),

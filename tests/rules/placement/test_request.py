@@ -55,18 +55,28 @@ def test_resources_that_no_worker_can_give_are_refused(
 @pytest.mark.parametrize(
     ("field", "fields"),
     [
-        ("resources", {"resources": {"cpu": 2}}),
+        ("resources.gpu", {"resources": {"gpu": 2}}),
+        ("resources.ports", {"resources": {"cpu": 2, "ports": ["http"]}}),
         ("constraints", {"constraints": [{"attribute": "rack", "value": "r1"}]}),
         ("coscheduling", {"coscheduling": {"group_by": "rack"}}),
         ("bundle", {"bundle": HASH}),
         ("requirements", {"requirements": ["numpy"]}),
     ],
 )
-def test_claimed_work_asks_nothing_of_its_workers(field: str, fields: dict[str, Any]) -> None:
+def test_claimed_work_asks_for_amounts_alone(field: str, fields: dict[str, Any]) -> None:
     complete(**fields)
     with pytest.raises(Invalid, match="goes with placed work; leave out queue") as caught:
         complete(queue="q", **fields)
     assert caught.value.field == field
+
+
+def test_amounts_of_claimed_work_are_checked_and_completed_as_those_of_placed_work() -> None:
+    found = complete(queue="q", resources={"cpu": 2, "memory": "1GB", "disk": "2GB"}).spec
+    assert found.resources == Resources(cpu=2, memory=10**9, disk=2 * 10**9)
+    for amounts, name in (({"cpu": 0}, "cpu"), ({"memory": "much"}, "memory")):
+        with pytest.raises(Invalid) as caught:
+            complete(queue="q", resources=amounts)
+        assert caught.value.field == f"resources.{name}"
 
 
 def test_a_gang_has_replicas_up_to_a_limit_and_fails_as_a_whole() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.model.resources import Capacity
 from holdfast.worker.claimed import running_attempts as running_module
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
@@ -79,3 +80,29 @@ async def test_a_large_batch_is_claimed_and_run(workplace: Workplace, database: 
     query = "select succeeded from holdfast.jobs where job_id = $1 and succeeded = 1200"
     await eventually(lambda: workplace.fetch(query, job_id))
     await assert_audit_is_silent(database)
+
+
+async def test_three_tasks_of_a_core_do_not_run_at_once_on_two(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    """The third one is claimed as soon as there is room, and what needs nothing runs beside."""
+    wait = f"touch {tmp_path}/up-$HOLDFAST_INPUT; until [ -e {tmp_path}/go-$HOLDFAST_INPUT ]; "
+    sized = await workplace.submit(
+        {"shell": f"{wait} do sleep 0.01; done"}, [0, 1, 2], resources={"cpu": 1}
+    )
+    large = await workplace.submit({"shell": "true"}, resources={"cpu": 4})
+    workplace.hire(concurrency=8, capacity=Capacity(cpu=2.0, memory=1 << 30, disk=1 << 30))
+    plain = await workplace.submit({"shell": "true"})
+    await workplace.reach(plain, "SUCCEEDED")
+    await eventually(lambda: len(list(tmp_path.glob("up-*"))) == 2)
+    leased = await workplace.fetch("select task_index from holdfast.leases order by 1")
+    assert [row[0] for row in leased] == [0, 1]
+    (tmp_path / "go-1").touch()
+    await eventually((tmp_path / "up-2").exists)
+    assert len(await workplace.fetch("select 1 from holdfast.leases")) == 2
+    (tmp_path / "go-0").touch()
+    (tmp_path / "go-2").touch()
+    for index in range(3):
+        await workplace.reach(sized.replace(".0", f".{index}"), "SUCCEEDED")
+    assert await workplace.attempts(large) == [], "it never fits here"
+    assert len(await workplace.fetch("select 1 from holdfast.ready")) == 1
