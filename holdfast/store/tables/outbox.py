@@ -62,9 +62,7 @@ async def advance_outbox(tx: Transaction, row_id: int, next_index: int) -> None:
     await tx.fetch(_OUTBOX["advance_outbox"], id=row_id, next_index=next_index)
 
 
-async def pace_outbox(
-    tx: Transaction, row_id: int, next_index: int, *, pause: timedelta
-) -> None:
+async def pace_outbox(tx: Transaction, row_id: int, next_index: int, *, pause: timedelta) -> None:
     """Note how far a locked piece of work has got, and let it go on a while after it was due."""
     await tx.fetch(_OUTBOX["pace_outbox"], id=row_id, next_index=next_index, pause=pause)
 
