@@ -61,6 +61,7 @@ class Check:
 # The longest first, so that two cores end together.
 SOUND = (
     Check("placed", (*SAFETY, "START")),
+    Check("placed", (*SAFETY, "START"), settings=("UNDELIVERED", "ATTEMPTS=2")),
     Check("placed", LEDGER, settings=("FROZEN_MACHINE", "ATTEMPTS=2")),
     Check("placed", ("ENDS",), settings=("FAULTS=3", "ATTEMPTS=2")),
     Check("claimed", LEDGER, settings=("FROZEN_MACHINE",)),
@@ -85,6 +86,7 @@ BROKEN = (
     Check("placed", ("PROCESSES",), "NO_MARGIN", ("ATTEMPTS=2",)),
     Check("placed", ("START",), "START_AGAIN", ("ATTEMPTS=2",)),
     Check("placed", ("START",), "DEPOSED_LEADER_READS", ("ATTEMPTS=2",)),
+    Check("placed", ("PROCESSES",), "BROKEN_CALL_IS_NONE", ("UNDELIVERED", "ATTEMPTS=2")),
     Check("placed", ("ENDS",), "NO_REAPER", ("FAULTS=1", "ATTEMPTS=2")),
 )
 

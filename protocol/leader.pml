@@ -67,13 +67,47 @@ inline store_answer(w)
     answer_transit[w] = answer_age[w];
     target = answer_runs[w];
     if
-    :: target != NOBODY && belongs(target, w) -> lease_left[target] = LEASE; reported[target] = true
+    :: target != NOBODY && belongs(target, w) ->
+        lease_left[target] = LEASE; reported[target] = true; forget_offer(target)
     :: else
     fi;
     store_completion(answer_finished[w], w);
     reconcile(request[w].named, w);
     target = 0
 }
+
+#ifdef UNDELIVERED
+/* Offered by the call that has been answered, and not there. */
+#define lacks_new(w) (request[w].wanted && belongs(request[w].named, w) \
+                      && !reported[request[w].named] && answer_runs[w] != request[w].named \
+                      && answer_finished[w] != request[w].named)
+
+/* A call that ends otherwise may have arrived, or will; what the worker has named is known. */
+inline note_offer(w)
+{
+#ifndef BROKEN_CALL_IS_NONE
+    if
+    :: request[w].wanted && belongs(request[w].named, w) ->
+        offered[request[w].named] = !reported[request[w].named]
+    :: else
+    fi
+#else
+    skip
+#endif
+}
+
+/* Nobody could be connected to, for this call or any before it that named the attempt. */
+inline end_undelivered(w)
+{
+    target = request[w].named;
+    if
+    :: request[w].wanted && belongs(target, w) && !reported[target] && !offered[target] ->
+        end_and_release(target)
+    :: else
+    fi;
+    target = 0
+}
+#endif
 
 inline declare_dead(w)
 {
@@ -138,7 +172,15 @@ end:
     :: d_step { call[w] == NO_CALL && !dead[w] && !nothing_to_say(w) ->
 #endif
         tell("leader calls worker %d\n", w); call[w] = REQUESTED; write_request(request[w], w) }
+#ifdef UNDELIVERED
+    :: d_step { call[w] == REQUESTED && fault_allowed ->
+        tell("nobody takes the call to worker %d\n", w); spend_fault();
+        end_undelivered(w); end_call(w); check_properties() }
+#endif
     :: atomic { call[w] != NO_CALL ->
+#ifdef UNDELIVERED
+        note_offer(w);
+#endif
         if
         :: fault_allowed && worth_following(w) -> spend_fault(); leave_late(w)
         :: true
@@ -146,6 +188,11 @@ end:
         if
         :: d_step { call[w] == ANSWERED ->
             tell("answer of worker %d is stored\n", w); store_answer(w) }
+#ifdef UNDELIVERED
+        :: d_step { call[w] == ANSWERED && lacks_new(w) ->
+            tell("answer of worker %d does not name what the call brought\n", w);
+            store_answer(w); end_and_release(request[w].named) }
+#endif
         :: d_step { fault_allowed ->
             tell("call to worker %d fails, or its leader is deposed\n", w); spend_fault() }
         :: d_step { fault_allowed ->

@@ -17,9 +17,11 @@
  * than, or equal to, something it has seen. leader.pml is the server's side, ledger.pml says what
  * leases are and how time passes.
  *
+ * UNDELIVERED: what cannot have arrived is ended and released; two attempts show all of that.
+ *
  * Properties: those of claimed.pml and CHECK_START. Broken: TAKEOVER_AT_THREE, RELEASE_AT_ONCE,
  * CLAIM_WHILE_ENDING, DEADLINE_FROM_RECEIPT, STALE_DESIRED_SET, ANY_ANSWER_RENEWS, NO_MARGIN,
- * START_AGAIN, DEPOSED_LEADER_READS, NO_REAPER.
+ * START_AGAIN, DEPOSED_LEADER_READS, BROKEN_CALL_IS_NONE, NO_REAPER.
  */
 
 #define process_running(w) (process[w] == RUNNING)
@@ -42,6 +44,12 @@ bool dead[WORKERS] = false;                 /* this incarnation, for ever */
 bool answer_stored[WORKERS] = false;        /* at least one, of this incarnation */
 byte answer_transit[WORKERS] = 0;           /* ticks between its sending and its storing */
 bool reported[ROOM] = false;                /* the worker has acknowledged the attempt */
+#ifdef UNDELIVERED
+bool offered[ROOM] = false;                 /* in a call that may have arrived; the leader's memory */
+#define forget_offer(a) offered[a] = false
+#else
+#define forget_offer(a) skip
+#endif
 byte completion_stored[WORKERS] = NOBODY;
 
 /* The network. */
@@ -68,6 +76,9 @@ inline forget_traffic(a)
 {
 #ifdef CHECK_START
     started[a] = started[a] && unreleased(a);       /* CHECK_RELEASE covers the rest */
+#endif
+#ifdef UNDELIVERED
+    offered[a] = offered[a] && unreleased(a);
 #endif
     reported[a] = reported[a] && unreleased(a)
 }
@@ -213,7 +224,8 @@ end:
         /* What is ending is bound to it too: it has the process, so it is the one to be asked. */
         :: d_step { held[w] != NOBODY && unreleased(held[w]) ->
             tell("  and adopts attempt %d\n", held[w]);
-            incarnation_gone[held[w]] = false; reported[held[w]] = true }
+            incarnation_gone[held[w]] = false; reported[held[w]] = true;
+            forget_offer(held[w]) }
         :: true
         fi }
     od
