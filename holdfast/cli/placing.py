@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _GROUP = Group(
     "Placed work",
     help="One of these, and the job is placed on workers (`holdfast worker --placed`) instead of "
-    "waiting in a queue.",
+    "waiting in a queue. With a queue, --cpu, --memory and --disk are what its worker must have.",
 )
 
 

@@ -143,7 +143,7 @@ def _job_fields(job: "JobStatus") -> dict[str, str]:
         "type": "" if job.type == job.name else job.type,
         "owner": job.owner,
         "queue": job.queue or "",
-        "needs": "" if job.queue else _tell_needs(spec),
+        "needs": _tell_needs(spec) if spec.get("resources") or not job.queue else "",
         "gang": _tell_gang(spec),
         "where": _tell_where(spec),
         "priority": str(job.priority) if job.priority else "",
@@ -187,7 +187,7 @@ def _tell_order(job: "JobStatus") -> str:
 
 
 def _tell_needs(spec: "Mapping[str, Any]") -> str:
-    """Say what a placed job asks for, for each task."""
+    """Say what a job asks for, for each task."""
     asked = spec.get("resources") or {}
     words = [f"{decimal(asked.get('cpu', 1.0))} cpu"]
     words += [f"{size(asked[name])} {name}" for name in ("memory", "disk") if asked.get(name)]

@@ -49,10 +49,10 @@ HEARTBEAT_TIMEOUT_SECONDS = 60.0
 HEARTBEAT_TIMEOUT_SECONDS_MIN, HEARTBEAT_TIMEOUT_SECONDS_MAX = 1.0, 86_400.0
 
 
-@Parameter(name="*", group=Group("Placed work", help="What this worker has for placed work."))
+@Parameter(name="*", group=Group("Resources", help="What it has for tasks that name them."))
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What a worker has to give to placed work; what is left out is found on the host."""
+    """What a worker has to give to tasks; what is left out is found on the host."""
 
     placed: Annotated[
         bool, Parameter(negative="", help="Be given placed work; queues only where named, too.")

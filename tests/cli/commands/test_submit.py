@@ -71,6 +71,16 @@ def test_a_command_is_submitted_like_a_function(service: Service) -> None:
     assert service.run("submit", "--", "true").code == 0
 
 
+def test_with_a_queue_it_is_claimed_by_who_has_what_it_needs(service: Service) -> None:
+    needs = ("--queue=default", "--cpu=0.5", "--memory=1MB")
+    job_id = service.submit_and_wait("tests.cli.tasks:add", "--arg=1", *needs)
+    shown = service.run("job", job_id).out
+    assert "\nneeds        0.5 cpu, 1MB memory\n" in shown
+    assert "\nqueue        default\n" in shown
+    refused = service.run("submit", "tests.cli.tasks:add", "--queue=default", "--cpu=-1")
+    assert (refused.code, "resources.cpu" in refused.err) == (2, True)
+
+
 def test_a_function_is_placed_if_it_needs_something(cluster: Service) -> None:
     job_id = cluster.submit_and_wait("tests.cli.tasks:add", "--arg=1", "--cpu=1", "--memory=64MB")
     job = cluster.ask("job", job_id)
