@@ -9,7 +9,7 @@ from protocol import check
 from protocol.check import BROKEN, PROPERTIES, SOUND, Check, find_problem, parse_output
 
 SOURCES = {path.name: path.read_text(encoding="utf-8") for path in check.MODELS.glob("*.pml")}
-MODES = {"LIVENESS", "FROZEN_MACHINE"}
+MODES = {"LIVENESS", "FROZEN_MACHINE", "UNDELIVERED"}
 
 CLEAN = """
 (Spin Version 6.5.2 -- 6 December 2019)
