@@ -40,8 +40,8 @@ async def suppose_facts(
     if supposed.amounts:
         raise Invalid(
             field,
-            f"task {task.id} waits in queue {job.queue}, and amounts decide where placed work "
-            "goes; of work in a queue, ask without_worker",
+            f"task {task.id} waits in queue {job.queue}, whose workers say with each claim what "
+            "they have free; of work in a queue, ask without_worker",
         )
     worker = supposed.without_worker or ""
     named, others = await queues.count_serving(tx, job.queue, worker)
