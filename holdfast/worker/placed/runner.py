@@ -111,7 +111,8 @@ class PlacedRunner:
         shipper = Shipper(
             self._transport, *attempt.key, token=attempt.lease_token, is_lost=lambda: False
         )
-        shipping = asyncio.create_task(shipper.ship(LogTail(attempt.folder / "output.log"), gone))
+        tail = LogTail(attempt.folder / "output.log", sent_file=attempt.folder / "output.sent")
+        shipping = asyncio.create_task(shipper.ship(tail, gone))
         starting = asyncio.create_task(self._notice_start(attempt, shim))
         try:
             attempt.ended = await shim.wait()

@@ -44,6 +44,7 @@ class Shipper:
                 while (piece := tail.read_new()) is not None:
                     if not await self._append(*piece):
                         return
+                    tail.note_sent()
             except OSError as error:
                 log.warning("output of task %s cannot be read: %s", self._task_id, error)
                 return

@@ -117,3 +117,40 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "output.log")
     with pytest.raises(OSError, match="is not a file"):
         LogTail(tmp_path / "output.log").read_new()
+
+
+def test_whoever_follows_next_goes_on_after_what_was_sent(tmp_path: Path) -> None:
+    path, sent = tmp_path / "output.log", tmp_path / "output.sent"
+    path.write_bytes(b"one\ntwo\n")
+    first = LogTail(path, chunk_bytes_max=4, sent_file=sent)
+    assert first.read_new() == (0, b"one\n")
+    first.note_sent()
+    assert first.read_new() == (4, b"two\n")  # and nobody notes that it was sent
+    path.write_bytes(b"one\ntwo\nthree\n")
+    assert read_all(LogTail(path, sent_file=sent)) == [(4, b"two\nthree\n")]
+    path.write_bytes(b"new\n")  # truncated, and shorter than what was given
+    again = LogTail(path, sent_file=sent)
+    assert again.read_new() is None
+    assert read_all(LogTail(path)) == [(0, b"new\n")]
+
+
+def test_a_log_that_is_full_stays_full(tmp_path: Path) -> None:
+    path, sent = tmp_path / "output.log", tmp_path / "output.sent"
+    path.write_bytes(b"one\ntwo\n")
+    first = LogTail(path, total_bytes_max=4, sent_file=sent)
+    assert len(read_all(first)) == 2
+    first.note_sent()
+    assert LogTail(path, total_bytes_max=4, sent_file=sent).read_new() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"given": -1}', b"x" * 2000])
+def test_a_note_that_makes_no_sense_is_no_note(tmp_path: Path, content: bytes) -> None:
+    path, sent = tmp_path / "output.log", tmp_path / "output.sent"
+    path.write_bytes(b"one\n")
+    sent.write_bytes(content)
+    assert read_all(LogTail(path, sent_file=sent)) == [(0, b"one\n")]
+    sent.unlink()
+    sent.mkdir()
+    tail = LogTail(path, sent_file=sent)
+    assert read_all(tail) == [(0, b"one\n")]
+    tail.note_sent()
