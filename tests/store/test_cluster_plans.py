@@ -32,6 +32,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "mark_lost": {"workers": "worker"},
     "list_booked": {"leases": PLACED, "tasks": "tasks"},
     "list_ports": {"leases": PLACED, "workers": "worker"},
+    "list_devices": {"leases": PLACED, "workers": "worker"},
     "find_placed_ready": {"ready": LINE},
     "list_demands": {"ready": LINE, "jobs": "jobs_pkey"},
     "drop_ready_of_ended_jobs": {"ready": LINE},

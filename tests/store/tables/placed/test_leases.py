@@ -12,6 +12,7 @@ from holdfast.store.tables.placed.leases import (
     adopt_leases,
     find_leases_of_worker,
     list_booked,
+    list_devices,
     list_placed_stops,
     list_ports,
     list_unfinished_losses,
@@ -30,7 +31,9 @@ async def test_a_placed_lease_is_wanted_renewed_and_adopted(
 ) -> None:
     await cluster.add("w1", "w2")
     job_id = await cluster.submit([1])
-    task = PlacedTask(TaskId(job_id, 0), "w1", timedelta(seconds=30), None, '{"http": 8000}')
+    task = PlacedTask(
+        TaskId(job_id, 0), "w1", timedelta(seconds=30), None, '{"http": 8000}', '["7"]'
+    )
     async with ledger.database.transaction() as tx:
         await take_ready_of_jobs(tx, [WantedOfJob(job_id, None, 1)])
         assert await place_tasks(tx, [task]) == 1
@@ -38,6 +41,8 @@ async def test_a_placed_lease_is_wanted_renewed_and_adopted(
         assert (wanted.worker_id, wanted.state, wanted.input) == ("w1", TaskState.ASSIGNED, "1")
         assert await list_booked(tx) == [Booked("w1", job_id, 1, 1)]
         assert await list_ports(tx) == [("host-w1", 8000)]
+        assert await list_devices(tx) == [("host-w1", "name-w1", "7")]
+        assert wanted.devices == '["7"]'
         assert await read_gangs(tx, [job_id]) == [(job_id, 0, "http://w1:7000", '{"http": 8000}')]
         fence = Fence(task.task_id, wanted.attempt, wanted.lease_token)
         assert await renew_placed(tx, [(fence, "w2")]) == []
