@@ -53,7 +53,7 @@ class ClaimRequest(NamedTuple):
     @property
     def digest(self) -> bytes:
         """Tell this request from a different one under the same key."""
-        text = repr((self.queues, self.max_tasks, self.task_id, self.free, self.capacity))
+        text = repr((self.queues, self.max_tasks, self.task_id))
         return hashlib.sha256(text.encode()).digest()
 
     @property
