@@ -68,6 +68,21 @@ def test_a_function_in_a_process_of_its_own_has_its_output_kept(system: System) 
     assert b"".join(job.logs()) == b"hello"
 
 
+def test_what_a_function_prints_is_kept_and_shown_to_the_test(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The streams are other ones in each test; the worker is older than these."""
+
+    @hf.task(queue="q", pickled=True)
+    def speak(name: str) -> None:
+        print("hello", name)  # noqa: T201 - its output is what is tested
+
+    job = speak.submit("Ada")
+    assert job.result(timeout=30) is None
+    assert b"".join(job.logs()) == b"hello Ada\n"
+    assert capsys.readouterr().out == "hello Ada\n"
+
+
 def test_a_command_runs(system: System) -> None:
     job = system.client.run_command(["sh", "-c", "echo $HOLDFAST_INPUT"], queue="q", inputs=[7])
     assert job.wait(timeout=60).state == "JOB_STATE_SUCCEEDED"
