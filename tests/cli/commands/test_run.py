@@ -183,7 +183,7 @@ def test_hostile_output_does_not_steer_the_terminal(service: Service) -> None:
         (["--json", "--", "true"], "goes with --detach"),
         (["--env", "A", "--", "true"], "is no pair"),
         (["--queue", "not a queue", "--", "true"], "is not a queue name"),
-        (["--queue", "q", "--cpu", "1", "--", "true"], "cpu: is for placed work"),
+        (["--queue", "q", "--gpu", "1", "--", "true"], "gpu: is for placed work"),
         (["--memory", "much", "--", "true"], "memory: 'much' is not a size"),
         (["--cpu", "-1", "--", "true"], "cpu"),
         (["--workspace", "nowhere", "--", "true"], "workspace: nowhere is not a folder"),
