@@ -10,19 +10,8 @@ from tests.sqs import aws_fixture, sqs_endpoint_fixture
 from tests.tracing.sink import listening_sink
 
 __all__ = ["aws_fixture", "sqs_endpoint_fixture"]
-GUIDES = (
-    "tasks",
-    "client",
-    "order",
-    "workers",
-    "logs",
-    "dead-letters",
-    "bundles",
-    "endpoints",
-    "cluster",
-    "compensation",
-    "datasets",
-)
+GUIDES = ("tasks", "client", "logs", "dead-letters", "cluster")
+AT_NIGHT = ("order", "workers", "bundles", "endpoints", "compensation", "datasets")
 
 
 def free_port() -> int:
@@ -42,7 +31,9 @@ def test_the_quickstart_can_be_followed(tmp_path: Path) -> None:
         reader.follow(page("quickstart"))
 
 
-@pytest.mark.parametrize("name", GUIDES)
+@pytest.mark.parametrize(
+    "name", [*GUIDES, *(pytest.param(name, marks=pytest.mark.nightly) for name in AT_NIGHT)]
+)
 def test_a_guide_can_be_followed(name: str, tmp_path: Path, database_url: str) -> None:
     port = free_port()
     with reading(tmp_path, port, DATABASE_URL=database_url) as reader:
@@ -58,6 +49,7 @@ def test_guides_for_operators_can_be_followed(tmp_path: Path, database_url: str)
             reader.follow(page(name))
 
 
+@pytest.mark.nightly
 def test_tracing_can_be_followed(tmp_path: Path, database_url: str) -> None:
     with listening_sink() as sink:
         with reading(tmp_path, free_port(), DATABASE_URL=database_url) as reader:
@@ -67,6 +59,7 @@ def test_tracing_can_be_followed(tmp_path: Path, database_url: str) -> None:
     assert steps[:5] == [("submit", "client"), ("submit sh", "server"), *ran]
 
 
+@pytest.mark.nightly
 def test_wake_ups_by_sqs_can_be_followed(
     tmp_path: Path, database_url: str, aws: None, sqs_endpoint: str
 ) -> None:

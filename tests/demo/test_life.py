@@ -4,6 +4,8 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from holdfast.cli.children import END_SECONDS_MAX, Child, end_children
 from holdfast.client.client import Client
 from holdfast.demo.life import Life
@@ -13,6 +15,7 @@ from holdfast.wire.status import JobPage
 from tests.waiting import eventually
 
 
+@pytest.mark.nightly
 async def test_life_goes_on_until_it_is_cancelled(database_url: str, tmp_path: Path) -> None:
     log = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
     workers: dict[str, Child] = {}

@@ -4,6 +4,7 @@ import os
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from holdfast.cli.children import END_SECONDS_MAX, end_children
@@ -20,6 +21,7 @@ from holdfast.store.reads.events import Event, Moment, list_events_of_job, list_
 from tests.audits import assert_audit_is_silent
 
 
+@pytest.mark.nightly
 async def test_every_job_ends_as_the_story_says(database_url: str, tmp_path: Path) -> None:
     options = Options(database_url, Limits(lease_seconds_min=1.0))
     paper, log = StringIO(), os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)

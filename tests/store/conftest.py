@@ -1,4 +1,4 @@
-"""The store's tests run on the embedded PostgreSQL 18, and on PostgreSQL 15 where there is one."""
+"""The store's tests run on the embedded PostgreSQL 18, at night on 15 too, where there is one."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def find_oldest_postgres() -> Path | None:
 _OLDEST = find_oldest_postgres()
 _VERSIONS = [pytest.param(None, id="pg18")]
 if _OLDEST is not None:
-    _VERSIONS.append(pytest.param(_OLDEST, id=f"pg{OLDEST}"))
+    _VERSIONS.append(pytest.param(_OLDEST, id=f"pg{OLDEST}", marks=pytest.mark.nightly))
 
 
 @pytest.fixture(scope="session", params=_VERSIONS)

@@ -113,10 +113,10 @@ async def test_a_lease_is_renewed_again_and_again(
 async def test_renewals_do_not_need_the_loop_of_the_worker(
     workplace: Workplace, database_url: str, watchdog: WatchdogHandle, worker_id: str
 ) -> None:
-    attempt = await an_attempt_of(workplace, worker_id, lease=1.5)
-    first = attempt.expires_at
     with serving_elsewhere(database_url) as url:
         async with keeping(url, watchdog, worker_id) as kept:
+            attempt = await an_attempt_of(workplace, worker_id, lease=3.0)
+            first = attempt.expires_at
             kept.keeper.hold([attempt])
             # Nothing else happens on this loop until then.
             while attempt.expires_at < first + 0.5:

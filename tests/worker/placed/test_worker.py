@@ -322,7 +322,7 @@ async def test_a_build_ends_with_its_lease_but_not_before(
 async def test_a_worker_that_breaks_gives_the_attempt_up(
     caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def break_down(*_: Any) -> None:
+    def break_down(*_: Any, **__: Any) -> None:
         raise RuntimeError("out of order")
 
     monkeypatch.setattr("holdfast.worker.placed.runner.LogTail", break_down)
