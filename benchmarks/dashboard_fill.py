@@ -13,7 +13,8 @@ from benchmarks.ledger import fence_of
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import ClaimRequest, claim
+from holdfast.operations.claim import claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.logs import Stretch, append_logs

@@ -29,7 +29,8 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, ClaimRequest, claim
+from holdfast.operations.claim import Claim, claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.renew import renew

@@ -22,7 +22,8 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, ClaimRequest, claim
+from holdfast.operations.claim import Claim, claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.dependents import release_dependents
 from holdfast.operations.follow_up import follow_up_all

@@ -3,20 +3,12 @@
 Server and worker trace every task, to a sink in a process of its own.
 """
 
-import argparse
-import json
-import os
-import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
-from benchmarks.peers.rounds import Drained
-from benchmarks.queue import Contender
-from holdfast.embedded import EmbeddedPostgres
+from benchmarks.ways import report, run_plainly
 
 SINK = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,67 +39,7 @@ def sink() -> Iterator[str]:
         process.stdout.close()
 
 
-@contextmanager
-def variables(**changed: str) -> Iterator[None]:
-    """Have other variables for the processes that are started within a block."""
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    try:
-        yield
-    finally:
-        for name, text in before.items():
-            if text is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = text
-
-
-def measure(options: argparse.Namespace) -> dict[str, float]:
-    """Measure each way in turn, round by round."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        postgres = EmbeddedPostgres(folder / "postgres")
-        stack.callback(postgres.stop)
-        postgres.start()
-        ways = {"off": {}, "on": {"OTEL_EXPORTER_OTLP_ENDPOINT": stack.enter_context(sink())}}
-        contenders: dict[str, Contender] = {}
-        for name, changed in ways.items():
-            postgres.create_database(name)
-            with variables(**changed):
-                url = postgres.url(name)
-                contender = Contender(postgres.pid, url, options.concurrency, folder / name)
-            stack.callback(contender.stop)
-            contenders[name] = contender
-            contender.drain(options.tasks // 4)
-        drained: dict[str, list[Drained]] = {name: [] for name in contenders}
-        for _ in range(options.rounds):
-            for name, contender in contenders.items():
-                drained[name].append(contender.drain(options.tasks))
-    found: dict[str, float] = {}
-    for name, rounds in drained.items():
-        found[f"{name}_per_s"] = statistics.median(d.per_s for d in rounds)
-        found[f"{name}_cpu_us_per_task"] = statistics.median(d.cpu_us_per_task for d in rounds)
-    for name in drained.keys() - {"off"}:
-        for what in ("per_s", "cpu_us_per_task"):
-            found[f"{name}_to_off_{what}"] = found[f"{name}_{what}"] / found[f"off_{what}"]
-    return found
-
-
-def main() -> None:
-    """Measure, and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
-    parser.add_argument("--tasks", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--concurrency", type=int, default=500)
-    options = parser.parse_args()
-    found = {name: round(value, 3) for name, value in measure(options).items()}
-    if options.json:
-        print(json.dumps(found))
-        return
-    for name, value in found.items():
-        print(f"{name:26} {value:12,.2f}")
-
-
 if __name__ == "__main__":
-    main()
+    with sink() as endpoint:
+        traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+        report({"off": run_plainly, "on": lambda _url, _folder: traced}, __doc__)

@@ -22,6 +22,8 @@ PROGRAM = Path(sys.executable).with_name("holdfast")
 THE_DASHBOARD_IS_AT = "The dashboard is at "
 LIFE_SECONDS = 240.0
 SETTLE_MS = 1500
+# What waits needs attention after a minute.
+TROUBLE_SECONDS = 75.0
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 
@@ -44,6 +46,23 @@ def read(address: str, path: str) -> Any:
     """Read something from the API."""
     with urllib.request.urlopen(address + path, timeout=30) as answer:
         return json.load(answer)
+
+
+def post(address: str, path: str, body: Any) -> None:
+    """Change something over the API."""
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(address + path, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=30):
+        pass
+
+
+def make_trouble(address: str) -> None:
+    """Submit what will be waiting for somebody on call."""
+    work = {"entrypoint": {"command": ["true"]}}
+    post(address, "/api/jobs", {**work, "name": "monthly", "queue": "reports", "replicas": 340})
+    post(address, "/api/jobs", {**work, "name": "pretrain", "resources": {"gpu": 64}})
+    post(address, "/api/jobs", {**work, "name": "letters", "queue": "mail", "replicas": 55})
+    post(address, "/api/queues/mail:pause", {})
 
 
 def newest(address: str, query: str) -> str:
@@ -69,6 +88,8 @@ def pages(address: str) -> dict[str, str]:
         "workers": "/workers",
         "queues": "/queues",
         "dead-letters": "/dead-letters",
+        "functions": "/functions",
+        "actions": "/actions",
         "datasets": "/datasets",
         "dataset": "/datasets/orders",
     }
@@ -103,6 +124,9 @@ def main() -> None:
         for name, path in pages(address).items():
             take(browser, address, path, IMAGES / name)
         take(browser, address, "/jobs", IMAGES / "jobs-phone", phone=True)
+        make_trouble(address)
+        time.sleep(TROUBLE_SECONDS)
+        take(browser, address, "/?window=10m", IMAGES / "overview-on-call")
         browser.close()
 
 

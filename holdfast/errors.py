@@ -4,12 +4,15 @@ HoldfastError
 ├── Refused            the request cannot be done as asked; nothing was changed
 │   ├── Invalid        a field holds a value that cannot be right
 │   │   └── TooLarge   ... because it exceeds a limit
+│   ├── Unauthenticated the caller shows no token, or none that is valid now
+│   ├── NotAllowed     the caller's token is not for this
 │   ├── NotFound       no such job, task, worker or dead letter
 │   ├── KeyReused      the idempotency key belongs to a different request
 │   ├── IllegalMove    the job or task stands where this cannot happen to it
 │   └── LeaseConflict  the caller does not hold the lease it speaks for, or cannot get one
 ├── Unavailable        not now; the same request may go through later
 │   ├── Overloaded     too much is waiting already
+│   │   └── LimitReached ... by a limit of the server, which it names
 │   ├── Stopping       this process is shutting down
 │   └── SchemaMismatch the database's schema does not fit this program
 ├── TaskFailed         a task whose result was asked for has ended otherwise
@@ -38,6 +41,10 @@ class HoldfastError(Exception):
         """Make one that was raised elsewhere; a part that did not come along is None."""
         return _copy(cls, (message,), {name: parts.get(name) for name in cls.parts})
 
+    def __str__(self) -> str:
+        """Give the message in one line, whatever others have contributed to it."""
+        return " ".join(line.strip() for line in Exception.__str__(self).splitlines())
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Copied as it is: constructors build messages, and must not be given one to build on.
         return _copy, (type(self), self.args, self.__dict__)
@@ -60,6 +67,10 @@ class Unavailable(HoldfastError):
     """The request cannot be done now."""
 
     code = "unavailable"
+    # Set where what is away has been logged already, which is once for all that fails meanwhile.
+    is_logged = False
+    # In how many seconds to ask again, where whoever is away or overloaded has said so.
+    retry_after: float | None = None
 
 
 class Invalid(Refused):
@@ -85,6 +96,23 @@ class TooLarge(Invalid):
         self.size = size
         self.limit = limit
         self.unit = unit
+
+
+class Unauthenticated(Refused):
+    """The caller shows no token, or none that is valid now."""
+
+    code = "unauthenticated"
+
+
+class NotAllowed(Refused):
+    """The caller's token has not the role for this, or is for other owners or queues."""
+
+    code = "not_allowed"
+    parts = ("lacks",)
+
+    def __init__(self, message: str, *, lacks: str) -> None:
+        super().__init__(message)
+        self.lacks = lacks
 
 
 class NotFound(Refused):
@@ -150,6 +178,22 @@ class Overloaded(Unavailable):
     code = "overloaded"
 
 
+class LimitReached(Overloaded):
+    """A limit of the server stands in the way; `retry_after` says when to ask again, in seconds."""
+
+    code = "limit_reached"
+    parts = ("limit", "maximum", "setting", "retry_after")
+
+    def __init__(
+        self, message: str, *, limit: str, maximum: float, setting: str, retry_after: float
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.maximum = maximum
+        self.setting = setting
+        self.retry_after = retry_after
+
+
 class Stopping(Unavailable):
     """This process is shutting down and takes no more requests."""
 
@@ -162,6 +206,10 @@ class SchemaMismatch(Unavailable):
 
 class TaskError(HoldfastError):
     """User code says how its failure is to be taken."""
+
+    def __str__(self) -> str:
+        """Give what user code has said, as it was said."""
+        return Exception.__str__(self)
 
 
 class TransientError(TaskError):
@@ -181,10 +229,16 @@ class ValidationError(PermanentError):
 
 
 class TaskFailed(HoldfastError):
-    """The task whose result was asked for did not succeed."""
+    """The task whose result was asked for did not succeed; `error` is all that it said.
+
+    Of a built-in exception, or one of Holdfast's, it is of that class too.
+    """
 
     def __init__(self, task_id: str, state: str, error: str | None) -> None:
-        super().__init__(f"task {task_id} is {state}" + (f": {error}" if error else ""))
+        reason = next((line for line in (error or "").splitlines() if line.strip()), "")
+        super().__init__(f"task {task_id} is {state}" + (f": {reason.strip()}" if reason else ""))
         self.task_id = task_id
         self.state = state
         self.error = error
+        if error and error.strip() != reason.strip():  # its traceback, below ours
+            self.add_note(error)

@@ -3,24 +3,32 @@
 import asyncio
 import contextlib
 import gc
-import ipaddress
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import uvicorn
 
 from holdfast.api.app import build_app
-from holdfast.errors import Invalid, Unavailable
+from holdfast.api.guards import Guards
+from holdfast.errors import Unavailable
+from holdfast.model.server_limits import ServerLimits
+from holdfast.rules.binding import check_bind
+from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.runtime import Options, Runtime, open_runtime
+from holdfast.tls.serving import ServerTls
 
 GRACE_SECONDS = 20
 BACKLOG = 1024
 ALLOCATIONS_MIN = 10_000
+# What a server opens beside the connections of its callers: Postgres, workers, logs, files.
+FILES_OF_ITS_OWN = 256
 FILES_MAX = 65_536
+TLS_LOOK_SECONDS = 5.0
+EVERYWHERE = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,9 @@ class Address:
     host: str = "127.0.0.1"
     port: int = 7878
     allowed_hosts: tuple[str, ...] = ()
+    tls: ServerTls | None = None
+    # TLS ends there; without it, or TLS of our own, nobody beyond loopback is served.
+    behind_proxy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +65,20 @@ class _Uvicorn(uvicorn.Server):
 @asynccontextmanager
 async def serve(options: Options, address: Address) -> AsyncIterator[RunningServer]:
     """Serve for the time of a block; what is in flight at its end is finished and answered."""
-    check_loopback(address.host)
+    check_bind(
+        address.host,
+        requires_tokens=options.requires_tokens,
+        has_tls=address.tls is not None,
+        behind_proxy=address.behind_proxy,
+    )
     listening = _bind(address)
     try:
         async with open_runtime(options) as runtime:
+            guards = Guards(_fit(options.server_limits), runtime.metrics.count_refusal)
+            runtime.metrics.watch("connections", "Open connections.", lambda: guards.open)
             config = uvicorn.Config(
-                build_app(runtime, address.allowed_hosts),
-                http="httptools",
+                build_app(runtime, _list_hosts(address), _names_of(address.tls)),
+                http=guards.protocol(),
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -72,11 +90,14 @@ async def serve(options: Options, address: Address) -> AsyncIterator[RunningServ
                 timeout_graceful_shutdown=GRACE_SECONDS,
                 backlog=BACKLOG,
             )
+            _set_tls(config, runtime, address.tls)
             server = _Uvicorn(config)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             try:
                 host, port = listening.getsockname()[:2]
-                yield RunningServer(runtime, f"http://{_bracketed(host)}:{port}")
+                scheme = "http" if address.tls is None else "https"
+                async with run_in_background(_list_chores(address.tls)):
+                    yield RunningServer(runtime, f"{scheme}://{_bracketed(host)}:{port}")
             finally:
                 await runtime.stop()
                 server.should_exit = True
@@ -118,14 +139,36 @@ async def run_until_signalled() -> int:
     return await received
 
 
-def check_loopback(host: str) -> None:
-    """Refuse to be reachable from other machines: nothing here asks for a token yet."""
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise Invalid("host", f"{host!r} is not a loopback address; use 127.0.0.1 or ::1")
+def _fit(limits: ServerLimits) -> ServerLimits:
+    """Keep connections within what this process may open: beyond, none could be refused either."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return limits
+    room = max(soft - FILES_OF_ITS_OWN, 1)
+    return replace(limits, connections_max=min(limits.connections_max, room))
+
+
+def _list_hosts(address: Address) -> list[str]:
+    """List what it may be called, whatever its certificate is for: also its own address."""
+    own = [] if address.host in EVERYWHERE else [address.host]
+    return [*address.allowed_hosts, *own]
+
+
+def _names_of(tls: ServerTls | None) -> Callable[[], tuple[str, ...]]:
+    """Ask for the names of the certificate each time: another one may be in its place by then."""
+    return tuple if tls is None else lambda: tls.names
+
+
+def _set_tls(config: uvicorn.Config, runtime: Runtime, tls: ServerTls | None) -> None:
+    if tls is not None:
+        config.load()
+        config.ssl = tls.listening()
+        runtime.metrics.watch_certificate(lambda: tls.expires_at)
+
+
+def _list_chores(tls: ServerTls | None) -> list[Chore]:
+    """List what is to be done while it listens; new certificates count although nobody connects."""
+    return [] if tls is None else [Chore("look at TLS files", TLS_LOOK_SECONDS, tls.look)]
 
 
 def _bind(address: Address) -> socket.socket:

@@ -30,8 +30,10 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from holdfast.client.client import Client, close_shared
+from holdfast.client.functions.describing import describe_all
 from holdfast.client.job import Job
 from holdfast.client.pages import read_pages
+from holdfast.client.task import decorated
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.model.states import LIVE_STATES, parse_state
 from holdfast.server import Address, serve
@@ -39,6 +41,8 @@ from holdfast.services.runtime import Options
 from holdfast.store.migrate import migrate
 from holdfast.wire.requests import JobListQuery
 from holdfast.wire.status import JobPage, JobStatus
+from holdfast.worker.allowing import EVERYTHING
+from holdfast.worker.announcing import announce
 from holdfast.worker.claimed.options import WorkerOptions
 from holdfast.worker.claimed.worker import Worker
 from holdfast.worker.slots import take_slot
@@ -105,6 +109,7 @@ def running(
             server=server.url,
             queues=tuple(queues),
             folder=Path(folder),
+            allowed=EVERYTHING,
             concurrency=concurrency,
             isolation=isolation,
             name="testing",
@@ -137,6 +142,7 @@ def _options(database_url: str, folder: str) -> Options:
 async def _working(options: WorkerOptions) -> AsyncIterator[None]:
     with closing(take_slot(options.folder)) as slot:
         worker = Worker(options, slot)
+        await announce(options.server, worker.credential, describe_all(decorated.values()))
         working = asyncio.create_task(worker.run())
         try:
             yield

@@ -96,13 +96,15 @@ inline note_offer(w)
 #endif
 }
 
-/* Nobody could be connected to, for this call or any before it that named the attempt. */
-inline end_undelivered(w)
+/*
+ * What no call that may have arrived has offered: nobody could be connected to for any that named
+ * it, or it was placed while the call was under way that has failed now.
+ */
+inline end_never_offered(w)
 {
-    target = request[w].named;
+    target = bound(w);
     if
-    :: request[w].wanted && belongs(target, w) && !reported[target] && !offered[target] ->
-        end_and_release(target)
+    :: target != NOBODY && !reported[target] && !offered[target] -> end_and_release(target)
     :: else
     fi;
     target = 0
@@ -175,7 +177,7 @@ end:
 #ifdef UNDELIVERED
     :: d_step { call[w] == REQUESTED && fault_allowed ->
         tell("nobody takes the call to worker %d\n", w); spend_fault();
-        end_undelivered(w); end_call(w); check_properties() }
+        end_never_offered(w); end_call(w); check_properties() }
 #endif
     :: atomic { call[w] != NO_CALL ->
 #ifdef UNDELIVERED
@@ -195,6 +197,11 @@ end:
 #endif
         :: d_step { fault_allowed ->
             tell("call to worker %d fails, or its leader is deposed\n", w); spend_fault() }
+#ifdef UNDELIVERED
+        :: d_step { fault_allowed ->
+            tell("call to worker %d fails, and what none has offered ends\n", w); spend_fault();
+            end_never_offered(w) }
+#endif
         :: d_step { fault_allowed ->
             tell("call to worker %d fails for the third time: dead\n", w); spend_fault();
             declare_dead(w) }

@@ -33,13 +33,14 @@ class Cluster:
     async def add(self, *worker_ids: str, answers: bool = True, **has: Any) -> None:
         """Register workers on hosts of their own: 8 cpu, 32 GB; they have answered once."""
         attributes = has.pop("attributes", {})
-        queues = has.pop("queues", ())
+        queues, book = has.pop("queues", ()), has.pop("book", None)
         capacity = Capacity(**{"cpu": 8.0, "memory": 32 * GB, "disk": 100 * GB} | has)
         for worker_id in worker_ids:
-            placing = Placing(f"http://{worker_id}:7000", "s" * 32, capacity, attributes)
+            placing = Placing(f"http://{worker_id}:7000", capacity, attributes, book)
             name, host = f"name-{worker_id}", f"host-{worker_id}"
             await register(
-                self.world.ledger, Registration(worker_id, name, host, queues, placing=placing)
+                self.world.ledger,
+                Registration(worker_id, name, host, queues, placing=placing, secret="s" * 32),
             )
         if answers:
             await self.answer(*worker_ids)

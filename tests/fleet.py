@@ -18,7 +18,7 @@ from holdfast.operations.register import Placing, Registration, register
 from holdfast.services.leading.heartbeat_loop import HeartbeatLoop
 from holdfast.services.writers import Writers
 from holdfast.wire.cluster import HEARTBEAT_PATH, SECRET_HEADER, WorkerHeartbeatRequest
-from tests.stand_in import StandIn
+from tests.stand_in import StandIn, secret_of
 from tests.waiting import eventually
 from tests.world import World
 
@@ -39,7 +39,7 @@ class Called(StandIn):
 
     async def hear(self, request: web.Request) -> web.StreamResponse:
         """Take a call, and treat it as the mood is."""
-        assert request.headers[SECRET_HEADER] == self.secret
+        assert request.headers[SECRET_HEADER] == self.credential.call_secret
         call = msgspec.json.decode(await request.read(), type=WorkerHeartbeatRequest)
         assert call.worker_id == self.worker_id
         self.received += 1
@@ -147,7 +147,7 @@ class Fleet:
         host, port = runner.addresses[0][:2]
         worker.address = f"http://{host}:{port}"
         capacity = Capacity(**{"cpu": 8.0} | has)
-        placing = Placing(worker.address, worker.secret, capacity, {})
+        placing = Placing(worker.address, capacity, {})
         await register(
             self.ledger,
             Registration(
@@ -157,6 +157,8 @@ class Fleet:
                 replaces=replaces,
                 placing=placing,
                 adopts=adopts,
+                secret=worker.secret,
+                replaces_secret=None if replaces is None else secret_of(replaces),
             ),
         )
         return worker

@@ -124,8 +124,8 @@ async def a_gang(world: World, replicas: int = 3, **fields: Any) -> Gang:
 
 
 async def _add_host(ledger: Ledger, host: str) -> None:
-    placing = Placing(f"http://{host}:7000", "s" * 16, Capacity(cpu=1e6), {})
-    await register(ledger, Registration(host, host, host, placing=placing))
+    placing = Placing(f"http://{host}:7000", Capacity(cpu=1e6), {})
+    await register(ledger, Registration(host, host, host, placing=placing, secret="s" * 16))
 
 
 async def _place(_: Ledger, tx: Transaction, members: list[TaskId]) -> None:

@@ -34,7 +34,7 @@ from holdfast.services.leading.worker_calls import interpret, read_answer, write
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 from tests.clock import Clock
-from tests.stand_in import StandIn
+from tests.stand_in import StandIn, secret_of
 from tests.world import World
 
 GB = 10**9
@@ -71,6 +71,7 @@ class PlacedWorld(World):
         adopts: tuple[Fence, ...] = (),
         host: str | None = None,
         attributes: dict[str, Any] | None = None,
+        book: str | None = None,
         **has: Any,
     ) -> Registered:
         """Register a worker with 8 cpu and 32 GB, unless said otherwise."""
@@ -84,8 +85,10 @@ class PlacedWorld(World):
                 f"name-{host or worker.worker_id}",
                 f"host-{host or worker.worker_id}",
                 replaces=replaces,
-                placing=Placing(address, worker.secret, capacity, attributes or {}),
+                placing=Placing(address, capacity, attributes or {}, book),
                 adopts=adopts,
+                secret=worker.secret,
+                replaces_secret=None if replaces is None else secret_of(replaces),
             ),
         )
 
@@ -128,7 +131,8 @@ class PlacedWorld(World):
         await report(self.ledger, meaning.starts)
         await complete(self.ledger, meaning.completions)
         self._acknowledged[worker.worker_id] = [
-            AttemptName(entry.task_id, entry.attempt) for entry in answer.completed_tasks
+            AttemptName(str(item.fence.task_id), item.fence.attempt)
+            for item in meaning.completions[: len(meaning.reported)]
         ]
         heard = Heard(worker.worker_id, number, meaning.running)
         await store_answers(self.ledger, term, [heard])

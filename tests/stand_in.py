@@ -6,13 +6,14 @@ from uuid import UUID
 import msgspec
 
 from holdfast.model.ids import TaskId
+from holdfast.model.worker_credentials import WorkerCredential
 from holdfast.wire.cluster import (
+    CompletedTask,
     RunningTask,
     TaskToRun,
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
-from holdfast.wire.requests import TaskCompletion
 
 Key = tuple[str, int]
 
@@ -25,7 +26,7 @@ class Held:
         self.attempt = task.attempt
         self.token: UUID = task.lease_token
         self.state = "ASSIGNED"
-        self.end: TaskCompletion | None = None
+        self.end: CompletedTask | None = None
 
     @property
     def key(self) -> Key:
@@ -35,7 +36,12 @@ class Held:
     def complete(self, status: Any, **fields: Any) -> None:
         """Have it end."""
         fields = {"start_reported": False} | fields
-        self.end = TaskCompletion(self.task_id, self.attempt, self.token, status, **fields)
+        self.end = CompletedTask(self.task_id, self.token, status, attempt=self.attempt, **fields)
+
+
+def secret_of(worker_id: str) -> str:
+    """Give the secret that a stand-in registers with."""
+    return f"secret-of-{worker_id}".ljust(16, "-")
 
 
 class StandIn:
@@ -43,7 +49,8 @@ class StandIn:
 
     def __init__(self, worker_id: str) -> None:
         self.worker_id = worker_id
-        self.secret = f"secret-of-{worker_id}".ljust(16, "-")
+        self.credential = WorkerCredential(worker_id, secret_of(worker_id))
+        self.secret = self.credential.secret
         self.is_silent = False
         self.takes_work = True
         self.calls: list[WorkerHeartbeatRequest] = []

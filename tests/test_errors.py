@@ -92,6 +92,23 @@ def test_what_may_go_through_later_is_unavailable(cls: type[HoldfastError]) -> N
 
 
 @pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Invalid("spec", "is\n  none"), "spec: is none"),
+        (Unavailable("HTTP 502:\r\n<html>\n"), "HTTP 502: <html>"),
+        (
+            errors.TaskFailed("1.2", "FAILED", "\nValueError: no\n  File ..."),
+            "task 1.2 is FAILED: ValueError: no",
+        ),
+        (errors.ValidationError("what a user says\nis as it is"), "what a user says\nis as it is"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_message_is_one_line_unless_it_is_the_users(error: HoldfastError, text: str) -> None:
+    assert str(error) == text
+
+
+@pytest.mark.parametrize(
     "error",
     [
         TooLarge("inputs", 5, 3),

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,9 +14,13 @@ import aiohttp
 import asyncpg
 import pytest
 
-from holdfast.errors import Invalid, Unavailable
-from holdfast.server import Address, RunningServer, check_loopback, run_until_signalled, serve
+from holdfast.client.transport import Transport
+from holdfast.errors import Invalid, Refused, Unavailable
+from holdfast.server import Address, RunningServer, run_until_signalled, serve
 from holdfast.services.runtime import Options
+from holdfast.tls.calling import CertificateRefused
+from holdfast.tls.serving import ServerTls
+from tests.certificates import TestAuthority, put
 from tests.waiting import eventually
 from tests.world import World
 
@@ -167,17 +172,47 @@ async def test_a_body_that_says_it_is_huge_is_refused_before_it_is_sent(
     assert line.split()[1] == b"413"
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_loopback_addresses_are_served(host: str) -> None:
-    check_loopback(host)
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "", "2001:db8::1"])
 async def test_other_machines_are_not_served_without_tokens(host: str) -> None:
     with pytest.raises(Invalid, match="is not a loopback address; use 127") as refused:
         async with serve(Options("postgresql://127.0.0.1:1/nowhere"), Address(host, 0)):
             pass
     assert refused.value.field == "host"
+
+
+async def test_with_a_certificate_it_speaks_tls_and_answers_to_its_names(
+    database_url: str, tmp_path: Path
+) -> None:
+    authority = TestAuthority(tmp_path / "ca")
+    used = authority.issue("s", "127.0.0.1", "old.example")
+    tls = ServerTls(used)
+    hosts = {"old.example": 200, "127.0.0.1": 200, "other.example": 403}
+    async with (
+        serve(Options(database_url), Address(port=0, tls=tls)) as server,
+        Transport(server.url, ca_file=str(authority.ca_file)) as transport,
+        Transport(server.url) as stranger,
+    ):
+        assert server.url.startswith("https://127.0.0.1:")
+        for host, status in hosts.items():
+            call = transport.call("GET", "/healthz", dict[str, str], headers={"Host": host})
+            if status == 200:
+                assert await call == {"status": "ok"}
+            else:
+                with pytest.raises(Refused):
+                    await call
+        with pytest.raises(CertificateRefused, match=r"of https://127.* name the file of the CA"):
+            await stranger.call("GET", "/healthz", dict[str, str])
+        put(authority.issue("n", "127.0.0.1", "new.example", "*.jobs.example", days=20), used)
+        await tls.look()
+        for host in ("new.example", "one.jobs.example:1"):
+            answer = await transport.call("GET", "/healthz", dict[str, str], headers={"Host": host})
+            assert answer == {"status": "ok"}
+        for host in ("old.example", "jobs.example", "a.b.jobs.example", ".jobs.example"):
+            with pytest.raises(Refused):
+                await transport.call("GET", "/healthz", dict[str, str], headers={"Host": host})
+        scraped = (await server.runtime.scrape()).decode()
+    [line] = [line for line in scraped.splitlines() if line.startswith("holdfast_tls_")]
+    assert float(line.split()[1]) == tls.expires_at.timestamp()
 
 
 async def test_a_port_that_is_taken_is_a_clear_error(database_url: str) -> None:

@@ -20,7 +20,7 @@ LINGERING = ROOT / "tests" / "cli" / "lingering.py"
 @pytest.mark.parametrize(
     ("number", "whom", "workers"),
     [
-        pytest.param(signal.SIGTERM, "main", 0, id="ended"),
+        pytest.param(signal.SIGTERM, "main", 0, id="ended", marks=pytest.mark.nightly),
         pytest.param(signal.SIGKILL, "main", 0, id="killed"),
         pytest.param(signal.SIGTERM, "main", 1, id="ended-above", marks=pytest.mark.nightly),
         pytest.param(signal.SIGKILL, "main", 1, id="killed-above", marks=pytest.mark.nightly),

@@ -6,16 +6,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 import pytest
 
 import holdfast as hf
 from holdfast import testing
+from holdfast.errors import Invalid
+from holdfast.model.spec import Entrypoint
 from holdfast.store.database import Database
 from holdfast.testing import System, holdfast_system, running
+from holdfast.wire.requests import JobRequest
 from tests.audits import assert_audit_is_silent
 from tests.client import app
 from tests.embedded.users import wait_for
@@ -44,6 +50,41 @@ def test_functions_of_every_kind_run(system: System) -> None:
     assert app.double.submit(21).result(timeout=30) == 42
     assert app.greet.submit("Ada", greeting="hi").result(timeout=30) == "hi Ada by attempt 0"
     assert app.second.submit((1, Path("x"))).result(timeout=30) == Path("x")
+
+
+def test_values_arrive_as_what_the_annotations_say_and_so_do_results(system: System) -> None:
+    order = app.Order(UUID(int=7), date(2030, 1, 31), Decimal("9.90"), b"abc")
+    noon = datetime(2030, 1, 31, 12, tzinfo=UTC)
+    job = app.describe.submit(order, {"new"}, {1: (2, 3)}, noon, where=Path("a/b"))
+    kinds = ["Order", "set", "dict", "tuple", "datetime", type(Path()).__name__]
+    assert job.result(timeout=60) == (order, kinds)
+    plain = system.client.job(job.id).result(timeout=30)  # without the function: as JSON has it
+    assert plain[0]["day"] == "2030-01-31"
+
+
+def test_results_become_arguments_and_inputs_what_the_annotations_say(system: System) -> None:
+    days = app.next_day.map([date(2030, 1, 30), date(2030, 1, 31)])
+    counts = app.count_days.submit(days)
+    assert days.results(timeout=30) == [date(2030, 1, 31), date(2030, 2, 1)]
+    assert counts.result(timeout=30) == {date(2030, 1, 31): 1, date(2030, 2, 1): 1}
+
+
+def test_a_result_that_is_not_what_the_function_promises_is_said(system: System) -> None:
+    job = app.promise_a_number.submit()
+    with pytest.raises(Invalid, match=r"does not fit the annotation of its function, int") as bad:
+        job.result(timeout=30)
+    assert bad.value.field == "result"
+    assert system.client.job(job.id).result(timeout=30) == "seven"
+
+
+def test_an_argument_that_does_not_fit_is_no_failure_to_be_retried(system: System) -> None:
+    entrypoint = Entrypoint(function="tests.client.app:greet", args=[["Ada"]])
+    request = JobRequest(entrypoint=entrypoint, queue="q", max_retries_failure=5)
+    submitted = system.client.jobs.submit(request)
+    [outcome] = system.client.job(submitted.job_id).outcomes(timeout=30)
+    assert outcome.error_class == "ValidationError"
+    assert "name: does not fit its annotation, str: Expected `str`" in (outcome.error or "")
+    assert len(system.client.tasks.get(outcome.task_id).attempts or ()) == 1
 
 
 async def test_functions_are_submitted_by_async_tests(system: System) -> None:
@@ -101,7 +142,7 @@ def test_an_error_comes_back_as_it_was_raised(system: System, name: str) -> None
     kind = type(caught.value)
     assert [base.__name__ for base in kind.__mro__[:2]] == [name, "TaskFailed"]
     assert "as asked" in str(caught.value)
-    assert "Traceback" in str(caught.value)
+    assert "Traceback" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("name", ["StopIteration", "SystemExit", "KeyboardInterrupt"])
@@ -173,7 +214,7 @@ async def test_all_jobs_are_waited_for(holdfast_system: System) -> None:
 
 def test_a_job_that_does_not_end_is_named(holdfast_system: System) -> None:
     job = app.double.submit(1)  # nobody serves its queue
-    with pytest.raises(TimeoutError, match=f"job {job.id} is JOB_STATE_PENDING"):
+    with pytest.raises(TimeoutError, match=f"job {job.id} is still pending"):
         holdfast_system.wait_all(timeout=0.1)
 
 
@@ -185,7 +226,7 @@ async def test_a_job_that_does_not_end_is_found_behind_a_page_of_others(
     job = holdfast_system.client.run_command(["true"], queue="unserved")
     others = await asyncio.gather(*(app.double.submit.aio(number) for number in range(15)))
     await asyncio.gather(*(other.wait.aio(timeout=60) for other in others))
-    with pytest.raises(TimeoutError, match=f"job {job.id} is JOB_STATE_PENDING"):
+    with pytest.raises(TimeoutError, match=f"job {job.id} is still pending"):
         holdfast_system.wait_all(timeout=0.1)
 
 

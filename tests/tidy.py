@@ -26,7 +26,7 @@ BANNED_WORDS = frozenset(
 )
 BANNED_VERBS = frozenset({"handle", "process", "manage", "do"})
 # The specification's own name for a field of the backoff.
-ALLOWED_NAMES = frozenset({"base"})
+ALLOWED_NAMES = frozenset({"base", "data_received"})
 
 _COMMENT = {".py": "#", ".sql": "--"}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")

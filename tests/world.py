@@ -8,7 +8,8 @@ from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, ClaimRequest, claim
+from holdfast.operations.claim import Claim, claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.reap import reap
@@ -28,8 +29,8 @@ from tests.clock import Clock
 
 DUMPED_TABLES = (
     "jobs", "tasks", "attempts", "events", "ready", "waiting", "leases", "workers", "queues",
-    "dead_letters", "notes", "idempotency_keys", "outbox", "datasets", "dataset_versions",
-    "dataset_entries", "commits", "job_outputs", "cut_overs", "trigger_runs",
+    "dead_letters", "notes", "idempotency_keys", "outbox", "continuations", "datasets",
+    "dataset_versions", "dataset_entries", "commits", "job_outputs", "cut_overs", "trigger_runs",
 )  # fmt: skip
 
 Answer = TypeVar("Answer")

@@ -1,16 +1,7 @@
 /** The frame around all pages: where one is, where one can go, whether what one sees is live. */
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import {
-  lazy,
-  type ReactNode,
-  type RefObject,
-  Suspense,
-  useEffect,
-  useRef,
-  useState,
-  useSyncExternalStore,
-} from "react";
-import { Link, Route, Router, Switch, useLocation } from "wouter";
+import { lazy, type ReactNode, type RefObject, Suspense, useRef, useState } from "react";
+import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
 import { Refusal, root } from "./api/client";
 import { LiveProvider, useIsLive } from "./live/live";
 import { ConfirmProvider } from "./parts/confirm";
@@ -18,15 +9,21 @@ import { useInSight } from "./parts/in_sight";
 import { GOES, KeyHelp, useGoKeys, useKeys } from "./parts/keyboard";
 import { Mishap } from "./parts/mishap";
 import { Empty, Loading, Page } from "./parts/page";
+import { useTheme } from "./parts/theme";
 import { JobPage } from "./pages/job/job";
 import { JobsPage } from "./pages/jobs/jobs";
 import { LettersPage } from "./pages/letters/letters";
 import { QueuesPage } from "./pages/queues/queues";
 import { TaskPage } from "./pages/task/task";
 import { WorkersPage } from "./pages/workers/workers";
+import { ForAll } from "./session/limits";
+import { useScope } from "./session/may";
+import { SessionGate, Who } from "./session/session";
 
 const OverviewPage = lazy(() => import("./pages/overview/overview"));
+const ActionsPage = lazy(() => import("./pages/actions/actions"));
 const DatasetsPage = lazy(() => import("./pages/datasets/datasets"));
+const FunctionsPage = lazy(() => import("./pages/functions/functions"));
 const DatasetPage = lazy(() => import("./pages/datasets/dataset"));
 
 const READ_AGAIN_MAX = 2;
@@ -49,15 +46,17 @@ const client = new QueryClient({
 export function App() {
   return (
     <QueryClientProvider client={client}>
-      <LiveProvider>
-        <Router base={root.pathname.replace(/\/$/, "")}>
-          <ConfirmProvider>
-            <Frame>
-              <Pages />
-            </Frame>
-          </ConfirmProvider>
-        </Router>
-      </LiveProvider>
+      <SessionGate>
+        <LiveProvider>
+          <Router base={root.pathname.replace(/\/$/, "")}>
+            <ConfirmProvider>
+              <Frame>
+                <Pages />
+              </Frame>
+            </ConfirmProvider>
+          </Router>
+        </LiveProvider>
+      </SessionGate>
     </QueryClientProvider>
   );
 }
@@ -77,7 +76,9 @@ function Places() {
   return (
     <Switch>
       <Route path="/">
-        <OverviewPage />
+        <ForAll title="Overview">
+          <OverviewPage />
+        </ForAll>
       </Route>
       <Route path="/jobs">
         <JobsPage />
@@ -85,19 +86,42 @@ function Places() {
       <Route path="/jobs/:id">{({ id }) => <JobPage key={id} jobId={id} />}</Route>
       <Route path="/tasks/:id">{({ id }) => <TaskPage key={id} taskId={id} />}</Route>
       <Route path="/workers">
-        <WorkersPage />
+        <ForAll title="Workers">
+          <WorkersPage />
+        </ForAll>
       </Route>
       <Route path="/queues">
-        <QueuesPage />
+        <ForAll title="Queues">
+          <QueuesPage />
+        </ForAll>
       </Route>
       <Route path="/dead-letters">
-        <LettersPage />
+        <ForAll title="Dead letters" orQueues>
+          <LettersPage />
+        </ForAll>
+      </Route>
+      <Route path="/actions">
+        <ForAll title="Actions">
+          <ActionsPage />
+        </ForAll>
       </Route>
       <Route path="/datasets">
-        <DatasetsPage />
+        <ForAll title="Datasets">
+          <DatasetsPage />
+        </ForAll>
       </Route>
       <Route path="/datasets/*">
-        {({ "*": name }) => <DatasetPage key={name} name={decodeURIComponent(name)} />}
+        {({ "*": name }) => (
+          <ForAll title="Datasets">
+            <DatasetPage key={name} name={decodeURIComponent(name)} />
+          </ForAll>
+        )}
+      </Route>
+      <Route path="/functions">
+        <FunctionsPage />
+      </Route>
+      <Route path="/login">
+        <Redirect to="/" replace />
       </Route>
       <Route>
         <Page title="Not found">
@@ -138,6 +162,7 @@ function Frame({ children }: { children: ReactNode }) {
             Holdfast
           </Link>
           <div className="text-dim flex items-center gap-4 text-xs">
+            <Who className="max-w-40 md:hidden" />
             <div className="md:hidden">{themeButton}</div>
             <LiveSign />
           </div>
@@ -152,11 +177,14 @@ function Frame({ children }: { children: ReactNode }) {
             <Place key={path} path={path} name={name} />
           ))}
         </nav>
-        <div className="text-dim hidden gap-3 text-xs md:mt-auto md:flex">
-          {themeButton}
-          <button type="button" onClick={() => setIsHelping(true)} className="hover:text-ink">
-            Keys
-          </button>
+        <div className="text-dim hidden flex-col gap-3 text-xs md:mt-auto md:flex">
+          <Who className="justify-between" />
+          <div className="flex gap-3">
+            {themeButton}
+            <button type="button" onClick={() => setIsHelping(true)} className="hover:text-ink">
+              Keys
+            </button>
+          </div>
         </div>
       </header>
       <div className="min-w-0 flex-1">{children}</div>
@@ -184,13 +212,14 @@ function Place({ path, name }: { path: string; name: string }) {
 
 function LiveSign() {
   const isLive = useIsLive();
+  const isByTheClock = useScope() !== null;
   return (
     <span role="status" className="flex items-center gap-1.5">
       <span
         aria-hidden="true"
         className={`size-2 rounded-full ${isLive ? "bg-good" : "bg-warn animate-pulse"}`}
       />
-      {isLive ? "live" : "connecting …"}
+      {isByTheClock ? "every 5 s" : isLive ? "live" : "connecting …"}
     </span>
   );
 }
@@ -229,30 +258,4 @@ export function placeOf(text: string): string {
   const [, job, task, attempt] = id;
   if (task === undefined) return `/jobs/${job}`;
   return `/tasks/${job}.${task}${attempt === undefined ? "" : `?attempt=${attempt}`}`;
-}
-
-const systemTheme = matchMedia("(prefers-color-scheme: dark)");
-
-/** As the system has it, also when that changes at dusk, until one is chosen here. */
-function useTheme(): [isDark: boolean, change: () => void] {
-  const [chosen, setChosen] = useState(() => localStorage.getItem("holdfast-theme"));
-  const isSystemDark = useSyncExternalStore(
-    (tell) => {
-      systemTheme.addEventListener("change", tell);
-      return () => systemTheme.removeEventListener("change", tell);
-    },
-    () => systemTheme.matches,
-  );
-  const isDark = chosen === null ? isSystemDark : chosen === "dark";
-  useEffect(() => {
-    document.documentElement.classList.toggle("dark", isDark);
-  }, [isDark]);
-  return [
-    isDark,
-    () => {
-      const next = isDark ? "light" : "dark";
-      localStorage.setItem("holdfast-theme", next);
-      setChosen(next);
-    },
-  ];
 }

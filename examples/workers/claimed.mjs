@@ -9,11 +9,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [server, queue, room = "4", drainSeconds = "30"] = process.argv.slice(2);
 const worker_id = `node-${randomUUID()}`;
-const LOG_BYTES_MAX = 16 << 20;
 const held = new Map(); // attempts, until their completion is answered
 const guard = fork(new URL("guard.mjs", import.meta.url), { detached: true });
 let stopsAt = Infinity; // when a drain is over
-let isClaiming = true; // as long as it may be, nothing is handed back: the claim would get it
 
 // Seconds, by a clock that also runs while the machine sleeps.
 const now = () => Number(fs.readFileSync("/proc/uptime", "latin1").split(" ")[0]);
@@ -21,6 +19,9 @@ const keyOf = ({ task_id, attempt }) => `${task_id} ${attempt}`;
 const complain = (error) => console.error(error.message);
 const isDraining = () => stopsAt < Infinity;
 const drain = () => (stopsAt = now() + (isDraining() ? 0 : Number(drainSeconds))); // twice: at once
+// Has the guard signal a command, and kill it when its lease or the time to stop is over.
+const tellGuard = ({ pid, killAt, endsAt }, name) =>
+  pid && guard.send([pid, Math.min(killAt, endsAt), name]);
 
 // Sends a request, and the same again while the server may answer later and it is wanted.
 async function call(route, body, isWanted = () => true, secondsMax = 15) {
@@ -41,31 +42,23 @@ async function call(route, body, isWanted = () => true, secondsMax = 15) {
   }
 }
 
-function signalGroup({ pid }, name) {
-  try {
-    if (pid) process.kill(-pid, name);
-  } catch (error) {
-    if (error.code !== "ESRCH") throw error; // it is gone by itself
-  }
-}
-
 function renew(mine, sentAt, remainingMs) {
-  mine.expiresAt = Math.max(mine.expiresAt, sentAt + remainingMs / 1000);
+  const margin = Math.min(5, mine.job.lease / 6); // its command must be gone before its lease
+  mine.endsAt = Math.max(mine.endsAt, sentAt + remainingMs / 1000 - margin);
   mine.renewAt = sentAt + remainingMs / 2000;
-  if (mine.pid) guard.send([mine.pid, mine.expiresAt - mine.margin / 2]);
+  tellGuard(mine);
 }
 
 // Soft: it has so many seconds. Hard, leaving, lost: it has none.
 function stop(mine, why, seconds = 0) {
   if (mine.stop && (mine.stop !== "soft" || why === "soft")) return;
-  mine.stop = why;
-  mine.killAt = now() + seconds;
-  signalGroup(mine, why === "soft" ? "SIGTERM" : "SIGKILL");
+  Object.assign(mine, { stop: why, killAt: now() + seconds });
+  tellGuard(mine, why === "soft" ? "SIGTERM" : "SIGKILL");
 }
 
 async function run({ task_id, attempt, lease_token, lease_remaining_ms, job, input }, from) {
   const lease = { task_id, attempt, lease_token };
-  const mine = { lease, job, input, expiresAt: 0, margin: Math.min(5, job.lease / 6), size: 0 };
+  const mine = { lease, job, input, endsAt: 0, killAt: 1e12, size: 0 };
   held.set(keyOf(lease), mine);
   renew(mine, from, lease_remaining_ms);
   const broken = (error) => ({ status: "worker_failed", error: String(error) });
@@ -89,14 +82,13 @@ async function execute(mine) {
   const ended = once(child, "exit");
   if (!child.pid) return { ...unfit, error: await ended.catch(String) };
   mine.pid = child.pid;
-  renew(mine, mine.expiresAt, 0); // for the guard
+  tellGuard(mine);
   mine.renewAt = 0; // for the server: it runs
   const output = Promise.all([ship(mine, child.stdout), ship(mine, child.stderr)]).catch(complain);
   const [code, signal] = await ended;
-  if (now() >= mine.expiresAt - mine.margin) stop(mine, "lost"); // the guard may have killed it
+  if (now() >= mine.endsAt) stop(mine, "lost"); // the guard may have killed it
   const why = mine.stop;
-  signalGroup(mine, "SIGKILL"); // what it has left behind
-  guard.send([mine.pid, 0]);
+  guard.send([mine.pid, 0, "SIGKILL"]); // what it has left behind
   mine.pid = undefined;
   await Promise.race([output, sleep(5000)]); // a daemon may keep its output open
   const exit_code = code ?? 128 + os.constants.signals[signal];
@@ -121,21 +113,11 @@ function variables({ lease, job, input, folder }) {
 async function ship(mine, stream) {
   for await (const text of stream.setEncoding("utf8")) {
     const [bytes, offset] = [Buffer.from(text), mine.size];
-    if (offset + bytes.length > LOG_BYTES_MAX) continue; // read on, or the command would wait
     mine.size += bytes.length;
     const piece = { ...mine.lease, offset, content: bytes.toString("base64") };
     await call("/internal/task-log", piece, () => mine.stop !== "lost").catch((error) => {
       if (error.code === "lease_conflict") stop(mine, "lost");
     });
-  }
-}
-
-// Keeps commands within their leases, and within what they were asked.
-function enforce() {
-  for (const mine of held.values()) {
-    if (now() >= mine.expiresAt - mine.margin) stop(mine, "lost");
-    if (mine.stop === "soft" && now() >= mine.killAt) stop(mine, "hard");
-    if (now() >= stopsAt && !isClaiming) stop(mine, "leaving");
   }
 }
 
@@ -167,10 +149,12 @@ async function forever(step) {
 }
 
 process.on("SIGTERM", drain).on("SIGINT", drain);
-guard.on("error", complain).on("exit", () => (stopsAt = now())); // without it, run nothing
+guard.on("error", complain).on("exit", () => {
+  for (const { pid } of held.values()) if (pid) process.kill(-pid, "SIGKILL");
+  process.exit(1); // without it, nothing may run
+});
 const worker = { worker_id, name: "node", host: os.hostname(), queues: [queue] };
 await call("/internal/worker-register", worker);
-setInterval(enforce, 50);
 forever(renewDue);
 const waiting = { worker_id, leases: [], wait_ms: 20_000 };
 forever(() => call("/internal/heartbeat", waiting, () => false, 30).then(obey));
@@ -182,6 +166,8 @@ while (!isDraining()) {
   const answer = await call("/internal/task-claim", { worker_id, ...wanted });
   for (const task of answer.claims) run(task, answer.sentAt + answer.waited_ms / 1000);
 }
-isClaiming = false;
-while (held.size && now() < stopsAt + 20) await sleep(50);
+while (held.size && now() < stopsAt + 20) {
+  await sleep(50);
+  if (now() >= stopsAt) for (const mine of held.values()) stop(mine, "leaving");
+}
 process.exit();

@@ -1,7 +1,7 @@
 // A worker of placed work, from docs/worker-protocol.md: runs commands, in Node 20 or newer.
 //   node placed.mjs SERVER [CORES] [DRAIN_SECONDS]
 import { fork, spawn } from "node:child_process";
-import { randomBytes, randomUUID } from "node:crypto";
+import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import fs from "node:fs";
 import http from "node:http";
@@ -11,9 +11,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [server, cores = "1", drainSeconds = "30"] = process.argv.slice(2);
 const [worker_id, secret] = [`node-${randomUUID()}`, randomBytes(24).toString("hex")];
-const [LOG_BYTES_MAX, SILENCE_SECONDS, ANSWERS_MAX] = [16 << 20, 60, 64];
-const held = new Map(); // attempts, until their completion is acknowledged
-const dropped = new Set(); // those that were, as long as calls name them
+const credential = `${worker_id} ${secret}`; // by which servers know it
+const callSecret = createHash("sha256").update(secret).digest("hex"); // servers show the hash
+const held = new Map(); // attempts, until their completion is acknowledged and no call names them
 const answers = new Map(); // when each of the last ones was sent
 const guard = fork(new URL("guard.mjs", import.meta.url), { detached: true });
 const last = { epoch: 0, number: 0, at: Infinity }; // the last call, and when it came
@@ -22,18 +22,23 @@ let stopsAt = Infinity; // when a drain is over
 // Seconds, by a clock that also runs while the machine sleeps.
 const now = () => Number(fs.readFileSync("/proc/uptime", "latin1").split(" ")[0]);
 const keyOf = ({ task_id, attempt }) => `${task_id} ${attempt}`;
+const find = (attempt) => held.get(keyOf(attempt));
 const complain = (error) => console.error(error.message);
 const isDraining = () => stopsAt < Infinity;
 const drain = () => (stopsAt = now() + (isDraining() ? 0 : Number(drainSeconds))); // twice: at once
 const running = () => [...held.values()].filter((mine) => !mine.end);
-const completed = () => [...held.values()].flatMap((mine) => mine.end ?? []);
+const completed = () =>
+  [...held.values()].flatMap(({ end, isHeard }) => (isHeard ? [] : (end ?? [])));
 const askForCall = () => call("/internal/worker-news", { worker_id }).catch(complain);
+// Has the guard signal a command, and kill it when its lease or the time to stop is over.
+const tellGuard = ({ pid, killAt, endsAt }, name) =>
+  pid && guard.send([pid, Math.min(killAt, endsAt), name]);
 
 // Sends a request, and the same again while the server may answer later and it is wanted.
 async function call(route, body, isWanted = () => false) {
   for (let pause = 50; ; pause = Math.min(pause * 2, 2000)) {
     try {
-      const headers = { "Content-Type": "application/json" };
+      const headers = { "Content-Type": "application/json", "Holdfast-Worker": credential };
       const [text, signal] = [JSON.stringify(body), AbortSignal.timeout(15_000)];
       const response = await fetch(server + route, { method: "POST", headers, body: text, signal });
       const answer = await response.json();
@@ -46,30 +51,23 @@ async function call(route, body, isWanted = () => false) {
   }
 }
 
-function signalGroup({ pid }, name) {
-  try {
-    if (pid) process.kill(-pid, name);
-  } catch (error) {
-    if (error.code !== "ESRCH") throw error; // it is gone by itself
-  }
-}
-
 function renew(mine, expiresAt) {
-  mine.expiresAt = Math.max(mine.expiresAt, expiresAt);
-  if (mine.pid) guard.send([mine.pid, mine.expiresAt - mine.margin / 2]);
+  const margin = Math.min(5, mine.job.lease / 6); // its command must be gone before its lease
+  mine.endsAt = Math.max(mine.endsAt, expiresAt - margin);
+  tellGuard(mine);
 }
 
 // Soft: it has so many seconds. Hard, leaving, lost: it has none.
 function stop(mine, why, seconds = 0) {
   if (mine.stop && (mine.stop !== "soft" || why === "soft")) return;
-  mine.stop = why;
-  mine.killAt = now() + seconds;
-  signalGroup(mine, why === "soft" ? "SIGTERM" : "SIGKILL");
+  Object.assign(mine, { stop: why, killAt: now() + seconds });
+  tellGuard(mine, why === "soft" ? "SIGTERM" : "SIGKILL");
 }
 
 async function run({ task_id, attempt, lease_token, cancel_ms, ...task }, expiresAt) {
   const lease = { task_id, attempt, lease_token };
-  const mine = { lease, ...task, expiresAt, margin: Math.min(5, task.job.lease / 6), size: 0 };
+  const mine = { lease, ...task, endsAt: 0, killAt: 1e12, size: 0 };
+  renew(mine, expiresAt);
   held.set(keyOf(lease), mine);
   const broken = (error) => ({ status: "worker_failed", error: String(error) });
   let end = { status: isDraining() ? "handed_back" : "killed" };
@@ -92,14 +90,13 @@ async function execute(mine) {
   const ended = once(child, "exit");
   if (!child.pid) return { ...unfit, error: await ended.catch(String) };
   mine.pid = child.pid;
-  renew(mine, mine.expiresAt); // for the guard
+  tellGuard(mine);
   askForCall(); // for the server: it runs
   const output = Promise.all([ship(mine, child.stdout), ship(mine, child.stderr)]).catch(complain);
   const [code, signal] = await ended;
-  if (now() >= mine.expiresAt - mine.margin) stop(mine, "lost"); // the guard may have killed it
+  if (now() >= mine.endsAt) stop(mine, "lost"); // the guard may have killed it
   const why = mine.stop;
-  signalGroup(mine, "SIGKILL"); // what it has left behind
-  guard.send([mine.pid, 0]);
+  guard.send([mine.pid, 0, "SIGKILL"]); // what it has left behind
   mine.pid = undefined;
   await Promise.race([output, sleep(5000)]); // a daemon may keep its output open
   const exit_code = code ?? 128 + os.constants.signals[signal];
@@ -118,6 +115,7 @@ function variables({ lease, job, input, ports, devices, gang, folder }) {
   if (job.fan_out && Buffer.byteLength(text) <= 100_000) ours.input = text;
   for (const [name, port] of Object.entries(ports ?? {})) ours[`port_${name}`] = port;
   if (gang) Object.assign(ours, { gang_address: gang.peers[0], gang_peers: gang.peers.join(",") });
+  if (gang) Object.assign(ours, { gang_rank: gang.rank, gang_size: gang.peers.length });
   const env = { ...process.env, ...job.environment };
   if (devices) ours.devices = env.CUDA_VISIBLE_DEVICES = env.ROCR_VISIBLE_DEVICES = devices.join();
   for (const name of Object.keys(ours)) env[`HOLDFAST_${name.toUpperCase()}`] = ours[name];
@@ -127,7 +125,6 @@ function variables({ lease, job, input, ports, devices, gang, folder }) {
 async function ship(mine, stream) {
   for await (const text of stream.setEncoding("utf8")) {
     const [bytes, offset] = [Buffer.from(text), mine.size];
-    if (offset + bytes.length > LOG_BYTES_MAX) continue; // read on, or the command would wait
     mine.size += bytes.length;
     const piece = { ...mine.lease, offset, content: bytes.toString("base64") };
     await call("/internal/task-log", piece, () => mine.stop !== "lost").catch(complain);
@@ -140,61 +137,50 @@ function obey({ epoch, number, ...asked }) {
   if (asked.worker_id !== worker_id || !isNewer) return undefined;
   Object.assign(last, { epoch, number, at: now() });
   const sentAt = answers.get(`${asked.answered_epoch} ${asked.answered_number}`);
-  for (const key of asked.acknowledged.map(keyOf)) {
-    if (held.get(key)?.end && held.delete(key)) dropped.add(key);
-  }
+  for (const each of asked.acknowledged) if (find(each)?.end) find(each).isHeard = true;
   for (const task of asked.tasks_to_run) {
-    const [key, expiresAt] = [keyOf(task), sentAt + task.lease_ms / 1000]; // not a number: no lease
-    const mine = held.get(key);
+    const [mine, expiresAt] = [find(task), sentAt + task.lease_ms / 1000]; // not a number: no lease
     if (mine && expiresAt) renew(mine, expiresAt);
     if (mine && Number.isInteger(task.cancel_ms)) stop(mine, "soft", task.cancel_ms / 1000);
-    if (!mine && task.job && expiresAt > now() && !dropped.has(key)) run(task, expiresAt);
+    if (!mine && task.job && expiresAt > now()) run(task, expiresAt);
   }
-  for (const key of asked.tasks_to_kill.map(keyOf)) if (held.has(key)) stop(held.get(key), "hard");
+  for (const each of asked.tasks_to_kill) if (find(each)) stop(find(each), "hard");
   const named = new Set([...asked.tasks_to_run, ...asked.tasks_to_kill].map(keyOf));
-  for (const key of dropped) if (!named.has(key)) dropped.delete(key);
+  for (const [key, mine] of held) if (mine.isHeard && !named.has(key)) held.delete(key);
   if (asked.drain && !isDraining()) drain();
   const report = ({ lease, pid }) => ({ ...lease, state: pid ? "RUNNING" : "ASSIGNED" });
   answers.set(`${epoch} ${number}`, now());
-  if (answers.size > ANSWERS_MAX) answers.delete(answers.keys().next().value);
+  if (answers.size > 64) answers.delete(answers.keys().next().value);
   const all = { running_tasks: running().map(report), completed_tasks: completed() };
   return { worker_id, epoch, number, ...all };
 }
 
-async function hear(request, response) {
-  const isTrusted = request.headers["holdfast-worker-secret"] === secret;
+process.on("SIGTERM", drain).on("SIGINT", drain);
+guard.on("error", complain).on("exit", () => {
+  for (const { pid } of running()) if (pid) process.kill(-pid, "SIGKILL");
+  process.exit(1); // without it, nothing may run
+});
+const listener = http.createServer(async (request, response) => {
+  const isTrusted = request.headers["holdfast-worker-secret"] === callSecret;
   const answer = isTrusted ? obey(await json(request)) : undefined;
   response.writeHead(answer ? 200 : isTrusted ? 409 : 403, { "Content-Type": "application/json" });
   response.end(JSON.stringify(answer ?? {}));
-}
-
-// Keeps commands within their leases, and within what they were asked.
-function enforce() {
-  for (const mine of running()) {
-    if (now() >= mine.expiresAt - mine.margin) stop(mine, "lost");
-    if (mine.stop === "soft" && now() >= mine.killAt) stop(mine, "hard");
-    if (now() >= stopsAt) stop(mine, "leaving");
-  }
-}
-
-process.on("SIGTERM", drain).on("SIGINT", drain);
-guard.on("error", complain).on("exit", () => (stopsAt = now())); // without it, run nothing
-const listener = http.createServer((...pair) => hear(...pair).catch(complain));
-await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
+});
+await once(listener.listen(0, "127.0.0.1"), "listening");
 const address = `http://127.0.0.1:${listener.address().port}`;
 const resources = { cpu: Number(cores), memory: os.totalmem() };
 const about = { worker_id, secret, address, name: "node", host: os.hostname(), resources };
 await call("/internal/worker-register", about, () => true);
 last.at = now();
-setInterval(enforce, 50);
 while (!isDraining()) {
   await sleep(50);
-  if (now() - last.at > SILENCE_SECONDS) throw new Error("nobody calls: start this worker anew");
+  if (now() - last.at > 60) throw new Error("nobody calls: start this worker anew");
 }
-await call(`/api/workers/${worker_id}:drain`, {}).catch(complain);
-while (running().length) await sleep(50);
-for (const until = now() + 3; held.size && now() < until;) await sleep(50);
-const left = { worker_id, completions: completed() };
-if (held.size) await call("/internal/task-complete", left).catch(complain);
+await call("/internal/worker-drain", { worker_id }).catch(complain);
+while (running().length) {
+  await sleep(50);
+  if (now() >= stopsAt) for (const mine of running()) stop(mine, "leaving");
+}
+await call("/internal/task-complete", { worker_id, completions: completed() }).catch(complain);
 await call("/internal/worker-leave", { worker_id, secret }).catch(complain);
 process.exit();

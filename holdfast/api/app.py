@@ -1,15 +1,18 @@
 """The HTTP face of a server: every route, and what is said where there is none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette import routing
 
+from holdfast.api.bodies import Receive
 from holdfast.api.dashboard import Dashboard, open_dashboard
 from holdfast.api.hosts import Hosts
 from holdfast.api.openapi import describe
-from holdfast.api.route import Receive, Route, Scope, Send, send_error
+from holdfast.api.route import Route, Scope, Send, send_error
 from holdfast.api.routes import (
+    actions,
+    attempt_calls,
     attempts,
     bundles,
     changes,
@@ -17,14 +20,17 @@ from holdfast.api.routes import (
     dead_letters,
     endpoints,
     events,
+    functions,
     health,
     jobs,
     logs,
     overview,
     queues,
     results,
+    session,
     submissions,
     tasks,
+    tokens,
     types,
     worker_protocol,
     worker_reports,
@@ -37,6 +43,7 @@ from holdfast.wire.answers import ErrorBody
 ROUTES: tuple[Route, ...] = (
     *worker_protocol.ROUTES,
     *worker_reports.ROUTES,
+    *attempt_calls.ROUTES,
     *endpoints.ROUTES,
     *submissions.ROUTES,
     *dead_letters.ROUTES,
@@ -50,8 +57,12 @@ ROUTES: tuple[Route, ...] = (
     *queues.ROUTES,
     *workers.ROUTES,
     *datasets.ROUTES,
+    *functions.ROUTES,
     *types.ROUTES,
+    *tokens.ROUTES,
+    *session.ROUTES,
     *overview.ROUTES,
+    *actions.ROUTES,
     *bundles.ROUTES,
     *health.ROUTES,
 )
@@ -59,9 +70,13 @@ ROUTES: tuple[Route, ...] = (
 PAGE_METHODS = ("GET", "HEAD")
 
 
-def build_app(runtime: Runtime, allowed_hosts: Sequence[str] = ()) -> Any:
+def build_app(
+    runtime: Runtime,
+    allowed_hosts: Sequence[str] = (),
+    certified: Callable[[], tuple[str, ...]] = tuple,
+) -> Any:
     """Build the ASGI application of a server."""
-    hosts = Hosts(allowed_hosts)
+    hosts = Hosts(allowed_hosts, certified)
     bound = [route.bind(runtime, hosts) for route in (*ROUTES, describe(ROUTES))]
     return App(bound, open_dashboard())
 

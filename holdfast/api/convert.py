@@ -7,13 +7,16 @@ import msgspec
 
 from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.model.states import TaskState
+from holdfast.operations.submitting.resume import Resumed
 from holdfast.store.reads import events
 from holdfast.store.reads.attempts import AccountRow, AttemptOnWorker, AttemptRow
 from holdfast.store.reads.dead_letters import DeadLetterRow
 from holdfast.store.reads.queues import QueueRow
 from holdfast.store.reads.tasks import ResultRow, TaskRow
 from holdfast.store.reads.workers import HEALTH, WorkerLoad, WorkerRow
+from holdfast.store.tables.samples import WorkerEnds as Ends
 from holdfast.wire.dead_letters import DeadLetter
+from holdfast.wire.graphs import ResumedJob
 from holdfast.wire.raw import raw
 from holdfast.wire.status import (
     Amounts,
@@ -24,6 +27,7 @@ from holdfast.wire.status import (
     TaskAttempt,
     TaskResult,
     TaskStatus,
+    WorkerEnds,
     WorkerResources,
     WorkerStatus,
 )
@@ -146,11 +150,15 @@ def task_status(
 
 
 def _progress(task: TaskRow) -> _Progress:
-    """Read the last progress of the current attempt; user code may have noted something else."""
+    """Read the last progress of the current attempt; user code may have noted something else.
+
+    Of a task that has finished only what was said last: it is no part of the way any more.
+    """
     waits = task.state == TaskState.PENDING
     if waits or task.progress_attempt != current_attempt(task):
         return _Progress()
-    return _decode(task.progress, _Progress) or _Progress()
+    progress = _decode(task.progress, _Progress) or _Progress()
+    return progress if task.finished_at is None else _Progress(message=progress.message)
 
 
 def _decode(text: str | None, shape: type[_Shape]) -> _Shape | None:
@@ -231,7 +239,7 @@ def event(row: events.Event) -> Event:
     )
 
 
-def worker_status(worker: WorkerRow, load: WorkerLoad) -> WorkerStatus:
+def worker_status(worker: WorkerRow, load: WorkerLoad, ends: Ends) -> WorkerStatus:
     """Tell who a worker is, whether it lives and what it holds."""
     attributes: dict[str, AttributeValue] = msgspec.json.decode(worker.attributes)
     return WorkerStatus(
@@ -255,6 +263,8 @@ def worker_status(worker: WorkerRow, load: WorkerLoad) -> WorkerStatus:
         consecutive_failures=worker.consecutive_failures,
         last_failure=worker.last_failure,
         last_answer_at_ms=ms(worker.answered_at),
+        same_process=worker.same_process,
+        ended_last_hour=WorkerEnds(**ends._asdict()),
     )
 
 
@@ -298,6 +308,9 @@ def queue_status(queue: QueueRow, now: datetime) -> QueueStatus:
         finished_per_second=queue.finished_per_second,
         paused=queue.paused_by is not None,
         paused_by=queue.paused_by,
+        workers=queue.workers,
+        is_served=queue.is_served,
+        never_fits=queue.never_fits,
     )
 
 
@@ -322,4 +335,14 @@ def dead_letter(row: DeadLetterRow) -> DeadLetter:
         discarded_at=row.discarded_at,
         discarded_by=row.discarded_by,
         input_edited=row.input_edited,
+    )
+
+
+def resumed_job(made: Resumed) -> ResumedJob:
+    """Show a job that runs another again; in a dry run it has no id."""
+    return ResumedJob(
+        replay_of=str(made.replay_of),
+        job_id=None if made.job_id is None else str(made.job_id),
+        name=made.name,
+        num_tasks=made.num_tasks,
     )

@@ -13,7 +13,10 @@ from pathlib import Path
 from holdfast.api.route import NOSNIFF, Scope, Send
 
 FOLDER = Path(__file__).resolve().parents[1] / "dashboard"
-PAGES = frozenset({"jobs", "tasks", "workers", "queues", "dead-letters", "datasets"})
+PAGES = frozenset(
+    {"jobs", "tasks", "workers", "queues", "dead-letters", "datasets", "functions", "actions"}
+    | {"login"}
+)
 INDEX = "index.html"
 # What the build writes into index.html, and what is exchanged for the way up from each page.
 HERE = b'<base href="./" />'

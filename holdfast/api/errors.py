@@ -43,7 +43,9 @@ class ForeignHost(errors.Invalid):
 
 _STATUSES = {
     "invalid": 400,
+    "unauthenticated": 401,
     "forbidden": 403,
+    "not_allowed": 403,
     "not_found": 404,
     "key_reused": 409,
     "illegal_move": 409,
@@ -52,6 +54,7 @@ _STATUSES = {
     "too_large": 413,
     "unsupported_media_type": 415,
     "overloaded": 429,
+    "limit_reached": 429,
     "internal": 500,
     "stopping": 503,
     "busy": 503,

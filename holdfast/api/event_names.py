@@ -62,8 +62,21 @@ def find_note(types: Sequence[str] | None) -> str | None:
 
 
 def parse_logged_types(text: str | None, field: str = "type") -> tuple[str, ...] | None:
-    """Read the type of event that is asked for of all jobs, where there are no notes."""
+    """Read the type of event that is followed, where there are no notes."""
     types = parse_event_types(text, field)
     if find_note(types) is not None:
-        raise Invalid(field, f"{text} is kept with its job; list it by /api/jobs/ID/events")
+        raise _per_job(field, text)
     return types
+
+
+def parse_searched_types(text: str | None, field: str = "type") -> tuple[str, ...] | None:
+    """Read the type of event that is searched for in all jobs: of notes, those of user code."""
+    types = parse_event_types(text, field)
+    note = find_note(types)
+    if note is not None and note != USER and not note.startswith(USER_PREFIX):
+        raise _per_job(field, text)
+    return types
+
+
+def _per_job(field: str, text: str | None) -> Invalid:
+    return Invalid(field, f"{text} is kept with its job; list the events of one job by its id")

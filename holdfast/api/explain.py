@@ -27,13 +27,15 @@ def pending_reason(
     *,
     ahead: int | None = None,
     placing: Reason | None = None,
+    no_room: Reason | None = None,
     unmet: Sequence[int] = (),
     feeding: Feeding | None = None,
 ) -> Reason | None:
     """Say what a task waits for; None if it does not wait.
 
-    `placing` is what the scheduler says, `unmet` are jobs that its job still waits for, `feeding`
-    is how far the tasks of its job have come to stand in line.
+    `placing` is what the scheduler says, `no_room` what the workers of its queue lack,
+    `unmet` are jobs that its job still waits for, `feeding` is how far the tasks of its job have
+    come to stand in line.
     """
     if task.state != TaskState.PENDING:
         return None
@@ -45,7 +47,38 @@ def pending_reason(
         return held_back
     if job.queue is None:
         return placing or _JOINING
-    return _queue_reason(job.queue, condition, ahead)
+    return _queue_reason(job.queue, condition, ahead=ahead, no_room=no_room)
+
+
+def job_reasons(
+    job: JobRow,
+    condition: QueueCondition,
+    *,
+    found: Sequence[Reason | None],
+    no_room: Reason | None = None,
+    later_count: int,
+    unmet: Sequence[int],
+    feeding: Feeding | None,
+) -> list[Reason]:
+    """Say what the pending tasks of a job wait for, each way once; nothing if none of them waits.
+
+    `found` are the reasons of some of them, and `later_count` of all wait for a time.
+    """
+    if job.pending == 0 or job.cancel_mode is not None or job.finished_at is not None:
+        return []
+    order = _order(job, unmet)
+    if order is not None:
+        return [order]
+    reasons = [reason for reason in found if reason is not None]
+    fed = job.num_tasks if feeding is None else feeding.next_index
+    in_line = job.pending - later_count - (job.num_tasks - fed)
+    if job.queue is not None and in_line > 0:
+        reasons.insert(0, _queue_reason(job.queue, condition, ahead=None, no_room=no_room))
+    if feeding is not None:
+        details = {"next_at_ms": to_ms(feeding.due_at), "tasks": job.num_tasks - fed}
+        message = f"not in line yet: the next at {say_time(feeding.due_at)}"
+        reasons.append(Reason("not_in_line", message, details))
+    return reasons or [_JOINING]
 
 
 def _order(job: JobRow, unmet: Sequence[int]) -> Reason | None:
@@ -100,18 +133,28 @@ def _not_in_line(task: TaskRow, feeding: Feeding | None) -> Reason | None:
     return Reason("not_in_line", message, {"before": before, "next_at_ms": to_ms(feeding.due_at)})
 
 
-def _queue_reason(queue: str, condition: QueueCondition, ahead: int | None) -> Reason:
+def _queue_reason(
+    queue: str, condition: QueueCondition, *, ahead: int | None, no_room: Reason | None
+) -> Reason:
     """Tell what stands between a queue's tasks and a worker."""
+    nearest = [] if no_room is None else no_room.nearest
     details: dict[str, Any] = {"queue": queue}
     if condition.paused_by is not None:
         message = f"queue {queue} is paused by {condition.paused_by}"
         return Reason("queue_paused", message, details | {"paused_by": condition.paused_by})
     if not condition.is_served:
         return Reason("queue_not_served", f"no worker serves queue {queue}", details)
+    if condition.too_large is not None:
+        message = f"could never fit on a worker of queue {queue}: {condition.too_large}"
+        return Reason("never_fits", message, details, nearest)
     message = f"waiting in queue {queue}"
     if ahead is not None:
         message += f": {ahead}{' or more' if ahead == AHEAD_MAX else ''} ahead"
-    return Reason("in_queue", message, details | {"ahead": ahead})
+    details["ahead"] = ahead
+    if no_room is None:
+        return Reason("in_queue", message, details)
+    details |= no_room.details
+    return Reason("lacks_resources", f"{message}; {no_room.message}", details, nearest)
 
 
 def explain_task(
@@ -135,7 +178,7 @@ def explain_task(
         lines += describe_nearest(reason)
     lines += what_if
     if job.cancel_mode is not None and task.finished_at is None:
-        lines.append(f"Its job was cancelled ({job.cancel_mode}): {job.cancel_reason}.")
+        lines.append(f"Its job is being stopped ({job.cancel_mode}): {job.cancel_reason}.")
     lines += _describe_lease(task, condition)
     if task.finished_at is not None:
         lines.append(f"It finished at {say_time(task.finished_at)}.")

@@ -1,16 +1,21 @@
 """Jobs as they are shown: what a row says of one, what its tasks add up to, what is new of one."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from holdfast.api import convert
+from holdfast.model.ids import TaskId
 from holdfast.model.states import JobState
+from holdfast.rules.placement.scheduler import Reason
+from holdfast.store.reads.causes import Cause
 from holdfast.store.reads.jobs import JobRow
 from holdfast.store.reads.totals import JobTotals
 from holdfast.store.tables.jobs import NewJob
 from holdfast.wire.raw import raw
-from holdfast.wire.status import BuildMetrics, JobStatus, ResourceUsage, TaskStatus
+from holdfast.wire.status import BuildMetrics, JobCause, JobStatus, ResourceUsage, TaskStatus
 
 _MESSAGE_ORDER = (
     "running",
@@ -36,14 +41,23 @@ def job_message(job: JobRow) -> str:
     return "Tasks: " + ", ".join(parts)
 
 
+def _counts(job: JobRow) -> dict[str, Any]:
+    return {f"tasks_{state}": getattr(job, state) for state in _MESSAGE_ORDER}
+
+
 def job_status(
     job: JobRow,
     *,
     tasks: list[TaskStatus] | None = None,
     totals: JobTotals | None = None,
+    reasons: Sequence[Reason] = (),
     is_new: bool | None = None,
+    causes: Sequence[Cause] = (),
 ) -> JobStatus:
-    """Tell everything about a job; what its tasks add up to, where it was asked for."""
+    """Tell everything about a job; what its tasks add up to, where it was asked for.
+
+    `reasons` are what its pending tasks wait for.
+    """
     spec = None if job.spec is None else msgspec.json.decode(job.spec)
     return JobStatus(
         job_id=str(job.job_id),
@@ -55,7 +69,7 @@ def job_status(
         priority=job.priority,
         labels=msgspec.json.decode(job.labels),
         exit_code=job.exit_code,
-        error=job.error,
+        error=_error(job, causes),
         submitted_at_ms=convert.to_ms(job.submitted_at),
         started_at_ms=convert.ms(job.started_at),
         finished_at_ms=convert.ms(job.finished_at),
@@ -72,28 +86,48 @@ def job_status(
         idempotency_key=job.idempotency_key,
         cancel_mode=job.cancel_mode,
         cancel_reason=job.cancel_reason,
+        cancelled_by=next((each.actor for each in causes[:1] if each.kind == "cancel"), None),
+        causes=[_cause(each) for each in causes],
         status_message=job_message(job),
+        pending_reason="; ".join(reason.message for reason in reasons) or None,
         num_tasks=job.num_tasks,
-        tasks_pending=job.pending,
-        tasks_assigned=job.assigned,
-        tasks_building=job.building,
-        tasks_running=job.running,
-        tasks_succeeded=job.succeeded,
-        tasks_failed=job.failed,
-        tasks_killed=job.killed,
-        tasks_worker_failed=job.worker_failed,
-        tasks_unschedulable=job.unschedulable,
-        tasks_dead_lettered=job.dead_lettered,
+        **_counts(job),
         spec=spec,
         is_gang=None if spec is None else "coscheduling" in spec,
         tasks=tasks,
-        failure_count=None if totals is None else totals.failure_count,
-        preemption_count=None if totals is None else totals.preemption_count,
-        ports=None if totals is None else msgspec.json.decode(totals.ports),
-        resource_usage=None if totals is None else _usage(totals),
-        build_metrics=None if totals is None else _build(totals),
-        serialized_result=raw(None if totals is None else totals.result),
+        **({} if totals is None else _totals(totals)),
         is_new=is_new,
+    )
+
+
+def _totals(totals: JobTotals) -> dict[str, Any]:
+    return {
+        "failure_count": totals.failure_count,
+        "preemption_count": totals.preemption_count,
+        "ports": msgspec.json.decode(totals.ports),
+        "resource_usage": _usage(totals),
+        "build_metrics": _build(totals),
+        "serialized_result": raw(totals.result),
+    }
+
+
+def _error(job: JobRow, causes: Sequence[Cause]) -> str | None:
+    """Say what went wrong; of a job that ended without an error of its own, what ended it."""
+    if job.error is None and job.finished_at is not None and causes:
+        return causes[0].message
+    return job.error
+
+
+def _cause(cause: Cause) -> JobCause:
+    task_id = None
+    if cause.job_id is not None and cause.task_index is not None:
+        task_id = str(TaskId(cause.job_id, cause.task_index))
+    return JobCause(
+        kind=cause.kind,
+        message=cause.message,
+        job_id=convert.id_text(cause.job_id),
+        task_id=task_id,
+        actor=cause.actor,
     )
 
 

@@ -7,19 +7,26 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.attempts import AttemptMay
+from holdfast.api.bodies import Octets
 from holdfast.api.errors import RETRY_AFTER_STATUSES
-from holdfast.api.route import Call, Octets, Reply, Route
+from holdfast.api.route import Call, Reply, Route
 from holdfast.model.datasets import DatasetName
+from holdfast.model.roles import EVERYBODY
 from holdfast.wire.answers import ErrorAnswer
+from holdfast.wire.attempt_calls import LEASE_HEADER
 from holdfast.wire.bundles import OCTETS, BundleHash
 from holdfast.wire.datasets import VersionText
+from holdfast.wire.functions import FunctionText
 from holdfast.wire.policies import TypeText
 from holdfast.wire.requests import JobIdText, Nothing, QueueText, TaskIdText, WorkerIdText
+from holdfast.wire.tokens import TokenText
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REF = "#/components/schemas/{name}"
 _PATH_SHAPES: dict[str, Any] = {
     "job_id": JobIdText,
+    "given": JobIdText,
     "task_id": TaskIdText,
     "worker_id": WorkerIdText,
     "queue": QueueText,
@@ -29,11 +36,36 @@ _PATH_SHAPES: dict[str, Any] = {
     "trigger": DatasetName,
     "version": VersionText,
     "type": TypeText,
+    "function": FunctionText,
+    "token": TokenText,
+}
+_TOKEN, _LEASE = "token", "lease"
+_SCHEMES = {
+    _TOKEN: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `holdfast tokens create`, with the role that an operation names "
+        "or one that implies it. On loopback a server asks for none, unless it was told to.",
+    },
+    _LEASE: {
+        "type": "apiKey",
+        "in": "header",
+        "name": LEASE_HEADER,
+        "description": "`TASK_ID ATTEMPT LEASE_TOKEN` of a running attempt, which acts for itself: "
+        "`live` until it ends, `ending` until its lease is released. A job or task in the path is "
+        "one of its children.",
+    },
+}
+_LEASES: dict[AttemptMay, list[dict[str, list[str]]]] = {
+    AttemptMay.NO: [],
+    AttemptMay.LIVE: [{_LEASE: ["live"]}],
+    AttemptMay.ENDING_TOO: [{_LEASE: ["live", "ending"]}],
 }
 # Any route may answer so: the request is wrong, too large, or comes at a bad moment.
 _ALWAYS = {
     400: "the request is wrong; the error names the field",
-    403: "not from another site's page, and not by a host name that is not allowed",
+    401: "there is no token, or none that is valid now; asked for beyond loopback",
+    403: "not with this token, not from another site's page, not by a host name not allowed",
     404: "there is no such thing",
     413: "something is larger than its limit",
     415: "the body is not of the type that the route takes",
@@ -51,7 +83,7 @@ def describe(routes: Sequence[Route]) -> Route:
         """Describe every route in OpenAPI's terms."""
         return Reply(content)
 
-    return Route("GET", "/openapi.json", answer, dict)
+    return Route("GET", "/openapi.json", answer, dict, EVERYBODY)
 
 
 def build_document(routes: Sequence[Route]) -> dict[str, Any]:
@@ -69,7 +101,7 @@ def build_document(routes: Sequence[Route]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Holdfast", "version": version("holdfast")},
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": _SCHEMES},
     }
 
 
@@ -89,6 +121,9 @@ def _operation(route: Route, components: dict[str, Any]) -> dict[str, Any]:
         "summary": (route.answer.__doc__ or "").strip(),
         "parameters": parameters,
         "responses": _responses(route),
+        "security": []
+        if route.role is EVERYBODY
+        else [{_TOKEN: [route.role.value]}, *_LEASES[route.attempt]],
     }
     if route.body is Octets:
         content = {OCTETS: {"schema": {"type": "string", "format": "binary"}}}
@@ -107,6 +142,8 @@ def _responses(route: Route) -> dict[str, Any]:
     answers: dict[int, Any] = dict.fromkeys(_ALWAYS, ErrorAnswer)
     if route.returns is not None or route.content_type != "application/json":
         answers[200] = route.returns
+    if route.attempt is not AttemptMay.NO:
+        answers[409] = ErrorAnswer  # it has lost its lease
     answers |= dict(route.also)
     responses: dict[str, Any] = {}
     for status, shape in sorted(answers.items()):

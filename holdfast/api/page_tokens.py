@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -13,7 +14,19 @@ PAGE_SIZE_MAX = 1000
 JobId = Annotated[int, msgspec.Meta(ge=0, le=JOB_ID_MAX)]
 Index = Annotated[int, msgspec.Meta(ge=-1, le=INDEX_MAX)]
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=10**17)]
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_MICROSECOND = timedelta(microseconds=1)
 Text = Annotated[str, msgspec.Meta(max_length=256, pattern=r"^[^\x00]*$")]
+
+
+def to_microseconds(at: datetime) -> int:
+    """Write a moment as a token has it: exactly, and since 1970."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(microseconds: int) -> datetime:
+    """Read a moment as a token has it."""
+    return _EPOCH + microseconds * _MICROSECOND
 
 
 class PageToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -32,6 +45,12 @@ class IndexToken(PageToken, frozen=True):
     index: Index
 
 
+class ResultToken(IndexToken, frozen=True):
+    """A task of a job, and of each job that continues it the last that was shown in its stead."""
+
+    continued: Annotated[list[Index], msgspec.Meta(max_length=1000)] = []
+
+
 class TaskToken(PageToken, frozen=True):
     """A task of any job."""
 
@@ -39,9 +58,26 @@ class TaskToken(PageToken, frozen=True):
     task_index: Index
 
 
+class LetterToken(PageToken, frozen=True):
+    """A dead letter among the newest, by its time since 1970."""
+
+    microseconds: Microseconds
+    job_id: JobId
+    task_index: Index
+
+
 class AttemptToken(PageToken, frozen=True):
     """An attempt of a task of a job."""
 
+    task_index: Index
+    attempt: Index
+
+
+class EndedToken(PageToken, frozen=True):
+    """An attempt that has ended, by when it did, since 1970."""
+
+    microseconds: Microseconds
+    job_id: JobId
     task_index: Index
     attempt: Index
 
@@ -66,6 +102,12 @@ class EventToken(PageToken, frozen=True):
 
     microseconds: Microseconds
     id: JobId
+
+
+class ActionToken(PageToken, frozen=True):
+    """Something that somebody did."""
+
+    action_id: JobId
 
 
 class WorkerToken(PageToken, frozen=True):

@@ -5,56 +5,57 @@ Each route is an ASGI application of its own: the hot routes pass no other layer
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette import routing
 
+from holdfast.api.attempts import (
+    LEASE_HEADER,
+    AttemptMay,
+    NamesLease,
+    admit_attempt,
+    check_given,
+    check_named,
+    read_lease,
+)
+from holdfast.api.bodies import OCTETS_TYPE, Octets, Receive, check_type, read_body
 from holdfast.api.errors import (
     INTERNAL,
     RETRY_AFTER_SECONDS,
     RETRY_AFTER_STATUSES,
-    UnsupportedMediaType,
     body_of,
     encode_error,
     status_of,
 )
 from holdfast.api.hosts import Hosts
-from holdfast.errors import HoldfastError, Invalid, Stopping, TooLarge
+from holdfast.api.reach import check_jobs, check_path
+from holdfast.errors import HoldfastError, Invalid, Stopping
+from holdfast.model.actors import Actor
+from holdfast.model.callers import ANYBODY, Caller
+from holdfast.model.fence import Fence
+from holdfast.model.roles import EVERYBODY, Role
 from holdfast.model.shapes import as_invalid
 from holdfast.rules.submission import check_text
 from holdfast.services.runtime import Runtime
 from holdfast.wire.answers import ErrorBody
-from holdfast.wire.bundles import OCTETS
-from holdfast.wire.requests import WAIT_MS_MAX, Nothing
+from holdfast.wire.requests import WAIT_MS_MAX, Nothing, Request
 
 log = logging.getLogger("holdfast.api")
-BODY_BYTES_MAX = 64 << 20
+UNAUTHENTICATED = 401
+AUTHORIZATION = b"authorization"
 JSON = b"application/json"
-OCTETS_TYPE = OCTETS.encode()
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 Body = TypeVar("Body")
 Query = TypeVar("Query")
 Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 _encode = msgspec.json.Encoder().encode
-
-
-@dataclass(frozen=True, slots=True)
-class Octets:
-    """A body of plain bytes that is read while it comes; declared as `body=Octets`."""
-
-    headers: dict[bytes, bytes]
-    receive: Receive
-
-    def read(self, bytes_max: int) -> AsyncGenerator[bytes, None]:
-        """Read it piece by piece; raises TooLarge where it exceeds the limit, or says it will."""
-        return _read_pieces(self.headers, self.receive, bytes_max)
 
 
 @dataclass(slots=True)
@@ -67,6 +68,18 @@ class Call(Generic[Body, Query]):
     body: Body
     actor: str
     headers: dict[bytes, bytes]
+    caller: Caller = ANYBODY
+
+    async def check_jobs(self, job_ids: Iterable[int]) -> None:
+        """Refuse jobs that this caller may not reach."""
+        if self.caller.attempt is None:
+            await check_jobs(self.runtime, self.caller, job_ids)
+        else:
+            await check_given(self.runtime, self.caller.attempt, job_ids)
+
+    def fence_of(self, named: NamesLease) -> Fence:
+        """Take the lease that a body names; who calls by a lease of his own can name no other."""
+        return check_named(self.caller, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,7 @@ class Reply:
     content: Any
     status: int = 200
     content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,14 @@ class Stream:
     length: int | None = None
 
 
+class Narrowing(Enum):
+    """How a route keeps a token to the owners and queues that it names."""
+
+    PATH = "by the job or task in its path; without one, not at all: such tokens are refused"
+    FUNCTION = "by what the request asks for: the function between narrows it, or refuses"
+    REFUSED = "not at all, though a job is in its path: others would be reached, too"
+
+
 @dataclass(frozen=True)
 class Route:
     """A method, a path, the shapes that go in and out, and the function between them."""
@@ -95,12 +117,18 @@ class Route:
     path: str
     answer: Callable[[Call[Any, Any]], Awaitable[Any]]
     returns: Any
+    # Who may call it: asked for of every route, so that none is open because it was forgotten.
+    role: Role | None
     body: type | None = None
-    query: type = Nothing
+    query: type[Request] = Nothing
     # Statuses beside the usual errors, with the shape of their answer.
     also: Mapping[int, Any] = field(default_factory=dict)
     content_type: str = "application/json"
     waits: bool = False
+    # What a token that names owners or queues may reach here; see Narrowing.
+    narrowing: Narrowing = Narrowing.PATH
+    # Whether a running attempt may call it in its own name; see AttemptMay.
+    attempt: AttemptMay = AttemptMay.NO
 
     def bind(self, runtime: Runtime, hosts: Hosts) -> routing.Route:
         """Make it serve in one server: a path, and an ASGI application of its own."""
@@ -113,7 +141,8 @@ class BoundRoute:
     def __init__(self, route: Route, runtime: Runtime, hosts: Hosts) -> None:
         self._route = route
         self._runtime = runtime
-        self._check_caller = hosts.check
+        self._check_host = hosts.check
+        self._name = f"{route.method} {route.path}"
         self._decode: Callable[[bytes], Any] | None = (
             msgspec.json.Decoder(route.body).decode if route.body not in (None, Octets) else None
         )
@@ -126,7 +155,10 @@ class BoundRoute:
             answered = await (_unless_gone(answer, receive) if self._route.waits else answer)
             if answered is _GONE:
                 return
-            if not isinstance(answered, Stream):
+            if isinstance(answered, Stream):
+                streamer = _streamer(call, scope) if answered.length is None else None
+                self._runtime.streams.check(streamer)
+            else:
                 reply = answered if isinstance(answered, Reply) else Reply(answered)
                 content = reply.content
                 content = content if isinstance(content, bytes) else _encode(content)
@@ -139,9 +171,13 @@ class BoundRoute:
             await send_error(send, 500, INTERNAL)
             return
         if isinstance(answered, Stream):
-            await _send_stream(answered, receive, send, is_wanted=scope["method"] != "HEAD")
+            is_wanted = scope["method"] != "HEAD"
+            with self._runtime.streams.opened(streamer):
+                await _send_stream(answered, receive, send, is_wanted=is_wanted, caller=call.caller)
         else:
-            await _send(send, reply.status, content, content_type=reply.content_type)
+            extra = list(reply.headers)
+            kind = reply.content_type
+            await _send(send, reply.status, content, content_type=kind, extra=extra)
 
     def _describe(self, scope: Scope) -> dict[str, object]:
         """Give the fields of a log line about a request for a job or for one of its tasks."""
@@ -154,27 +190,49 @@ class BoundRoute:
         if self._runtime.is_stopping:
             raise Stopping("this server is shutting down; call another, or this one later")
         headers = dict(scope["headers"])
-        self._check_caller(headers)
+        self._check_host(headers)
+        caller = await self._admit(scope, headers)
         body: Any = None
         if route.body is Octets:
-            _check_type(headers, OCTETS_TYPE)
+            check_type(headers, OCTETS_TYPE)
             body = Octets(headers, receive)
         elif self._decode is not None:
-            content = await _read_body(headers, receive)
+            content = await read_body(headers, receive)
             body = self._parse(content, headers)
         return Call(
             self._runtime,
             scope["path_params"],
             _parse_query(scope["query_string"], route.query),
             body,
-            _actor_of(headers),
+            Actor(caller.name, caller.token_id) if caller.name else _actor_of(headers),
             headers,
+            caller,
         )
+
+    async def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
+        """Find out who asks, and refuse what is not for him, before anything else is read."""
+        route, callers = self._route, self._runtime.callers
+        if callers is None or route.role is EVERYBODY:
+            return ANYBODY
+        # A lease goes first where a token would have to be a worker's, and last elsewhere.
+        if LEASE_HEADER in headers and (route.role is Role.WORKER or AUTHORIZATION not in headers):
+            fence = read_lease(headers)
+            assert fence is not None, "a lease is shown"
+            return await admit_attempt(
+                self._runtime, fence, route.attempt, path=scope["path_params"], what=self._name
+            )
+        caller = await callers.identify(headers, scope["method"])
+        caller.check_role(route.role, self._name)
+        if caller.is_narrow and route.narrowing is not Narrowing.FUNCTION:
+            if route.narrowing is Narrowing.REFUSED:
+                caller.refuse_narrow(self._name)
+            await check_path(self._runtime, caller, scope["path_params"], what=self._name)
+        return caller
 
     def _parse(self, content: bytes, headers: dict[bytes, bytes]) -> Any:
         assert self._decode is not None
         if content:
-            _check_type(headers, JSON)
+            check_type(headers, JSON)
         try:
             return self._decode(content or b"{}")
         except msgspec.ValidationError as error:
@@ -187,7 +245,10 @@ async def send_error(send: Send, status: int, body: ErrorBody, **headers: str) -
     """Send an error in the shape that all of them have."""
     extra = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
     if status in RETRY_AFTER_STATUSES:
-        extra.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
+        seconds = (body.details or {}).get("retry_after") or RETRY_AFTER_SECONDS
+        extra.append((b"retry-after", str(seconds).encode()))
+    if status == UNAUTHENTICATED:
+        extra.append((b"www-authenticate", b'Bearer realm="holdfast"'))
     await _send(send, status, encode_error(body), content_type=JSON, extra=extra)
 
 
@@ -207,7 +268,9 @@ async def _send(
     await send({"type": "http.response.body", "body": content})
 
 
-async def _send_stream(stream: Stream, receive: Receive, send: Send, *, is_wanted: bool) -> None:
+async def _send_stream(
+    stream: Stream, receive: Receive, send: Send, *, is_wanted: bool, caller: Caller
+) -> None:
     headers = [
         (b"content-type", stream.content_type),
         (b"cache-control", b"no-store"),
@@ -221,6 +284,8 @@ async def _send_stream(stream: Stream, receive: Receive, send: Send, *, is_wante
     async def pour() -> None:
         async with aclosing(stream.chunks) as chunks:
             async for chunk in chunks:
+                if caller.is_over:
+                    return  # he has lost his token since
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     if not is_wanted or await _unless_gone(pour(), receive) is not _GONE:
@@ -248,45 +313,20 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
-    return b"".join([piece async for piece in _read_pieces(headers, receive, BODY_BYTES_MAX)])
+def _streamer(call: Call[Any, Any], scope: Scope) -> str:
+    """Name whose streams are counted: those of a token or, without one, of an address."""
+    return call.caller.name or str((scope.get("client") or ("nowhere",))[0])
 
 
-async def _read_pieces(
-    headers: dict[bytes, bytes], receive: Receive, bytes_max: int
-) -> AsyncGenerator[bytes, None]:
-    declared = headers.get(b"content-length", b"0")
-    if declared.isdigit() and int(declared) > bytes_max:
-        raise TooLarge("body", int(declared), bytes_max)
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Invalid("body", "ended before its length")
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > bytes_max:
-            raise TooLarge("body", size, bytes_max)
-        yield piece
-        if not message.get("more_body"):
-            return
-
-
-def _check_type(headers: dict[bytes, bytes], wanted: bytes) -> None:
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != wanted:
-        raise UnsupportedMediaType(kind.decode("latin-1") or "nothing", wanted.decode())
-
-
-def _parse_query(text: bytes, shape: type) -> Any:
+def _parse_query(text: bytes, shape: type[Request]) -> Any:
     if not text and shape is Nothing:
         return None
     values: dict[str, str] = {}
     try:
         for name, value in parse_qsl(text.decode(), keep_blank_values=True, errors="strict"):
-            if name in values:
+            if name in values and name not in shape.repeatable:
                 raise Invalid(name, "is given twice; give it once")
-            values[name] = value
+            values[name] = f"{values[name]},{value}" if name in values else value
         query: Any = msgspec.convert(values, shape, strict=False)
         for name, value in values.items():
             # A number that may be left out would take this for none.

@@ -5,17 +5,20 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.api.explain import describe_nearest, pending_reason
-from holdfast.api.task_statuses import Facts
+from holdfast.api.task_statuses import Facts, find_no_room
 from holdfast.errors import Invalid
+from holdfast.model.resources import Resources
 from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec
 from holdfast.model.states import TaskState
 from holdfast.rules.placement.scheduler import Reason, shape_of
+from holdfast.rules.placement.too_large import explain_too_large
 from holdfast.rules.placement.what_if import WhatIf, describe
 from holdfast.services.reasons import Reasons
 from holdfast.store.database import Transaction
 from holdfast.store.reads import queues
 from holdfast.store.reads.jobs import JobRow
+from holdfast.store.reads.serving import Serving, find_need, list_serving
 from holdfast.store.reads.tasks import TaskRow
 from holdfast.wire.explanations import PendingReason, WhatIfAnswer
 
@@ -37,20 +40,33 @@ async def suppose_facts(
         raise Invalid(field, f"task {task.id} is {state}; ask this of a task that waits")
     if job.queue is None:
         return facts
-    if supposed.amounts:
-        raise Invalid(
-            field,
-            f"task {task.id} waits in queue {job.queue}, whose workers say with each claim what "
-            "they have free; of work in a queue, ask without_worker",
-        )
-    worker = supposed.without_worker or ""
-    named, others = await queues.count_serving(tx, job.queue, worker)
+    if supposed.gpu is not None:
+        raise Invalid("gpu", f"goes with placed work, and task {task.id} waits in {job.queue}")
+    condition = facts.condition
+    if supposed.without_worker is not None:
+        is_served = await _is_served_without(tx, job.queue, supposed.without_worker)
+        condition = condition._replace(is_served=is_served)
+    need = await find_need(tx, job.job_id)
+    if need is None and not supposed.amounts:
+        return facts._replace(condition=condition)
+    need = msgspec.structs.replace(need or Resources(), **supposed.amounts)
+    workers = await list_serving(tx, job.queue, without=supposed.without_worker)
+    too_large = explain_too_large(need, [each.capacity for each in workers]) if workers else None
+    return facts._replace(
+        condition=condition._replace(too_large=too_large),
+        serving=None if workers is None else Serving(need, workers),
+    )
+
+
+async def _is_served_without(tx: Transaction, queue: str, worker: str) -> bool:
+    """Tell whether anybody else serves a queue; refuse a worker that does not."""
+    named, others = await queues.count_serving(tx, queue, worker)
     if not named:
         raise Invalid(
             "without_worker",
-            f"no worker {worker} serves queue {job.queue}; `holdfast workers` lists who does",
+            f"no worker {worker} serves queue {queue}; `holdfast workers` lists who does",
         )
-    return facts._replace(condition=facts.condition._replace(is_served=others > 0))
+    return others > 0
 
 
 async def answer_what_if(
@@ -58,9 +74,10 @@ async def answer_what_if(
 ) -> Answered:
     """Say what a waiting task would wait for; what holds it back before its turn still does."""
     assert job.spec is not None, "a job is explained with its spec"
-    placing, shape = None, None
+    spec = read_tolerantly(job.spec, JobSpec)
+    shape = shape_of(spec) if job.queue is None or spec.resources is not None else None
+    placing = None
     if job.queue is None:
-        shape = shape_of(read_tolerantly(job.spec, JobSpec))
         avoid = facts.standing.get(task.task_index)
         placing = await reasons.suppose(job.job_id, avoid, supposed)
     reason = pending_reason(
@@ -69,6 +86,7 @@ async def answer_what_if(
         facts.condition,
         ahead=facts.ahead,
         placing=placing,
+        no_room=await find_no_room(facts),
         unmet=facts.unmet,
         feeding=facts.feeding,
     )

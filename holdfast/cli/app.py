@@ -5,20 +5,24 @@ could not be asked (usage, settings, no server, no database), 3 the time to wait
 ended by signal n. `run` ends with the code of its command.
 """
 
-import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from holdfast.cli.extras import find_remedy
-from holdfast.cli.output.text import inert
-from holdfast.cli.settings import SettingsFile, forget_empty_variables
+from holdfast.cli.output.unread import discard, flush_at_end, open_missing
+from holdfast.cli.output.write import remark
+from holdfast.cli.settings import SettingsFile, forget_empty_variables, take_token_file
 from holdfast.cli.signals import end_on_signals
+from holdfast.cli.tls import take_ca_file
 from holdfast.errors import HoldfastError, IllegalMove, KeyReused, LeaseConflict, NotFound
 
 EXIT_NO = 1
 EXIT_UNAVAILABLE = 2
+EXIT_UNREAD = 128 + signal.SIGPIPE
+HELP = {"--help", "-h", "--version"}
 ANSWERS = (NotFound, KeyReused, IllegalMove, LeaseConflict)
 # Name, module and function, purpose, in the order of the help.
 COMMANDS = {
@@ -54,6 +58,11 @@ COMMANDS = {
         ),
         ("cancel", "holdfast.cli.commands.cancel:cancel", "Cancel jobs and tasks."),
         ("rerun", "holdfast.cli.commands.rerun:rerun", "Submit a job again."),
+        (
+            "resume",
+            "holdfast.cli.commands.resume:resume",
+            "Run again what failed, and what was killed because of that.",
+        ),
     ),
     "Look": (
         ("jobs", "holdfast.cli.commands.jobs:list_jobs", "List jobs."),
@@ -88,7 +97,22 @@ COMMANDS = {
         ),
     ),
     "Operate": (
+        (
+            "overview",
+            "holdfast.cli.commands.overview:show_overview",
+            "Show what needs attention, and where the tasks stand.",
+        ),
+        (
+            "actions",
+            "holdfast.cli.commands.actions:list_actions",
+            "List what people have done: who cancelled, replayed, paused.",
+        ),
         ("queues", "holdfast.cli.commands.queues:app", "List queues; pause and resume one."),
+        (
+            "functions",
+            "holdfast.cli.commands.functions:list_functions",
+            "List the functions that workers have announced.",
+        ),
         ("types", "holdfast.cli.commands.types:app", "List types of jobs; set and show policies."),
         ("workers", "holdfast.cli.commands.workers:app", "List workers; show and drain one."),
         (
@@ -106,7 +130,13 @@ COMMANDS = {
             "holdfast.cli.commands.audit:audit_ledger",
             "Replay every event and report each broken invariant.",
         ),
+        (
+            "tokens",
+            "holdfast.cli.commands.tokens:app",
+            "Make, list, rotate and revoke tokens.",
+        ),
         ("db", "holdfast.cli.commands.db:app", "Create, upgrade and check the schema."),
+        ("ca", "holdfast.cli.commands.ca:app", "Make a CA, and certificates for hosts."),
     ),
 }
 
@@ -141,28 +171,39 @@ for title, commands in COMMANDS.items():
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    open_missing()
     forget_empty_variables()
+    given = take_token_file(given)
     with end_on_signals() as ended_by:
         try:
-            answer = app(sys.argv[1:] if arguments is None else list(arguments))
+            given = take_ca_file(given)
+            answer = app(given)
             sys.stdout.flush()
         except CycloptsError as error:
             return _complain(f"{error} See `holdfast --help`.", EXIT_UNAVAILABLE)
         except HoldfastError as error:
-            return _complain(str(error), exit_code_of(error))
+            return _complain(str(error), exit_code_of(error), below=getattr(error, "log_tail", ""))
         except ModuleNotFoundError as error:
             remedy = find_remedy(error)
             if remedy is None:
                 raise
             return _complain(remedy, EXIT_UNAVAILABLE)
         except BrokenPipeError:
-            _discard_output()  # whoever read it has seen enough
-            return EXIT_UNAVAILABLE
+            discard(sys.stdout)  # whoever read it has seen enough
+            return EXIT_UNREAD
         except OSError as error:
-            _discard_output()
+            discard(sys.stdout)
             return _complain(str(error), EXIT_UNAVAILABLE)
+        except SystemExit as error:
+            # So rich, which writes help and some tables, ends when a pipe is broken.
+            if not isinstance(error.__context__, BrokenPipeError):
+                raise
+            return 0 if not given or HELP & set(given) else EXIT_UNREAD
         except KeyboardInterrupt:
             return 128 + ended_by()
+        finally:
+            flush_at_end(sys.stdout, sys.stderr)
     return answer if isinstance(answer, int) else 0
 
 
@@ -171,18 +212,12 @@ def exit_code_of(error: HoldfastError) -> int:
     return EXIT_NO if isinstance(error, ANSWERS) else EXIT_UNAVAILABLE
 
 
-def _complain(text: str, code: int) -> int:
+def _complain(text: str, code: int, *, below: str = "") -> int:
     """Say what is wrong in one line; what Postgres itself had to say stands below it."""
-    head, mark, said = text.partition("\nPostgres said:\n")
-    sys.stderr.write(f"holdfast: {inert(' '.join(head.split()))}\n")
-    if mark:
-        sys.stderr.write(f"{inert(said.rstrip(), keep=chr(10))}\n")
+    remark(f"holdfast: {' '.join(text.split())}")
+    for line in below.splitlines():
+        remark(f"    {line}")
     return code
-
-
-def _discard_output() -> None:
-    """Let what is still in the buffer go nowhere: it cannot be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

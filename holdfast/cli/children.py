@@ -5,18 +5,17 @@ goes first. A child whose parent has died is asked to end by the kernel.
 """
 
 import asyncio
-import ctypes
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.cli.output.write import remark
+from holdfast.cli.supervisor import end_with_parent
 
 END_SECONDS_MAX = 20.0
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ async def start_child(
         stdout=asyncio.subprocess.PIPE if with_output else log,
         stderr=log,
         start_new_session=True,
-        preexec_fn=_end_with_parent,
+        preexec_fn=partial(end_with_parent, signal.SIGTERM),
     )
     return Child(name, process, asyncio.create_task(process.wait()))
 
@@ -75,7 +74,3 @@ async def end_children(children: Sequence[Child], seconds_max: float) -> None:
             with suppress(ProcessLookupError):
                 child.process.kill()
             await child.ended
-
-
-def _end_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -2,7 +2,9 @@
 
 OF_SERVERS = (
     "asyncpg",
+    "cryptography",
     "httptools",
+    "joserfc",
     "numpy",
     "obstore",
     "prometheus_client",

@@ -6,7 +6,7 @@ the two kinds of work to run `echo hello`.
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Group, Parameter
@@ -40,6 +40,10 @@ class PlacedFlags:
     group_by: Annotated[
         str | None,
         Parameter(help="A gang on workers that share this attribute, such as rack."),
+    ] = None
+    hosts: Annotated[
+        Literal["spread", "pack"] | None,
+        Parameter(help="A gang with each task on a host of its own, or all on one host."),
     ] = None
     cpu: Annotated[float | None, Parameter(help="Cores for each task. Default: 1.")] = None
     memory: Annotated[str | None, Parameter(help="Memory for each task, such as 4GB.")] = None
@@ -96,8 +100,8 @@ class PlacedFlags:
         found = {
             "resources": self._resources(),
             "constraints": [parse_constraint(text) for text in self.constraint],
-            "coscheduling": Coscheduling(self.group_by)
-            if self.gang or self.group_by is not None
+            "coscheduling": Coscheduling(self.group_by, self.hosts)
+            if self.gang or self.group_by is not None or self.hosts is not None
             else None,
             "requirements": [*self.requirement, *listed],
         }

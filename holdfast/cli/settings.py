@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter, validators
 from cyclopts.config import Dict
 
+from holdfast.client import token
 from holdfast.errors import Invalid
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ FILE = "holdfast.toml"
 FILE_VARIABLE = "HOLDFAST_CONFIG"
 PREFIX = "HOLDFAST_"
 DEFAULTS = "defaults"
+TOKEN_FILE = "--token-file"
 SHARED = (
     "server",
     "database-url",
@@ -99,6 +101,11 @@ DrainSeconds = Annotated[
         help="How long what runs may take when a worker ends.",
     ),
 ]
+HEARTBEAT_TIMEOUT = Parameter(
+    name="--heartbeat-timeout-seconds",
+    env_var="HOLDFAST_HEARTBEAT_TIMEOUT_SECONDS",
+    help="After how long without a call a worker stops its placed tasks and registers anew.",
+)
 LogFormat = Annotated[
     Literal["auto", "plain", "json"],
     Parameter(
@@ -142,6 +149,15 @@ SqsEndpointUrl = Annotated[
         help="An SQS other than that of the region.",
     ),
 ]
+AttemptUidRange = Annotated[
+    str | None,
+    Parameter(
+        name="--attempt-uids",
+        env_var="HOLDFAST_ATTEMPT_UIDS",
+        help="FIRST-LAST, such as 200000-265535: as root, every attempt in a process is a user of "
+        "its own, out of these.",
+    ),
+]
 
 
 def check_limit(limit: int) -> None:
@@ -154,6 +170,24 @@ def forget_empty_variables() -> None:
     """Take a variable of ours that is set to nothing for one that is not set."""
     for name in [name for name, text in os.environ.items() if name.startswith(PREFIX) and not text]:
         del os.environ[name]
+
+
+def take_token_file(arguments: Sequence[str]) -> list[str]:
+    """Take `--token-file FILE` from before the command: it is for all of them, and programs below.
+
+    A token itself is never an argument: every user of a machine sees those.
+    """
+    rest = list(arguments)
+    while rest and rest[0].partition("=")[0] == TOKEN_FILE:
+        flag, equals, path = rest.pop(0).partition("=")
+        if not equals and rest:
+            path = rest.pop(0)
+        if path:
+            os.environ[token.FILE_VARIABLE] = path
+            os.environ.pop(token.VARIABLE, None)
+        else:
+            return [flag]  # which no command is called: the usual complaint follows
+    return rest
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What is to be run, as the command line says it: flags, files, and the request made of them."""
 
+import getpass
 import re
 import tomllib
 from collections.abc import Sequence
@@ -10,10 +11,12 @@ import msgspec
 from cyclopts import Parameter
 
 from holdfast.cli.files import read_text
+from holdfast.cli.moments import parse_span, parse_time
 from holdfast.cli.placing import NO_PLACING, PlacedFlags
+from holdfast.client.token import find_token
 from holdfast.errors import Invalid
 from holdfast.model.order import Condition, Dependency
-from holdfast.model.spec import Entrypoint, OnExhausted
+from holdfast.model.spec import YEAR_SECONDS, Entrypoint, OnExhausted
 from holdfast.wire.raw import encode_json
 from holdfast.wire.requests import JobBatchRequest, JobRequest
 
@@ -36,7 +39,15 @@ class JobFlags:
     scheduling_timeout: Annotated[
         float | None, Parameter(help="Seconds to wait for a worker at most.")
     ] = None
+    delay: Annotated[
+        str | None, Parameter(help="Start so long after its submission, such as 90s, 5m, 1h30m.")
+    ] = None
+    at: Annotated[
+        str | None,
+        Parameter(help="Start at a time, such as 2026-11-18T09:00: of here, if no zone."),
+    ] = None
     priority: Annotated[int | None, Parameter(help="Higher runs first.")] = None
+    owner: Annotated[str | None, Parameter(help="Whose it is. Default: your user name.")] = None
     compensation: Annotated[
         str | None,
         Parameter(help="Undoes it if it fails: package.module:name, or a line for the shell."),
@@ -62,13 +73,18 @@ class JobFlags:
             raise Invalid(
                 flag, f"is for placed work, and queue {self.queue} for claimed; give one of the two"
             )
+        if self.delay is not None and self.at is not None:
+            raise Invalid("--delay", "goes without --at; give one of the two")
         given = {
             "name": self.name,
+            "owner": _find_owner() if self.owner is None else self.owner,
             "queue": (self.queue or QUEUE) if flag is None else None,
             "replicas": self.replicas,
             "max_retries_failure": self.retries,
             "timeout": self.timeout,
             "scheduling_timeout": self.scheduling_timeout,
+            "start_delay": _parse_delay(self.delay),
+            "not_before": parse_time(self.at, "--at"),
             "priority": self.priority,
             "idempotency_key": self.key,
             "compensation": _describe_compensation(self.compensation),
@@ -81,6 +97,26 @@ class JobFlags:
 
 
 NO_FLAGS = JobFlags()
+
+
+def _parse_delay(text: str | None) -> float | None:
+    seconds = parse_span(text, "--delay")
+    if seconds is not None and seconds > YEAR_SECONDS:
+        raise Invalid("--delay", f"{text} is too long; give a year at most")
+    return seconds
+
+
+def _find_owner() -> str | None:
+    """Choose an owner; whoever has a token is known to the server by that."""
+    return find_user() if find_token() is None else None
+
+
+def find_user() -> str | None:
+    """Find the name of the user who types; None where there is none, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None
 
 
 def describe_command(

@@ -1,23 +1,29 @@
 """Which database a command means: the flag, the environment, or a Postgres of our own."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from cyclopts import Parameter
 
+from holdfast.cli.output.write import remark
 from holdfast.cli.signals import undisturbed
 from holdfast.errors import Invalid, Unavailable
+from holdfast.model.addresses import has_password, postgres_hosts
+from holdfast.rules.binding import check_database
 
 if TYPE_CHECKING:
     from holdfast.embedded import EmbeddedPostgres
 
 Answer = TypeVar("Answer")
 VARIABLE = "HOLDFAST_DATABASE_URL"
+TRUST_VARIABLE = "HOLDFAST_TRUST_DATABASE_NETWORK"
+YES = ("1", "true", "yes", "y")
 EMBEDDED_DATABASE = "holdfast"
 
 DatabaseUrl = Annotated[
@@ -27,6 +33,16 @@ DatabaseUrl = Annotated[
         env_var=VARIABLE,
         help="A PostgreSQL 15 or newer. Default: a Postgres of our own, run for the time of the "
         "command (HOLDFAST_DATA_DIR says where).",
+    ),
+]
+
+TrustDatabaseNetwork = Annotated[
+    bool,
+    Parameter(
+        name="--trust-database-network",
+        env_var=TRUST_VARIABLE,
+        negative="",
+        help="Nobody else can read or write between here and Postgres: go there without TLS.",
     ),
 ]
 
@@ -51,18 +67,18 @@ def refusals_in_a_line() -> Iterator[None]:
 
 
 @contextmanager
-def open_target(database_url: str | None) -> Iterator[str]:
+def open_target(database_url: str | None, *, trust_network: bool = False) -> Iterator[str]:
     """Yield the URL of the database that is meant; our own Postgres runs as long as the block."""
     if database_url is not None:
-        yield check_url(database_url)
+        yield check_url(database_url, trust_network=trust_network)
         return
     from holdfast.embedded import default_folder
 
     folder = default_folder()
     is_there = (folder / "cluster").exists()
-    sys.stderr.write(
+    remark(
         f"holdfast: no --database-url and no {VARIABLE}: "
-        f"{'using the' if is_there else 'creating a'} Postgres in {folder}\n"
+        f"{'using the' if is_there else 'creating a'} Postgres in {folder}"
     )
     with embedded(folder) as postgres:
         yield postgres.url(EMBEDDED_DATABASE)
@@ -83,8 +99,11 @@ def embedded(folder: Path) -> Iterator["EmbeddedPostgres"]:
             postgres.stop()
 
 
-def check_url(url: str) -> str:
-    """Refuse what the driver would stumble over, without repeating it: it may hold a password."""
+def check_url(url: str, *, trust_network: bool = False) -> str:
+    """Refuse what the driver would stumble over, without repeating it: it may hold a password.
+
+    Another machine is reached by TLS only, unless its network is trusted.
+    """
     try:
         hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
         is_sound = bool(url) and all(urlsplit(f"//{host}").port != 0 for host in hosts)
@@ -94,5 +113,14 @@ def check_url(url: str) -> str:
         raise Invalid(
             f"--database-url or {VARIABLE}",
             "is not a URL like postgresql://user@host:5432/database",
+        )
+    is_trusted = trust_network or os.environ.get(TRUST_VARIABLE, "").lower() in YES
+    sslmode = dict(parse_qsl(urlsplit(url).query)).get("sslmode") or os.environ.get("PGSSLMODE")
+    hosts = postgres_hosts(url) or os.environ.get("PGHOST", "").split(",")
+    check_database([host for host in hosts if host], sslmode, is_trusted=is_trusted)
+    if has_password(url) and any(url in argument for argument in sys.argv):
+        remark(
+            "holdfast: everybody on this machine sees arguments, and so the password in "
+            f"--database-url; set {VARIABLE} instead"
         )
     return url

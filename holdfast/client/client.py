@@ -8,30 +8,38 @@ import tempfile
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from holdfast.client import streams
 from holdfast.client.both import Bound, LoopThread, both, both_stream
 from holdfast.client.bundle import pack
-from holdfast.client.context import Identity, Lease, current
+from holdfast.client.context import ClientSpeaker, Lease, current
+from holdfast.client.context import Context as TaskContext
 from holdfast.client.datasets import create_dataset, list_datasets, name_dataset
 from holdfast.client.endpoints import get_address, list_endpoints
+from holdfast.client.functions.kinds import Kind
 from holdfast.client.graph import collect_by, find_graph, refer
 from holdfast.client.job import Job
+from holdfast.client.namespaces.actions import Actions
 from holdfast.client.namespaces.dead_letters import DeadLetters
 from holdfast.client.namespaces.events import Events
+from holdfast.client.namespaces.functions import Functions
 from holdfast.client.namespaces.jobs import Jobs
+from holdfast.client.namespaces.overview import Overviews
 from holdfast.client.namespaces.queues import Queues
 from holdfast.client.namespaces.tasks import Tasks
+from holdfast.client.namespaces.tokens import Tokens
 from holdfast.client.namespaces.types import Types
 from holdfast.client.namespaces.workers import Workers
+from holdfast.client.outcome import ANYTHING
 from holdfast.client.request import request_call, request_command
 from holdfast.client.submission import submit_request
 from holdfast.client.task import GivenOptions, TaskFunction
 from holdfast.client.transport import Transport, find_server
 from holdfast.errors import Invalid
+from holdfast.model.addresses import without_login
 from holdfast.model.ids import parse_job_id, parse_task_id
 from holdfast.wire.bundles import StoredBundle, bundle_path
 from holdfast.wire.events import EventStreamQuery
@@ -88,10 +96,20 @@ async def _upload(client: "Client", folder: str | os.PathLike[str]) -> str:
 class Client:
     """A connection to a server: HOLDFAST_SERVER, or the local one; within a task, the task's own.
 
+    A server that asks for a token is shown the one given, or that of HOLDFAST_TOKEN; within a task
+    without one, its lease, by which it may submit children and see to them.
+
     Within `with` it is the client that `function.submit` uses. Methods block; each has an `.aio`.
     """
 
-    def __init__(self, server: str | None = None, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        patience: float = PATIENCE_SECONDS,
+        ca_file: str | None = None,
+    ) -> None:
         context = current.get()
         if server is None and context is not None:
             server = context.identity.server
@@ -100,13 +118,18 @@ class Client:
         self._opener = context
         self._opened_by = 0
         self._thread: LoopThread | None = None
-        self._transport = Transport(self.server, actor=_user())
+        speaker = ClientSpeaker(self.server, token)
+        self._transport = Transport(self.server, actor=_user(), speaker=speaker, ca_file=ca_file)
         self.jobs = Jobs(self)
         self.events = Events(self)
         self.tasks = Tasks(self)
         self.queues = Queues(self)
+        self.actions = Actions(self)
+        self.overview = Overviews(self)
         self.workers = Workers(self)
         self.types = Types(self)
+        self.tokens = Tokens(self)
+        self.functions = Functions(self)
         self.dead_letters = DeadLetters(self)
 
     def __enter__(self) -> Self:
@@ -190,10 +213,15 @@ class Client:
 
     @both_stream
     def logs(
-        self, task_id: str, *, attempt: int | None = None, follow: bool = False
+        self,
+        task_id: str,
+        *,
+        attempt: int | None = None,
+        follow: bool = False,
+        tail: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Read the output of a task's attempt, the latest by default."""
-        return self.read_log(task_id, attempt=attempt, follow=follow)
+        """Read the output of a task's attempt, the latest by default; `tail` is its last lines."""
+        return self.read_log(task_id, attempt=attempt, follow=follow, tail=tail)
 
     @both_stream
     def follow_events(
@@ -204,62 +232,84 @@ class Client:
         return streams.follow_events(self._transport, query, patience=self._patience)
 
     def read_log(
-        self, task_id: str, *, attempt: int | None, follow: bool
+        self, task_id: str, *, attempt: int | None, follow: bool, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
         """Read the output of a task's attempt."""
-        query = LogQuery(attempt, follow=follow)
+        query = LogQuery(attempt, follow=follow, tail=tail)
         task = str(parse_task_id(task_id))
         return streams.read_log(self._transport, task, query, patience=self._patience)
 
     async def read(self, path: str, returns: type[Answer], *, query: Any = None) -> Answer:
-        """Read a route; tried again while the server is away."""
+        """Read a route; tried again while the server is away, but for no longer than patience."""
+        waited_for = getattr(query, "wait_ms", 0) / 1000
         return await self._transport.insist(
-            "GET", path, returns, query=query, seconds_max=self._patience + FOLLOW_MS / 1000
+            "GET",
+            path,
+            returns,
+            query=query,
+            seconds_max=self._patience + waited_for,
+            patience=self._patience,
         )
 
     async def change(
-        self, path: str, body: Any, returns: type[Answer], *, method: str = "POST"
+        self,
+        path: str,
+        body: Any,
+        returns: type[Answer],
+        *,
+        method: str = "POST",
+        lease: Lease | None = None,
     ) -> Answer:
-        """Call a route that changes something and may be repeated."""
+        """Call a route that changes something and may be repeated; perhaps for an attempt."""
         return await self._transport.insist(
-            method, path, returns, body=body, seconds_max=self._patience
+            method,
+            path,
+            returns,
+            body=body,
+            headers=None if lease is None else lease.headers(),
+            seconds_max=self._patience,
         )
 
     def _submit_call(
         self, function: TaskFunction[Any, Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
-        return self._submit(request_call(function, args, kwargs, refer=self._refer))
+        request = request_call(function, args, kwargs, refer=self._refer)
+        return self._submit(request, function.returns)
 
     def _submit_map(
         self, function: TaskFunction[Any, Any], inputs: Iterable[Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
         request = request_call(function, args, kwargs, inputs=inputs, refer=self._refer)
-        return self._submit(request)
+        return self._submit(request, function.returns)
 
     def _submit(
-        self, request: JobRequest, lease: Lease | None = None
+        self, request: JobRequest, returns: Kind = ANYTHING
     ) -> Coroutine[Any, Any, Job[Any]]:
         graph = find_graph(self)
-        return self._send(request, lease) if graph is None else graph.add(request)
+        return self._send(request, returns) if graph is None else graph.add(request, returns)
 
-    async def _send(self, request: JobRequest, lease: Lease | None) -> Job[Any]:
-        answer = await submit_request(self, request, SubmittedJob, lease=lease)
-        return Job(self, answer.job_id, answer.num_tasks)
+    async def _send(self, request: JobRequest, returns: Kind) -> Job[Any]:
+        answer = await submit_request(self, request, SubmittedJob)
+        return Job(self, answer.job_id, answer.num_tasks, returns=returns)
 
     def _refer(self, job: Job[Any]) -> str:
         return refer(self, job)
 
 
-def submit_for(attempt: Identity) -> Submits:
+def submit_for(context: TaskContext) -> Submits:
     """Give the way to submit in the name of an attempt, whatever thread it is used in."""
+
+    async def send(client: Client, request: JobRequest, returns: Kind) -> Job[Any]:
+        current.set(context)  # of this call alone
+        return await client._submit(request, returns)
 
     def submit_call(
         client: Client, function: TaskFunction[Any, Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
         request = request_call(function, args, kwargs, refer=client._refer)
-        return client._submit(request, attempt.lease)
+        return send(client, request, function.returns)
 
-    bound: Bound[..., Job[Any]] = Bound(submit_call, share_client(attempt.server))
+    bound: Bound[..., Job[Any]] = Bound(submit_call, share_client(context.identity.server))
     return bound
 
 
@@ -281,7 +331,7 @@ def find_client() -> Client:
 
 def _choose_of_others(found: Sequence[Client]) -> Client:
     """Choose the innermost block, unless which one it is depends on who was quicker."""
-    servers = sorted({client.server for client in found})
+    servers = sorted({without_login(client.server) for client in found})
     if len(servers) > 1 and len({client._opened_by for client in found}) > 1:
         raise Invalid(
             "client", f"is open in other threads for {' and '.join(servers)}; open one in this one"
@@ -295,7 +345,8 @@ def share_client(server: str) -> Client:
     with _sharing:
         client = _shared_clients.get(key)
         if client is None:
-            client = _shared_clients[key] = Client(server)
+            # Of no task, whichever is the first to use it: each call is made by whoever makes it.
+            client = _shared_clients[key] = Context().run(Client, server)
             client.open()
             atexit.register(client.close)
     return client

@@ -3,7 +3,7 @@
 import contextvars
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -13,11 +13,13 @@ import msgspec
 
 from holdfast.client.both import LoopThread, both
 from holdfast.client.outputs import Outputs
+from holdfast.client.token import AUTHORIZATION, UNNAMED, Token
 from holdfast.client.transport import VARIABLE, Transport
 from holdfast.errors import Invalid
 from holdfast.model.datasets import OutputEntry
 from holdfast.model.order import Output
 from holdfast.wire.answers import CheckpointAnswer
+from holdfast.wire.attempt_calls import LEASE_HEADER
 from holdfast.wire.endpoints import (
     REGISTER_PATH,
     REMOVE_PATH,
@@ -50,6 +52,10 @@ class Lease(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.task_id} {self.attempt} {self.lease_token}"
+
+    def headers(self) -> dict[str, str]:
+        """Give the headers of a call that the attempt makes, or that is made for it."""
+        return {LEASE_HEADER: str(self)}
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,13 +122,23 @@ class Checkpoint:
     async def _call(self, path: str, body: Any) -> CheckpointAnswer:
         transport = self._connection().transport
         return await transport.insist(
-            "POST", path, CheckpointAnswer, body=body, seconds_max=_CALL_SECONDS_MAX
+            "POST",
+            path,
+            CheckpointAnswer,
+            body=body,
+            headers=self._identity.lease.headers(),
+            seconds_max=_CALL_SECONDS_MAX,
         )
 
 
 def _make_checkpoint(context: "Context") -> Checkpoint:
     """Keep something for the next attempt of this task."""
     return Checkpoint(context.identity, context._connection)
+
+
+def _find_own_token(context: "Context") -> Token:
+    """Find the token that a job has in its environment, if it has one."""
+    return Token(environment=context.environment)
 
 
 def _make_output(context: "Context") -> Outputs:
@@ -179,6 +195,7 @@ class Context:
     checkpoint = cached_property(_make_checkpoint)
     output = cached_property(_make_output)
     log = cached_property(_make_log)
+    _own_token = cached_property(_find_own_token)
 
     @property
     def task_id(self) -> str:
@@ -226,7 +243,7 @@ class Context:
         """Submit one call of a function as a job of one task, a child of this task's job."""
         from holdfast.client.client import submit_for
 
-        return submit_for(self.identity)
+        return submit_for(self)
 
     @both
     def register_endpoint(
@@ -265,7 +282,12 @@ class Context:
     async def _call(self, path: str, body: Any, returns: type[Answer]) -> Answer:
         transport = self._connection().transport
         return await transport.insist(
-            "POST", path, returns, body=body, seconds_max=_CALL_SECONDS_MAX
+            "POST",
+            path,
+            returns,
+            body=body,
+            headers=self.identity.lease.headers(),
+            seconds_max=_CALL_SECONDS_MAX,
         )
 
 
@@ -298,6 +320,39 @@ def find_lease(server: str) -> Lease | None:
         raise Invalid(
             ", ".join(_LEASE_VARIABLES[1:]), f"are not those of a task: {error}; unset them"
         ) from error
+
+
+class ClientSpeaker:
+    """Who speaks by a client: the token it was given; within a task, that of its job, or its lease.
+
+    A function that shares its worker's process never shows the worker's token.
+    """
+
+    def __init__(self, server: str, token: str | None) -> None:
+        self._server = server
+        self._opener = current.get()
+        self._is_given = token is not None
+        is_own = self._is_given or self._opener is None
+        self._token = Token(token) if is_own else UNNAMED
+
+    def headers(self) -> Mapping[str, str]:
+        """Give the headers that say who calls."""
+        shown = self._choose().headers()
+        if shown or self._is_given:
+            return shown
+        lease = find_lease(self._server)
+        if lease is None and self._opener is not None:  # a thread that the task has started
+            identity = self._opener.identity
+            lease = identity.lease if identity.server == self._server else None
+        return {} if lease is None else lease.headers()
+
+    def read_again(self, refused: Mapping[str, str]) -> bool:
+        """Look again for a token that was refused; a lease has no other."""
+        return AUTHORIZATION in refused and self._choose().read_again(refused)
+
+    def _choose(self) -> Token:
+        context = current.get() or self._opener
+        return self._token if self._is_given or context is None else context._own_token
 
 
 def _encode(value: Any, field: str) -> msgspec.Raw:

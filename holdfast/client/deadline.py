@@ -24,7 +24,8 @@ class Deadline:
         step = STEP_SECONDS if seconds_max is None else seconds_max
         return int(max(min(left, step), 0.0) * 1000)
 
-    def check(self, standing: str) -> None:
-        """Raise TimeoutError, with how things stand, if it has passed."""
+    def check(self, standing: str, why: str | None = None) -> None:
+        """Raise TimeoutError, with how things stand and why, if it has passed."""
         if self.is_over:
-            raise TimeoutError(f"{standing} after {self._timeout:g} s")
+            reason = "" if why is None else f": {why}"
+            raise TimeoutError(f"{standing} after {self._timeout:g} s{reason}")

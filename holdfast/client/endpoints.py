@@ -63,10 +63,10 @@ async def register_endpoint(
 ) -> EndpointStatus:
     """Publish an address in the name of a running attempt."""
     body = EndpointRegisterRequest(*lease, name, address)
-    return await client.change(REGISTER_PATH, body, EndpointStatus)
+    return await client.change(REGISTER_PATH, body, EndpointStatus, lease=lease)
 
 
 async def remove_endpoint(client: "Client", lease: Lease, name: str) -> bool:
     """Take back what a running attempt has published; False if it has nothing of that name."""
     body = EndpointRemoveRequest(*lease, name)
-    return (await client.change(REMOVE_PATH, body, Changed)).changed
+    return (await client.change(REMOVE_PATH, body, Changed, lease=lease)).changed

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from holdfast.client.context import current
+from holdfast.client.functions.kinds import Kind
 from holdfast.client.job import Job
+from holdfast.client.outcome import ANYTHING
 from holdfast.client.submission import submit_requests
 from holdfast.errors import Invalid
+from holdfast.model.addresses import without_login
 from holdfast.wire.requests import JobRequest
 
 if TYPE_CHECKING:
@@ -64,15 +67,14 @@ class Graph:
         is_ours = self._client is not None and self._client.server == client.server
         return self._is_open and is_ours and self._opener is current.get()
 
-    async def add(self, request: JobRequest) -> Job[Any]:
+    async def add(self, request: JobRequest, returns: Kind = ANYTHING) -> Job[Any]:
         """Take in a job; on the client's own loop, so one after the other."""
         assert self._client is not None, "a job is added to a graph without its block"
         # By its position: the same program makes the same graph, under the same keys.
         name = f"job-{len(self.jobs) + 1}"
         inputs = request.inputs
-        job: Job[Any] = Job(
-            self._client, None, (request.replicas or 1) if inputs is None else len(inputs)
-        )
+        num_tasks = (request.replicas or 1) if inputs is None else len(inputs)
+        job: Job[Any] = Job(self._client, None, num_tasks, returns=returns)
         self._requests.append(msgspec.structs.replace(request, local_name=name))
         self._names[job] = name
         self.jobs.append(job)
@@ -114,6 +116,7 @@ def find_graph(client: "Client") -> Graph | None:
 def refer(client: "Client", job: Job[Any]) -> str:
     """Name a job as the server of this client knows it, or will know it."""
     if job.server != client.server:
-        raise Invalid("depends_on", f"{job} is of {job.server}, and not of {client.server}")
+        theirs, ours = without_login(job.server), without_login(client.server)
+        raise Invalid("depends_on", f"{job} is of {theirs}, and not of {ours}")
     found = find_graph(client)
     return job.id if found is None else found.name_of(job)

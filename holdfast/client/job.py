@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from holdfast.client.both import LoopThread, both, both_stream
 from holdfast.client.deadline import Deadline
-from holdfast.client.outcome import open_result, open_results, read_results
+from holdfast.client.functions.kinds import Kind
+from holdfast.client.outcome import ANYTHING, open_result, open_results, read_results
 from holdfast.client.pages import read_pages
 from holdfast.client.progress import count_live, show_progress
 from holdfast.errors import Invalid
 from holdfast.model.ids import check_index
 from holdfast.model.outcomes import CancelMode
-from holdfast.model.states import ENDED_STATES, parse_state
+from holdfast.model.states import ENDED_STATES, JobState, parse_state
 from holdfast.wire.events import EventListQuery
 from holdfast.wire.graphs import JobGraph
 from holdfast.wire.requests import JobQuery, ResultQuery
@@ -34,10 +35,13 @@ NOT_A_VALUE = (
 class Job(Generic[Answer]):
     """One job. Methods block; each has an `.aio` to be awaited."""
 
-    def __init__(self, client: "Client", job_id: str | None, num_tasks: int) -> None:
+    def __init__(
+        self, client: "Client", job_id: str | None, num_tasks: int, *, returns: Kind = ANYTHING
+    ) -> None:
         self._client = client
         self._id = job_id
         self.num_tasks = num_tasks
+        self._returns = returns
 
     def __repr__(self) -> str:
         return f"Job({self._id or 'not submitted'}, {self.num_tasks} tasks)"
@@ -88,13 +92,14 @@ class Job(Generic[Answer]):
             path = f"/api/tasks/{task_id}/result"
             found = await self._client.read(path, TaskResult, query=query)
             if found.is_finished:
-                return open_result(found)  # type: ignore[no-any-return]
-            deadline.check(f"task {task_id} is {found.state}")
+                return open_result(found, self._returns)  # type: ignore[no-any-return]
+            if deadline.is_over:
+                deadline.check(*await self._describe_task(task_id))
 
     @both
     async def results(self, timeout: float | None = None) -> list[Answer]:
         """Wait for the whole job and give every task's result in order; raises the first error."""
-        return open_results(await self._outcomes(timeout))
+        return open_results(await self._outcomes(timeout), self._returns)
 
     @both
     async def outcomes(self, timeout: float | None = None) -> list[TaskResult]:
@@ -115,11 +120,19 @@ class Job(Generic[Answer]):
 
     @both_stream
     def logs(
-        self, task_index: int = 0, *, attempt: int | None = None, follow: bool = False
+        self,
+        task_index: int = 0,
+        *,
+        attempt: int | None = None,
+        follow: bool = False,
+        tail: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Read the output of a task's latest attempt; `follow` goes on until it has ended."""
+        """Read the output of a task's latest attempt; `follow` goes on until it has ended.
+
+        `tail` begins with so many lines before the end.
+        """
         task_id = f"{self.id}.{check_index(task_index, 'task_index')}"
-        return self._client.read_log(task_id, attempt=attempt, follow=follow)
+        return self._client.read_log(task_id, attempt=attempt, follow=follow, tail=tail)
 
     @both
     async def events(self) -> list[Event]:
@@ -146,7 +159,26 @@ class Job(Generic[Answer]):
                     show(status)
                 if parse_state(status.state) in ENDED_STATES:
                     return status
-                deadline.check(f"job {self.id} is {status.state}")
+                if deadline.is_over:
+                    deadline.check(*await self._describe(status))
+
+    async def _describe(self, status: JobStatus) -> tuple[str, str | None]:
+        """Tell how a job stands that has not ended, and what it waits for."""
+        state = parse_state(status.state)
+        standing = f"job {self.id} is still {state.name.lower()}"
+        if state != JobState.PENDING:
+            return standing, f"{count_live(status)} of {self.num_tasks} tasks have not ended"
+        return standing, (await self._describe_task(f"{self.id}.0"))[1]
+
+    async def _describe_task(self, task_id: str) -> tuple[str, str | None]:
+        """Tell how a task stands, and what it waits for; of a retry, also what went wrong."""
+        task = await self._client.tasks.get.aio(task_id)
+        standing = f"task {task_id} is still {parse_state(task.state).name.lower()}"
+        if task.worker_id and task.pending_reason is None:
+            return standing, f"on worker {task.worker_id}"
+        error = (task.error or "").strip().partition("\n")[0]
+        last = f"attempt {task.current_attempt_id} ended with: {error}" if error else None
+        return standing, "; ".join(filter(None, (task.pending_reason, last))) or None
 
     async def _outcomes(self, timeout: float | None) -> list[TaskResult]:
         deadline = Deadline(timeout)

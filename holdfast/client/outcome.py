@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
+from holdfast.client.functions.kinds import Kind
 from holdfast.client.pages import Reads, read_pages
-from holdfast.errors import TaskFailed
+from holdfast.errors import Invalid, TaskFailed
 from holdfast.wire.requests import PageQuery
 from holdfast.wire.status import ResultPage, TaskResult
 
 RESULTS_PER_PAGE = 500
+ANYTHING = Kind()
 SUCCEEDED = "TASK_STATE_SUCCEEDED"
 # How a task fails by itself; another state may be the echo of a sibling's failure.
 _OWN_FAULT = ("TASK_STATE_FAILED", "TASK_STATE_DEAD_LETTERED")
@@ -28,8 +30,8 @@ def read_results(read: Reads, job_id: str) -> AsyncGenerator[ResultPage, None]:
     return read_pages(read, path, ResultPage, query=query)
 
 
-def open_result(found: TaskResult) -> Any:
-    """Give what a task's function returned, or raise what it raised."""
+def open_result(found: TaskResult, kind: Kind = ANYTHING) -> Any:
+    """Give what a task's function returned, as its annotation has it, or raise what it raised."""
     if found.state != SUCCEEDED:
         raise rebuild_failure(found)
     value = msgspec.json.decode(found.result)
@@ -37,17 +39,25 @@ def open_result(found: TaskResult) -> Any:
         import cloudpickle
 
         return cloudpickle.loads(base64.b64decode(value))
-    return value
+    try:
+        return kind.read(value)
+    except msgspec.ValidationError as error:
+        job_id = found.task_id.partition(".")[0]
+        problem = (
+            f"of task {found.task_id} does not fit the annotation of its function, {kind.shown}: "
+            f"{error}; client.job({job_id!r}) gives it as plain JSON"
+        )
+        raise Invalid("result", problem) from error
 
 
-def open_results(found: Iterable[TaskResult]) -> list[Any]:
+def open_results(found: Iterable[TaskResult], kind: Kind = ANYTHING) -> list[Any]:
     """Give what every task returned; raises the first failure, not what followed from it."""
     listed = list(found)
     failed = [result for result in listed if result.state != SUCCEEDED]
     culprits = [result for result in failed if result.state in _OWN_FAULT]
     for result in culprits or failed:
         raise rebuild_failure(result)
-    return [open_result(result) for result in listed]
+    return [open_result(result, kind) for result in listed]
 
 
 def rebuild_failure(found: TaskResult) -> TaskFailed:

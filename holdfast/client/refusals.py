@@ -21,11 +21,14 @@ _KINDS: dict[str, type[errors.HoldfastError]] = {
     for kind in (
         errors.Invalid,
         errors.TooLarge,
+        errors.Unauthenticated,
+        errors.NotAllowed,
         errors.NotFound,
         errors.KeyReused,
         errors.IllegalMove,
         errors.LeaseConflict,
         errors.Overloaded,
+        errors.LimitReached,
         errors.Stopping,
         errors.Unavailable,
         ServerFailed,
@@ -39,12 +42,24 @@ _KINDS |= {
 }
 
 
-def read_error(status: int, content: bytes) -> errors.HoldfastError:
-    """Rebuild the exception that an answer describes."""
+def read_error(
+    status: int, content: bytes, retry_after: float | None = None
+) -> errors.HoldfastError:
+    """Rebuild the exception that an answer describes.
+
+    When to ask again counts if the server has too much to do, or is not ours. One of ours that
+    stops or misses Postgres says it to strangers: another may stand behind the same address.
+    """
+    error: errors.HoldfastError
     try:
-        return as_exception(_decode(content).error)
+        error = as_exception(_decode(content).error)
+        is_asked_to_wait = isinstance(error, errors.Overloaded)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return not_holdfast(status, content)
+        error = not_holdfast(status, content)
+        is_asked_to_wait = isinstance(error, errors.Unavailable)
+    if is_asked_to_wait and isinstance(error, errors.Unavailable) and retry_after is not None:
+        error.retry_after = retry_after
+    return error
 
 
 def not_holdfast(status: int, content: bytes) -> errors.HoldfastError:

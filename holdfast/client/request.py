@@ -2,12 +2,15 @@
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from holdfast.client.argument_jobs import find_jobs, replace_all
-from holdfast.client.job import NOT_A_VALUE, Job
+from holdfast.client.functions.arguments import encode_input, write_argument
+from holdfast.client.functions.parameters import Shape
+from holdfast.client.job import Job
 from holdfast.client.task import (
     Dependency,
     GivenOptions,
@@ -21,12 +24,12 @@ from holdfast.model import order
 from holdfast.model.order import ResultPosition
 from holdfast.model.shapes import as_invalid
 from holdfast.model.spec import Entrypoint
-from holdfast.wire.raw import encode_json
 from holdfast.wire.requests import JobRequest
 
 # What a job spec calls otherwise, and what only workers and clients know.
 _RENAMED = {"retries": "max_retries_failure", "preemption_retries": "max_retries_preemption"}
 _OF_FUNCTIONS = ("pickled", "isolation")
+_OF_TIMES = ("delay", "at", "not_before")
 _OF_PLACED_WORK = ("resources", "constraints", "coscheduling", "bundle", "requirements")
 QUEUE = "default"
 
@@ -52,7 +55,7 @@ def request_call(
     A job among the arguments is waited for, and its result is what the function is given.
     """
     listed = None if inputs is None else _list(inputs)
-    function.check_arguments(args if listed is None else (listed[0], *args), kwargs)
+    shape = function.check_arguments(args if listed is None else (listed[0], *args), kwargs)
     options = function.options
     if options.name is None:
         options = msgspec.structs.replace(options, name=function.function.__name__)
@@ -69,9 +72,19 @@ def request_call(
         packed = _pack((plain, given["args"], given["kwargs"]))
         entrypoint, texts = Entrypoint(pickle=packed, results=results), _encode_all(listed, _pack)
     else:
-        entrypoint = _name_call(function, given["args"], given["kwargs"], results=results)
-        texts = _encode_all(listed)
+        texts = None
+        if listed is not None:
+            first = shape.args[0]
+            texts = [write_argument(first, value, f"inputs[{i}]") for i, value in enumerate(listed)]
+        entrypoint = _name_call(
+            function, given["args"], given["kwargs"], shape=shape, results=results
+        )
     return _fill(options, entrypoint, inputs=texts, refer=refer)
+
+
+def request_options(function: TaskFunction[Any, Any]) -> JobRequest:
+    """Describe how the jobs of a function run, apart from what they are called with."""
+    return _fill(function.options, Entrypoint(function=function.path), inputs=None, refer=by_id)
 
 
 def request_command(
@@ -105,12 +118,33 @@ def _fill(
     fields = {
         _RENAMED.get(name, name): value
         for name, value in msgspec.structs.asdict(options).items()
-        if value is not None and name not in _OF_FUNCTIONS
+        if value is not None and name not in (*_OF_FUNCTIONS, *_OF_TIMES)
     }
+    if entrypoint.function is not None and options.queue is None:
+        fields["placed"] = True
+    fields |= _describe_start(options)
     fields["depends_on"] = _list_dependencies(options.depends_on or (), entrypoint, refer)
     if options.compensation is not None:
         fields["compensation"] = _describe_compensation(options.compensation)
     return JobRequest(entrypoint=entrypoint, inputs=inputs, **fields)
+
+
+def _describe_start(options: TaskOptions) -> dict[str, float]:
+    """Say when a job may start, in seconds; a time without a zone is one of this machine's."""
+    given = [name for name in _OF_TIMES if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise Invalid(given[0], f"goes without {given[1]}; give one of the two")
+    if isinstance(options.delay, timedelta):
+        return {"start_delay": options.delay.total_seconds()}
+    if options.delay is not None:
+        return {"start_delay": options.delay}
+    at = options.not_before if options.at is None else options.at
+    if at is None:
+        return {}
+    try:
+        return {"not_before": at.timestamp() if isinstance(at, datetime) else at}
+    except (OverflowError, ValueError, OSError) as error:
+        raise Invalid("at", f"{at} is no time that this machine knows: {error}") from error
 
 
 def _describe_compensation(given: Any) -> Entrypoint:
@@ -120,10 +154,10 @@ def _describe_compensation(given: Any) -> Entrypoint:
     if not isinstance(given, TaskCall):
         return _describe_command("compensation", given)
     function, args, kwargs = given
-    function.check_arguments((None, *args), kwargs)
+    shape = function.check_arguments((None, *args), kwargs)
     if function.options.pickled:
         return Entrypoint(pickle=_pack((function, args, kwargs)))
-    return _name_call(function, args, kwargs, results=[])
+    return _name_call(function, args, kwargs, shape=shape, results=[])
 
 
 def _describe_command(field: str, command: Any) -> Entrypoint:
@@ -180,18 +214,30 @@ def _name_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     *,
+    shape: Shape,
     results: list[ResultPosition],
 ) -> Entrypoint:
-    if function.function.__module__ == "__main__" or "<" in function.path:
+    """Write a call; of the parameters, the last ones are for `args`: others may come before."""
+    if not function.is_importable:
         raise Invalid(
             "function",
             f"a worker cannot import {function.path}; put it at the top of a module that "
             "workers find too, or use @task(pickled=True)",
         )
+    awaited = {(result.path[0], result.path[1]) for result in results}
+    positional = shape.args[len(shape.args) - len(args) :]
     return Entrypoint(
         function=function.path,
-        args=[encode_input(value, f"args[{index}]") for index, value in enumerate(args)],
-        kwargs={name: encode_input(value, f"kwargs.{name}") for name, value in kwargs.items()},
+        args=[
+            write_argument(each, value, each.name, awaits_results=("args", index) in awaited)
+            for index, (each, value) in enumerate(zip(positional, args, strict=True))
+        ],
+        kwargs={
+            name: write_argument(
+                shape.kwargs[name], value, name, awaits_results=("kwargs", name) in awaited
+            )
+            for name, value in kwargs.items()
+        },
         results=results,
     )
 
@@ -211,18 +257,6 @@ def _encode_all(
     if inputs is None:
         return None
     return [encode_input(convert(value), f"inputs[{index}]") for index, value in enumerate(inputs)]
-
-
-def encode_input(value: Any, field: str) -> msgspec.Raw:
-    """Write an input as JSON; raises if it cannot be."""
-    try:
-        return msgspec.Raw(encode_json(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        if find_jobs(value):
-            raise Invalid(field, f"holds a job; {NOT_A_VALUE}") from error
-        raise Invalid(
-            field, f"cannot be written as JSON ({error}); use @task(pickled=True) for objects"
-        ) from error
 
 
 def _pack(value: Any) -> str:

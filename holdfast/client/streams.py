@@ -6,8 +6,10 @@ from contextlib import aclosing
 
 import msgspec
 
+from holdfast.client.pauses import spread
 from holdfast.client.transport import Transport
 from holdfast.errors import Unavailable
+from holdfast.model.log_limits import describe_left_out
 from holdfast.wire.events import EventStreamQuery
 from holdfast.wire.requests import LogQuery
 from holdfast.wire.status import Event, LogChunk
@@ -20,8 +22,12 @@ _decode = msgspec.json.Decoder(Event).decode
 async def read_log(
     transport: Transport, task_id: str, query: LogQuery, *, patience: float
 ) -> AsyncGenerator[bytes, None]:
-    """Read the output of an attempt, from an offset on; to follow is to go on until its end."""
+    """Read the output of an attempt; to follow is to go on until its end.
+
+    Where the middle of a long one is not kept, a line says so.
+    """
     query = msgspec.structs.replace(query, wait_ms=int(FOLLOW_SECONDS * 1000))
+    last = b""
     while True:
         chunk = await transport.insist(
             "GET",
@@ -29,14 +35,18 @@ async def read_log(
             LogChunk,
             query=query,
             seconds_max=patience + FOLLOW_SECONDS,
+            patience=patience,
         )
+        if chunk.left_out:
+            yield describe_left_out(chunk.left_out, before=last)
         if chunk.content:
             yield chunk.content
+            last = chunk.content[-1:]
         if chunk.is_complete or not (query.follow or chunk.content):
             return
         # Before there is an attempt, none can be named; from then on it stays the same one.
         attempt = None if chunk.attempt < 0 else chunk.attempt
-        query = msgspec.structs.replace(query, attempt=attempt, offset=chunk.next_offset)
+        query = LogQuery(attempt, chunk.next_offset, query.follow, query.wait_ms)
 
 
 async def follow_events(
@@ -46,6 +56,7 @@ async def follow_events(
     clock = asyncio.get_running_loop().time
     heard_at = clock()
     while True:
+        pause = spread(PAUSE_SECONDS)
         token, text = query.after, b""
         lines = transport.follow("/api/events/stream", query, {})
         try:
@@ -62,7 +73,8 @@ async def follow_events(
                         if text:
                             yield _decode(text)
                         text = b""
-        except Unavailable:
+        except Unavailable as error:
             if clock() - heard_at > patience:
                 raise
-        await asyncio.sleep(PAUSE_SECONDS)
+            pause = max(pause, spread(2 * (error.retry_after or 0.0)))
+        await asyncio.sleep(pause)

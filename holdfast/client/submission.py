@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.client.context import Lease, find_lease
+from holdfast.client.context import find_lease
 from holdfast.client.submit_spans import submit_span
 from holdfast.wire.requests import JobBatchRequest, JobRequest
 from holdfast.wire.status import JobBatchAnswer
@@ -16,17 +16,14 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 SUBMIT_SECONDS_MAX = 300.0
-LEASE_HEADER = "Holdfast-Lease"
 
 
-async def submit_request(
-    client: "Client", request: JobRequest, returns: type[Answer], *, lease: Lease | None = None
-) -> Answer:
+async def submit_request(client: "Client", request: JobRequest, returns: type[Answer]) -> Answer:
     """Submit a job as it is described: what a running task submits is a child of its job.
 
     Returns of the answer what is wanted: a `SubmittedJob`, or the whole `JobStatus`.
     """
-    return await _post(client, "/api/jobs", _with_key(request), returns=returns, lease=lease)
+    return await _post(client, "/api/jobs", _with_key(request), returns=returns)
 
 
 async def submit_requests(client: "Client", requests: Iterable[JobRequest]) -> JobBatchAnswer:
@@ -47,12 +44,11 @@ async def _post(
     body: JobRequest | JobBatchRequest,
     *,
     returns: type[Answer],
-    lease: Lease | None = None,
 ) -> Answer:
-    shown = lease or find_lease(client.server)
+    shown = find_lease(client.server)
     with submit_span(body) as headers:
         if shown is not None:
-            headers[LEASE_HEADER] = str(shown)
+            headers.update(shown.headers())
         return await client._transport.insist(
             "POST",
             path,

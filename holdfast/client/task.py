@@ -1,7 +1,9 @@
 """The decorator that makes a function one that can be submitted."""
 
+import copy
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
 from functools import update_wrapper
 from typing import (
     TYPE_CHECKING,
@@ -19,11 +21,14 @@ from typing import (
 
 import msgspec
 
+from holdfast.client.functions.kinds import Kind
+from holdfast.client.functions.parameters import Parameters, Shape
 from holdfast.errors import Invalid
 from holdfast.model.order import Condition, Output
+from holdfast.model.queue_names import check_queue_name
 from holdfast.model.resources import Constraint, Coscheduling, Resources
 from holdfast.model.shapes import as_invalid
-from holdfast.model.spec import Backoff, OnExhausted, OnTimeout
+from holdfast.model.spec import YEAR_SECONDS, Backoff, OnExhausted, OnTimeout
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client, Submits
@@ -33,6 +38,10 @@ Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 Isolation = Literal["auto", "process"]
 CONTEXT_PARAMETER = "ctx"
+_REMEDIES = {
+    "delay": "use seconds or a timedelta, such as timedelta(minutes=5)",
+    "at": "use a datetime, or seconds since 1970",
+}
 
 
 class Dependency(NamedTuple):
@@ -65,6 +74,9 @@ class TaskOptions(
     lease: float | None = None
     grace: float | None = None
     priority: int | None = None
+    # When it may start: so long after its submission and what it waits for, or at a time.
+    delay: timedelta | float | None = None
+    at: datetime | float | None = None
     not_before: float | None = None
     scheduling_timeout: float | None = None
     labels: dict[str, str] | None = None
@@ -104,6 +116,8 @@ class GivenOptions(TypedDict, total=False):
     lease: float | None
     grace: float | None
     priority: int | None
+    delay: timedelta | float | None
+    at: datetime | float | None
     not_before: float | None
     scheduling_timeout: float | None
     labels: dict[str, str] | None
@@ -130,11 +144,12 @@ class TaskFunction(Generic[Given, Answer]):
     __name__: str
 
     def __init__(self, function: Callable[Given, Any], options: TaskOptions) -> None:
-        self.signature = _read_signature(function)
+        signature = _read_signature(function)
         update_wrapper(self, function)
         self.function = function
         self.options = options
-        self.wants_context = CONTEXT_PARAMETER in self.signature.parameters
+        self.parameters = Parameters(function, signature)
+        self.wants_context = CONTEXT_PARAMETER in signature.parameters
 
     def __repr__(self) -> str:
         return f"<task {self.path}>"
@@ -145,7 +160,9 @@ class TaskFunction(Generic[Given, Answer]):
 
     def with_options(self, **changes: Unpack[GivenOptions]) -> "TaskFunction[Given, Answer]":
         """Make the same function with other options, for one call or many."""
-        return TaskFunction(self.function, change_options(self.options, changes))
+        changed = copy.copy(self)
+        changed.options = change_options(self.options, changes)
+        return changed
 
     def with_arguments(self, *args: Any, **kwargs: Any) -> "TaskCall":
         """Describe a call without making it; what a compensation is told comes before these."""
@@ -161,17 +178,36 @@ class TaskFunction(Generic[Given, Answer]):
         """Submit one job with one task per input, which comes first among the arguments."""
         return Outgoing(self, lambda client: client.map)
 
-    def check_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse arguments that the function cannot take, before anything is submitted."""
-        given = dict(kwargs)
+    def check_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shape:
+        """Refuse arguments that the function cannot take; returns the parameters they are for."""
+        names = tuple(kwargs)
         if self.wants_context:
             if CONTEXT_PARAMETER in kwargs:
                 raise Invalid(CONTEXT_PARAMETER, "is given by the worker; leave it out")
-            given[CONTEXT_PARAMETER] = None
+            names += (CONTEXT_PARAMETER,)
         try:
-            self.signature.bind(*args, **given)
+            return self.parameters.shape(len(args), names)
         except TypeError as error:
             raise Invalid("args", f"{self.path} cannot be called so: {error}") from error
+
+    def spec(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Describe one call as the spec of a job, in plain JSON: for the API, a file, or SQL."""
+        from holdfast.client.request import request_call
+
+        spec: dict[str, Any] = msgspec.json.decode(
+            msgspec.json.encode(request_call(self, args, kwargs))
+        )
+        return spec
+
+    @property
+    def is_importable(self) -> bool:
+        """Whether a worker can find it by its path."""
+        return self.function.__module__ != "__main__" and "<" not in self.path
+
+    @property
+    def returns(self) -> Kind:
+        """What its jobs give as results; what is pickled comes back as it is."""
+        return Kind() if self.options.pickled else self.parameters.returns
 
     @property
     def path(self) -> str:
@@ -214,6 +250,10 @@ class Outgoing(Generic[Answer]):
         return self._choose(find_client())
 
 
+# Every function that was decorated in this process, by its path: what a worker announces.
+decorated: dict[str, TaskFunction[Any, Any]] = {}
+
+
 class Decorator(Protocol):
     """Makes a task of a function; what a coroutine function returns is what it is awaited for."""
 
@@ -236,13 +276,13 @@ def task(**options: Unpack[GivenOptions]) -> Decorator: ...
 def task(function: Any = None, /, **options: Unpack[GivenOptions]) -> Any:
     """Make a function one that can be submitted: `@task`, or `@task(queue="emails", retries=3)`."""
     chosen = change_options(TaskOptions(), options)
-    if function is not None:
-        return TaskFunction(function, chosen)
 
     def decorate(function: Any) -> Any:
-        return TaskFunction(function, chosen)
+        made: TaskFunction[Any, Any] = TaskFunction(function, chosen)
+        decorated[made.path] = made
+        return made
 
-    return decorate
+    return decorate if function is None else decorate(function)
 
 
 def change_options(options: TaskOptions, changes: GivenOptions) -> TaskOptions:
@@ -250,12 +290,30 @@ def change_options(options: TaskOptions, changes: GivenOptions) -> TaskOptions:
     if unknown := sorted(changes.keys() - set(TaskOptions.__struct_fields__)):
         known = ", ".join(TaskOptions.__struct_fields__)
         raise Invalid(unknown[0], f"is not an option of a task; there are {known}")
+    backoff: Any = changes.get("backoff")
+    if isinstance(backoff, int | float):
+        remedy = f"write it like holdfast.Backoff(base={backoff}), for the first wait in seconds"
+        raise Invalid("backoff", f"is the number {backoff}; {remedy}")
     chosen = {**msgspec.structs.asdict(options), **changes}
     given = {name: value for name, value in chosen.items() if value is not msgspec.UNSET}
     try:
-        return msgspec.convert(given, TaskOptions)
+        made = msgspec.convert(given, TaskOptions)
     except msgspec.ValidationError as error:
-        raise as_invalid(error, "options") from error
+        refused = as_invalid(error, "options")
+        if refused.field in _REMEDIES:
+            problem = f"is {given[refused.field]!r}; {_REMEDIES[refused.field]}"
+            raise Invalid(refused.field, problem) from error
+        raise refused from error
+    if isinstance(made.queue, str):
+        check_queue_name(made.queue)
+    _check_delay(made.delay)
+    return made
+
+
+def _check_delay(delay: timedelta | float | None) -> None:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if seconds is not None and not 0 <= seconds <= YEAR_SECONDS:
+        raise Invalid("delay", f"is {seconds:g} seconds; use 0 or more, and a year at most")
 
 
 def _read_signature(function: Any) -> inspect.Signature:

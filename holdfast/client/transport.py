@@ -4,9 +4,9 @@ import asyncio
 import io
 import logging
 import os
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -14,16 +14,26 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 import msgspec
 
+from holdfast.client.pauses import Pauses, read_retry_after
 from holdfast.client.refusals import ServerFailed, not_holdfast, read_error
-from holdfast.errors import Invalid, Refused, Unavailable
+from holdfast.client.token import AUTHORIZATION, Speaker, Token
+from holdfast.errors import HoldfastError, Invalid, Refused, Unavailable
+from holdfast.model.addresses import without_login
+from holdfast.model.outage import Outage
+from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.tls.calling import CertificateRefused, describe_refusal, open_calling
 from holdfast.wire.bundles import OCTETS
+from holdfast.wire.cluster import WORKER_HEADER
 
 log = logging.getLogger("holdfast.client")
 Answer = TypeVar("Answer")
+Failure = TypeVar("Failure", bound=HoldfastError | None)
 DEFAULT_SERVER = "http://127.0.0.1:7878"
 VARIABLE = "HOLDFAST_SERVER"
+UNAUTHENTICATED = 401
 CALL_SECONDS_MAX = 30.0
 CONNECT_SECONDS_MAX = 5.0
+PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
 # The server says at least every 15 seconds that a stream still lives.
 QUIET_SECONDS_MAX = 45.0
@@ -43,23 +53,47 @@ def find_server(url: str | None = None) -> str:
     try:
         parts = urlsplit(chosen)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")  # as whoever connects will: `a..b` is no name
     except ValueError:
         is_good = False
     if not is_good or parts.query or parts.fragment:
-        raise Invalid("server", f"{chosen!r} is not a URL; write it like {DEFAULT_SERVER}")
+        # Not what has a login in it, and not what may be the rest of one.
+        shown = "this" if "@" in chosen else repr(chosen)
+        raise Invalid("server", f"{shown} is not a URL; write it like {DEFAULT_SERVER}")
     return chosen.rstrip("/")
 
 
 class Transport:
     """The connections to one server; to be used by one event loop."""
 
-    def __init__(self, server: str, *, actor: str | None = None, connections_max: int = 32) -> None:
+    def __init__(
+        self,
+        server: str,
+        *,
+        actor: str | None = None,
+        speaker: Speaker | None = None,
+        connections_max: int = 32,
+        outage: Outage | None = None,
+        ca_file: str | None = None,
+    ) -> None:
         self.server = server
+        is_secure = server.startswith("https:")
+        self._tls = open_calling(Path(ca_file) if ca_file else None) if is_secure else None
+        self._shown = without_login(server)
+        self._outage = outage
         self._headers = {"Content-Type": "application/json"}
         if actor:
             self._headers["Holdfast-Actor"] = actor
+        self._speaker = speaker or Token()
+        if without_login(server) != server and AUTHORIZATION in self._speaker.headers():
+            problem = "has a login, and there is a token: only one of them can be sent"
+            raise Invalid("server", problem)
         self._connections_max = connections_max
         self._session: aiohttp.ClientSession | None = None
+
+    def show(self, credential: WorkerCredential) -> None:
+        """Call as a worker from here on."""
+        self._headers[WORKER_HEADER] = credential.header
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -93,11 +127,10 @@ class Transport:
         url = f"{path}{_query_text(query)}"
         if isinstance(body, Path):
             headers = {"Content-Type": OCTETS, **(headers or {})}
-        with _opened(body) as content:
-            async with self._open(
-                method, url, headers=headers, seconds_max=seconds_max, data=content
-            ) as response:
-                text = await response.read()
+        async with self._open(
+            method, url, body=body, headers=headers, seconds_max=seconds_max
+        ) as response:
+            text = await response.read()
         try:
             return _decoder(returns)(text)  # type: ignore[no-any-return]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -121,7 +154,7 @@ class Transport:
         """
         clock = asyncio.get_running_loop().time
         ends_at = clock() + seconds_max
-        pause, failures = 0.05, 0
+        pauses, failures = Pauses(PAUSE_SECONDS, PAUSE_SECONDS_MAX), 0
         while True:
             try:
                 return await self.call(
@@ -138,12 +171,12 @@ class Transport:
                     ends_at = min(ends_at, clock() + patience)
                 failures += 1
                 has_failed = isinstance(error, ServerFailed) and failures >= FAILURES_MAX
+                pause = pauses.next(error)
                 if has_failed or clock() + pause >= ends_at:
                     raise
                 if failures == 1:
                     log.warning("%s %s will be tried again: %s", method, path, error)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pause)
 
     async def follow(
         self, path: str, query: Any, headers: Mapping[str, str]
@@ -186,28 +219,69 @@ class Transport:
         method: str,
         url: str,
         *,
+        body: Any = None,
         headers: Mapping[str, str] | None,
         seconds_max: float | None,
         **options: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        assert self._session is not None, "a transport is used that was never entered"
         try:
-            async with (
-                asyncio.timeout(seconds_max),
-                self._session.request(
-                    method,
-                    f"{self.server}{url}",
-                    headers={**self._headers, **(headers or {})},
-                    allow_redirects=False,
-                    **options,
-                ) as response,
-            ):
+            async with asyncio.timeout(seconds_max), AsyncExitStack() as opened:
+                send = partial(self._send, opened, method, url, body=body, **options)
+                shown = self._speaker.headers()
+                response = await send(headers={**shown, **(headers or {})})
+                if response.status == UNAUTHENTICATED and self._speaker.read_again(shown):
+                    await response.read()
+                    response = await send(headers={**self._speaker.headers(), **(headers or {})})
                 if response.status >= 300:
-                    raise read_error(response.status, await response.read())
+                    retry_after = read_retry_after(response.headers.get("Retry-After"))
+                    content = await response.read()
+                    raise self._noted(read_error(response.status, content, retry_after))
+                self._noted(None)
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            what = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise Unavailable(f"no answer from {self.server}: {what}") from error
+            raise self._noted(self._translate(error)) from error
+
+    async def _send(
+        self,
+        opened: AsyncExitStack,
+        method: str,
+        url: str,
+        *,
+        body: Any,
+        headers: Mapping[str, str],
+        **options: Any,
+    ) -> aiohttp.ClientResponse:
+        """Send a request once; what is open for it is closed with the stack."""
+        assert self._session is not None, "a transport is used that was never entered"
+        content = opened.enter_context(_opened(body))
+        if content is not None:
+            options["data"] = content
+        return await opened.enter_async_context(
+            self._session.request(
+                method,
+                f"{self.server}{url}",
+                headers={**self._headers, **headers},
+                allow_redirects=False,
+                ssl=True if self._tls is None else self._tls.current(),
+                **options,
+            )
+        )
+
+    def _translate(self, error: Exception) -> Unavailable:
+        refusal = describe_refusal(error, self._shown)
+        if refusal is not None:
+            return CertificateRefused(refusal)
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        return Unavailable(f"no answer from {self._shown}: {what}")
+
+    def _noted(self, error: Failure) -> Failure:
+        """Note for the log whether the server is away; gives the error, if there is one."""
+        if self._outage is not None:
+            if isinstance(error, Unavailable) and not isinstance(error, ServerFailed):
+                self._outage.note_failure(error, str(error))
+            else:
+                self._outage.note_success()
+        return error
 
 
 @contextmanager

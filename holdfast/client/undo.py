@@ -32,9 +32,8 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
 
 
-def read_undo(content: bytes) -> Undo:
+def read_undo(record: UndoRecord) -> Undo:
     """Read a record as user code wants it; what was pickled is unpickled, in the worker alone."""
-    record = msgspec.json.decode(content, type=UndoRecord)
     value, result = msgspec.json.decode(record.input), msgspec.json.decode(record.result)
     args, kwargs = record.args, record.kwargs
     if record.is_pickled:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from holdfast.cli.children import Child, start_child
+from holdfast.cli.commands.worker import ALLOW_ANYTHING
 from holdfast.client.client import Client
 from holdfast.demo import life_tasks
 from holdfast.model.resources import Coscheduling, Resources
@@ -35,7 +36,7 @@ class Life:
         queues = [flag for queue in life_tasks.QUEUES for flag in ("--queue", queue)]
         flags = ["--import", "holdfast.demo.life_tasks", *queues, "--concurrency", "6"]
         for name in ("worker-a", "worker-b"):
-            arguments = ["worker", "--name", name, *flags, "--drain-seconds", "1"]
+            arguments = ["worker", "--name", name, *flags, *ALLOW_ANYTHING, "--drain-seconds", "1"]
             self._workers[name] = await start_child(name, arguments, self._variables, log=self._log)
         await self._begin()
         turn = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.cli.children import Child, start_child
+from holdfast.cli.commands.worker import ALLOW_ANYTHING
 from holdfast.client.client import Client
 from holdfast.client.job import Job
 from holdfast.demo import story_tasks
@@ -63,6 +64,7 @@ class Story:
 
     async def _start_worker(self, name: str, flags: list[str]) -> None:
         arguments = ["worker", "--name", name, "--import", "holdfast.demo.story_tasks", *flags]
+        arguments += ALLOW_ANYTHING
         self.workers[name] = await start_child(name, arguments, self._variables, log=self._log)
 
     async def _fan_out(self) -> Played:

@@ -15,7 +15,7 @@ PLAIN_PATH = re.compile(r"[\w/.-]+", re.ASCII)  # a comma, for one, would part t
 SHORT_FOLDER = Path("/tmp")  # not $TMPDIR: that may differ between processes, and be long itself
 LOG_BYTES_MAX = 10_000_000
 OWN_NAMES = {"cluster", "cluster.new", "socket", "postgres.log", "postgres.log.old", "objects"}
-OWN_LOCKS = {"transition.lock", "users.lock", "server.lock", "postmaster.lock"}
+OWN_LOCKS = {"transition.lock", "users.lock", "server.lock", "postmaster.lock", "up.lock"}
 HARMLESS_NAMES = {"lost+found"}
 
 

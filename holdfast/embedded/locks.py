@@ -28,7 +28,7 @@ def turns_until(deadline: float) -> Iterator[float]:
 @contextmanager
 def exclusive(path: Path, deadline: float) -> Iterator[None]:
     """Hold the exclusive lock. Raises PostgresUnavailable if it is not free by the deadline."""
-    descriptor = _open(path)
+    descriptor = open_lock(path)
     try:
         if not any(_try_lock(descriptor, fcntl.LOCK_EX) for _ in turns_until(deadline)):
             problem = (
@@ -61,7 +61,7 @@ class SharedLock:
         """Take the lock if it is not held yet; never waits, for nobody keeps it exclusively."""
         if self.is_held:
             return
-        file = os.fdopen(_open(self._path), "rb")
+        file = os.fdopen(open_lock(self._path), "rb")
         fcntl.flock(file, fcntl.LOCK_SH)
         self._file, self._holder_pid = file, os.getpid()
 
@@ -76,7 +76,7 @@ class SharedLock:
 
 def is_free(path: Path) -> bool:
     """Tell whether nobody holds a `flock` on the file."""
-    descriptor = _open(path)
+    descriptor = open_lock(path)
     try:
         return _try_lock(descriptor, fcntl.LOCK_EX)
     finally:
@@ -85,7 +85,7 @@ def is_free(path: Path) -> bool:
 
 def find_holder(path: Path) -> int | None:
     """Ask the kernel for the pid that holds the POSIX lock; 0 if we cannot see that process."""
-    descriptor = _open(path)
+    descriptor = open_lock(path)
     try:
         question = _QUESTION.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, question)
@@ -95,7 +95,7 @@ def find_holder(path: Path) -> int | None:
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 
-def _open(path: Path) -> int:
+def open_lock(path: Path) -> int:
     """Open a lock file; a new one belongs to the owner of its folder, also when root makes it."""
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from holdfast.errors import Unavailable
 from holdfast.ledger.moves import JobChanged
 from holdfast.ledger.news import News, after_commit
+from holdfast.ledger.quotas import Quotas
 from holdfast.model.spec import Limits
 from holdfast.store.database import Database
 from holdfast.store.specs import SpecCache
@@ -23,6 +24,7 @@ class Ledger:
         self.limits = limits or Limits()
         self.specs = SpecCache()
         self.policies = NO_CHANGES
+        self.quotas = Quotas(database)
         self.partitions_end = 0
         # Queues in whose line a claim has met tasks that name resources.
         self.sized_queues: set[str] = set()

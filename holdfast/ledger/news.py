@@ -40,6 +40,8 @@ class News:
     runs: list[tuple[int, float]] = field(default_factory=list)
     # Jobs of attempts that failed, and whether their code had run: then they are among the runs.
     failures: list[tuple[int, bool]] = field(default_factory=list)
+    # How many attempts ended on a worker, by the state in which they did.
+    ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     expired: int = 0
     # Leases of placed work that its workers' answers have renewed.
     renewed: int = 0

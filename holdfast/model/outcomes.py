@@ -20,11 +20,22 @@ ReasonCode = Literal[
     "compensation_failed",
 ]
 
+# What a worker says of a loss before the task ran: it lacks a program, which waiting does not mend,
+# or it cannot build for another reason of its own, such as an index that is out of reach.
+MISSING_TOOL = "MissingTool"
+BUILD_UNAVAILABLE = "BuildUnavailable"
+
 CancelMode = Literal["soft", "hard"]
 
 # What a worker may report of an attempt's end.
 Status = Literal["succeeded", "failed", "killed", "worker_failed", "handed_back"]
 STATUSES: tuple[Status, ...] = ("succeeded", "failed", "killed", "worker_failed", "handed_back")
+
+# What a worker says of code that it may not run; no exception of user code has this name.
+REFUSED_BY_WORKER = "RefusedByWorker"
+
+# Classes of errors that another attempt would meet again.
+NOT_RETRYABLE = frozenset({"PermanentError", "ValidationError", "ParseError", REFUSED_BY_WORKER})
 
 
 def parse_status(text: str, field: str = "status") -> Status:
@@ -49,7 +60,8 @@ class Failed:
 
     error: str
     error_class: str = "TransientError"
-    stage: Stage = "exec"
+    # None: that of the state which the attempt was in.
+    stage: Stage | None = "exec"
     exit_code: int | None = None
 
 
@@ -67,12 +79,16 @@ class Killed:
 class WorkerFailed:
     """The worker or its lease was lost, or it gave the task back.
 
-    A `free` loss costs no budget; one that the worker never `acknowledged` is free a few times.
+    A `free` loss costs no budget. One that is `excused` is free a few times: the worker had never
+    acknowledged the attempt, or its process crashed and it is not known by whose code.
     """
 
     cause: str
     free: bool = False
-    acknowledged: bool = True
+    excused: bool = False
+    error_class: str | None = None
+    # The same was missing on every worker that tried it: there is no point in another.
+    is_hopeless: bool = False
 
 
 Outcome = Succeeded | Failed | Killed | WorkerFailed

@@ -10,6 +10,7 @@ from holdfast.errors import Invalid
 Operator = Literal["=", "!=", "in", "not in", "exists", "<", "<=", ">", ">="]
 OPERATORS: tuple[Operator, ...] = ("=", "!=", "in", "not in", "exists", "<", "<=", ">", ">=")
 AttributeValue = bool | int | float | str
+HostLayout = Literal["spread", "pack"]
 GPU_MAX = 1024
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\s*", re.IGNORECASE)
@@ -57,15 +58,25 @@ class Constraint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class Coscheduling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A gang: all tasks start together; `group_by` names an attribute their workers share."""
+    """A gang: all tasks start together; `group_by` names an attribute their workers share.
+
+    `hosts`: "spread" puts each task on a host of its own, "pack" all of them on one host.
+    """
 
     group_by: str | None = None
+    hosts: HostLayout | None = None
 
 
 def parse_size(text: int | str, field: str) -> int:
-    """Read a number of bytes: 512, 4GB, 1.5 GiB; K, M, G are powers of 1000, Ki, Mi, Gi of 1024."""
+    """Read a number of bytes: 512, 4GB, 1.5 GiB; K, M, G are powers of 1000, Ki, Mi, Gi of 1024.
+
+    A text has a unit: a bare number that somebody has typed seldom means bytes.
+    """
     if isinstance(text, int):
         return text
+    number = text.strip()
+    if number.replace(".", "", 1).isdecimal() and float(number):
+        raise Invalid(field, f"{number} has no unit; write {number}GB, or {number}B for bytes")
     found = _SIZE.fullmatch(text)
     if found is None:
         raise Invalid(field, f"{text!r} is not a size; write bytes, or a size such as 4GB")

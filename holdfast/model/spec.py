@@ -14,6 +14,7 @@ from holdfast.model.resources import Constraint, Coscheduling, Resources
 
 OnExhausted = Literal["fail", "dead_letter"]
 OnTimeout = Literal["kill", "fail"]
+YEAR_SECONDS = 366 * 86_400.0
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -128,6 +129,10 @@ class Submission(msgspec.Struct, frozen=True):
     declared: dict[str, Declared] | None = None
     # Whether a cut-over of a dataset has started it, and not a user.
     by_cut_over: bool = False
+    # Placed, whatever queue its function was announced with.
+    is_placed: bool = False
+    # Who submits it, if he has shown a token; no part of what it asks for.
+    actor: str | None = None
     # How many inputs there are if they are read while the job is stored; `inputs` is empty then.
     num_inputs: int | None = None
 

@@ -30,6 +30,10 @@ OUTCOME_STATES = frozenset(
     {TaskState.SUCCEEDED, TaskState.FAILED, TaskState.KILLED, TaskState.WORKER_FAILED}
 )
 
+# Every end but the good one: also KILLED, in which a job ends that ran out of time.
+UNSUCCESSFUL_STATES = ENDED_STATES - {TaskState.SUCCEEDED}
+_SETS = {"UNSUCCESSFUL": UNSUCCESSFUL_STATES}
+
 _ALIASES = {
     "QUEUED": "PENDING",
     "COMPLETED": "SUCCEEDED",
@@ -51,3 +55,18 @@ def parse_state(text: str, field: str = "state") -> TaskState:
         return TaskState[name]
     known = ", ".join(state.name for state in TaskState)
     raise Invalid(field, f"{text!r} is not a state; use one of {known}")
+
+
+def parse_states(text: str, field: str = "state") -> frozenset[TaskState]:
+    """Read names of states with commas between them; `unsuccessful` is all ends but SUCCEEDED."""
+    states: set[TaskState] = set()
+    for name in text.split(","):
+        known = _SETS.get(name.strip().upper())
+        if known is not None:
+            states |= known
+            continue
+        try:
+            states.add(parse_state(name.strip(), field))
+        except Invalid as error:
+            raise Invalid(field, f"{error.problem}, or unsuccessful") from error
+    return frozenset(states)

@@ -8,11 +8,11 @@ use. Nobody waits for an audit, and an audit waits for nobody.
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from holdfast.model.outcomes import NOT_RETRYABLE
 from holdfast.model.states import ENDED_STATES, JobState, TaskState
 from holdfast.rules.job_state import job_state
 from holdfast.rules.lifecycle import EVENT_TYPES, LEGAL_JOB_MOVES, RANK, successors_mask
 from holdfast.rules.placement.scheduler import UNSTARTED_MAX
-from holdfast.rules.retry import NOT_RETRYABLE
 from holdfast.store.audit import (
     AuditedJob,
     AuditRules,

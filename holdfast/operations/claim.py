@@ -1,21 +1,21 @@
 """Lease tasks of queues to workers: by queue, or by id after a wake-up."""
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from holdfast.errors import Invalid, KeyReused, LeaseConflict, Refused, Unavailable
+from holdfast.errors import KeyReused, LeaseConflict, Refused, Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.ids import TaskId, check_task_id, check_worker_id
-from holdfast.model.resources import Capacity
+from holdfast.model.ids import TaskId
+from holdfast.model.resources import Capacity, fits, subtract
 from holdfast.model.states import TaskState
-from holdfast.operations.take import find_large, is_fresh, take_first, take_fitting
+from holdfast.operations.books import hold_balances
+from holdfast.operations.claim_requests import ClaimRequest, check_request
+from holdfast.operations.take import find_needs, is_fresh, take_first, take_fitting
 from holdfast.rules.claim_shares import Asked
-from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
 from holdfast.store.tables.keys import find_key, take_key
@@ -29,42 +29,8 @@ from holdfast.store.tables.ready import (
 from holdfast.store.tables.tasks import Assignment, assign_tasks
 from holdfast.store.tables.workers import list_lost_workers
 
-TASKS_PER_CLAIM_MAX = 1000
-QUEUES_PER_CLAIM_MAX = 100
 ROUNDS_MAX = 10
 STALE_MAX = 10_000
-
-
-class ClaimRequest(NamedTuple):
-    """What a worker asks for: one task by id, or up to `max_tasks` from its queues.
-
-    `free` is what it has to give to tasks that name resources, of its whole `capacity`; without it,
-    everything fits.
-    """
-
-    worker_id: str
-    queues: tuple[str, ...] = ()
-    max_tasks: int = 1
-    task_id: TaskId | None = None
-    idempotency_key: str | None = None
-    free: Capacity | None = None
-    capacity: Capacity | None = None
-
-    @property
-    def digest(self) -> bytes:
-        """Tell this request from a different one under the same key."""
-        text = repr((self.queues, self.max_tasks, self.task_id))
-        return hashlib.sha256(text.encode()).digest()
-
-    @property
-    def asked(self) -> Asked:
-        """Tell what decides its share."""
-        return Asked(self.max_tasks, self.free, self.capacity or self.free)
-
-    @property
-    def must_fit(self) -> bool:
-        """Whether it is given only what fits."""
-        return self.free is not None and self.task_id is None
 
 
 class Claim(NamedTuple):
@@ -79,6 +45,7 @@ class Claim(NamedTuple):
     input: str | None
     failure_count: int
     preemption_count: int
+    free_loss_count: int
 
 
 Answer = list[Claim] | Refused
@@ -107,7 +74,7 @@ async def claim(ledger: Ledger, requests: Sequence[ClaimRequest]) -> list[Answer
     Different queues are different transactions: what one has committed is answered, whatever
     becomes of the next. Of those that nothing was written for, the error is the answer.
     """
-    answers: list[Answer | Exception] = [_check(request) or [] for request in requests]
+    answers: list[Answer | Exception] = [check_request(request) or [] for request in requests]
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     firsts: dict[tuple[str, str], int] = {}
     repeats: list[tuple[int, int]] = []
@@ -196,13 +163,15 @@ async def _claim_round(
     if not asking:
         return answers
     queues = requests[0].queues
-    asked = [requests[position].asked for position in asking]
-    if ledger.sized_queues.isdisjoint(queues):
-        taken, is_blocked = await take_first(tx, queues, asked)
+    asked = [requests[position] for position in asking]
+    is_measured = not ledger.sized_queues.isdisjoint(queues)
+    if is_measured:
+        measured = await _measure(ledger, tx, asked)
+        taken, is_blocked = await take_fitting(ledger, tx, queues, asked=measured)
     else:
-        taken, is_blocked = await take_fitting(ledger, tx, queues, asked=asked)
+        taken, is_blocked = await take_first(tx, queues, [claim.asked for claim in asked])
     shares = [(requests[position], share) for position, share in zip(asking, taken, strict=True)]
-    claims = await _assign(ledger, tx, shares)
+    claims = await _assign(ledger, tx, shares, is_measured=is_measured)
     for position, answer in zip(asking, claims, strict=True):
         answers[position] = answer
         if not answer and not keys_first:
@@ -210,34 +179,65 @@ async def _claim_round(
     return [None if is_blocked and answer == [] else answer for answer in answers]
 
 
+async def _measure(ledger: Ledger, tx: Transaction, requests: list[ClaimRequest]) -> list[Asked]:
+    """Say what decides the share of each; of those with one book, the first is given by it."""
+    balances = await hold_balances(ledger, tx, {r.book for r in requests if r.book is not None})
+    asked = []
+    for request in requests:
+        if request.book is None:
+            asked.append(request.asked)
+        else:
+            balance = balances[request.book]
+            asked.append(Asked(request.max_tasks, *balance))
+            balances[request.book] = balance._replace(free=Capacity())
+    return asked
+
+
+async def _find_large(
+    ledger: Ledger, tx: Transaction, requests: Sequence[ClaimRequest]
+) -> set[int]:
+    """Find the requests, by their positions, whose task needs more than is free for it there."""
+    bounded = {r.task_id for r in requests if r.is_bounded and r.task_id is not None}
+    needs = await find_needs(ledger, tx, bounded)
+    books = {r.book for r in requests if r.book is not None and r.task_id in needs}
+    balances = await hold_balances(ledger, tx, books)
+    large = set()
+    for position, request in enumerate(requests):
+        need = None if request.task_id is None else needs.get(request.task_id)
+        free = request.free
+        if need is not None and request.book is not None:
+            free = balances[request.book].free
+        if need is None or free is None:
+            continue
+        if not fits(need, free):
+            large.add(position)
+        elif request.book is not None:
+            balances[request.book] = balances[request.book]._replace(free=subtract(free, need))
+    return large
+
+
 async def _claim_by_id(
     ledger: Ledger, tx: Transaction, requests: list[ClaimRequest]
 ) -> list[Answer | None]:
     answers = await _repeated(ledger, tx, requests)
     asking = [position for position, answer in enumerate(answers) if answer is None]
-    large = await find_large(
-        ledger,
-        tx,
-        [(r.task_id, r.free) for r in requests if r.task_id is not None and r.free is not None],
-    )
+    large = await _find_large(ledger, tx, [requests[position] for position in asking])
+    asking = [position for rank, position in enumerate(asking) if rank not in large]
     asked = [requests[position].task_id for position in asking]
-    wanted = {task_id for task_id in asked if task_id is not None and task_id not in large}
-    tasks = await take_ready_by_id(tx, sorted(wanted))
+    tasks = await take_ready_by_id(tx, sorted({task_id for task_id in asked if task_id}))
     fresh = {TaskId(task.job_id, task.task_index): task for task in tasks if is_fresh(task)}
     shares: list[Share] = []
-    for position in asking:
-        task_id = requests[position].task_id
+    for position, task_id in zip(asking, asked, strict=True):
         # Two requests for one task in one batch: the first gets it.
         task = fresh.pop(task_id, None) if task_id else None
         shares.append((requests[position], [task] if task is not None else []))
-    claims = await _assign(ledger, tx, shares)
+    claims = await _assign(ledger, tx, shares, is_measured=True)
     for position, answer in zip(asking, claims, strict=True):
         answers[position] = answer
-    losers = [r.task_id for r, answer in zip(requests, answers, strict=True) if not answer]
+    losers = [r.task_id for r, answer in zip(requests, answers, strict=True) if answer == []]
     reasons = await _explain(tx, [task_id for task_id in losers if task_id])
-    reasons |= dict.fromkeys(large, "no_room")
     return [
-        answer if answer else LeaseConflict(request.task_id, reasons[request.task_id])
+        answer or LeaseConflict(request.task_id, reasons.get(request.task_id, "no_room"))
         for request, answer in zip(requests, answers, strict=True)
         if request.task_id
     ]
@@ -247,7 +247,15 @@ async def _explain(tx: Transaction, task_ids: list[TaskId]) -> dict[TaskId, str]
     return await explain_unclaimable(tx, task_ids) if task_ids else {}
 
 
-async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[Answer]:
+def _note_sized(ledger: Ledger, specs: Iterable[StoredSpec]) -> _Sized:
+    queues = {stored.terms.queue or "" for stored in specs}
+    ledger.sized_queues |= queues
+    return _Sized(*queues)
+
+
+async def _assign(
+    ledger: Ledger, tx: Transaction, shares: list[Share], *, is_measured: bool
+) -> list[Answer]:
     """Move tasks to ASSIGNED, each with a lease of its own."""
     # In the order of their ids, which are all different.
     chosen = sorted(
@@ -258,21 +266,19 @@ async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[
     if not chosen:
         return [[] for _ in shares]
     specs = await ledger.specs.load(tx, {task.job_id for _, task, _ in chosen})
-    sized = {stored.terms.queue or "" for stored in specs.values() if stored.spec.resources}
-    if sized - ledger.sized_queues and any(request.must_fit for request, _ in shares):
-        ledger.sized_queues |= sized
-        raise _Sized(*sized)
+    sized = {job_id: stored for job_id, stored in specs.items() if stored.spec.resources}
+    if sized and not is_measured and any(request.is_bounded for request, _ in shares):
+        raise _note_sized(ledger, sized.values())
     terms = {
         job_id: (stored.terms.lease_duration, stored.terms.run_timeout)
         for job_id, stored in specs.items()
     }
-    leases = await assign_tasks(
-        tx,
-        [
-            Assignment(task_id, request.worker_id, *terms[task.job_id], request.idempotency_key)
-            for task_id, task, request in chosen
-        ],
-    )
+    assignments = []
+    for task_id, task, request in chosen:
+        book = request.book if task.job_id in sized else None
+        plain = Assignment(task_id, request.worker_id, *terms[task.job_id], request.idempotency_key)
+        assignments.append(plain._replace(book=book))
+    leases = await assign_tasks(tx, assignments)
     if len(leases) < len(chosen):
         lost = await list_lost_workers(tx, {request.worker_id for _, _, request in chosen})
         assert lost, "a locked task could not be assigned"
@@ -300,6 +306,7 @@ async def _assign(ledger: Ledger, tx: Transaction, shares: list[Share]) -> list[
             task.input,
             task.failure_count,
             task.preemption_count,
+            task.free_loss_count,
         )
     return [[claims[task[:2]] for task in share] for _, share in shares]
 
@@ -333,6 +340,7 @@ async def _repeat(ledger: Ledger, tx: Transaction, request: ClaimRequest) -> Ans
             lease.input,
             lease.failure_count,
             lease.preemption_count,
+            lease.free_loss_count,
         )
         for lease in leases
     ]
@@ -351,43 +359,3 @@ async def _keep_keys(tx: Transaction, requests: list[ClaimRequest]) -> None:
 
 def _key_reused(request: ClaimRequest) -> Refused:
     return KeyReused(request.idempotency_key or "", request="claim")
-
-
-def _check(request: ClaimRequest) -> Refused | None:
-    """Find what is wrong with a request, without raising: the others in its batch go on."""
-    try:
-        check_worker_id(request.worker_id)
-        if request.idempotency_key is not None:
-            _check_name("idempotency_key", request.idempotency_key)
-        _check_amounts("free", request.free)
-        _check_amounts("capacity", request.capacity)
-        if request.task_id is not None:
-            check_task_id(request.task_id)
-            if request.queues:
-                raise Invalid("queues", "goes without task_id; give one of the two")
-            return None
-        if not request.queues:
-            raise Invalid("queues", "is empty; name a queue, or give a task_id")
-        if len(request.queues) > QUEUES_PER_CLAIM_MAX:
-            raise Invalid("queues", f"names more than {QUEUES_PER_CLAIM_MAX} queues")
-        if len(set(request.queues)) != len(request.queues):
-            raise Invalid("queues", "names a queue twice")
-        for queue in request.queues:
-            _check_name("queues", queue)
-        if not 1 <= request.max_tasks <= TASKS_PER_CLAIM_MAX:
-            raise Invalid("max_tasks", f"is not from 1 to {TASKS_PER_CLAIM_MAX}")
-    except Refused as refused:
-        return refused
-    return None
-
-
-def _check_amounts(field: str, amounts: Capacity | None) -> None:
-    for name in () if amounts is None else ("cpu", "memory", "disk"):
-        if not 0 <= getattr(amounts, name) < 1 << 62:
-            raise Invalid(f"{field}.{name}", "is out of range; use 0 or more")
-
-
-def _check_name(field: str, name: str) -> None:
-    if not name:
-        raise Invalid(field, "is empty; give it a name")
-    check_text(field, name, 256)

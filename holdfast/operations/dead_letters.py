@@ -1,5 +1,6 @@
 """Dead letters: put there by an operator or a policy, replayed as a new job, discarded."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
@@ -14,6 +15,7 @@ from holdfast.operations.ending.attempts import end_locked
 from holdfast.rules.ending import AttemptEnd
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
+from holdfast.store.tables.actions import NewAction, record_actions
 from holdfast.store.tables.dead_letters import (
     NewDeadLetter,
     dead_letter_tasks,
@@ -21,6 +23,7 @@ from holdfast.store.tables.dead_letters import (
     mark_discarded,
 )
 from holdfast.store.tables.jobs import read_job_flags
+from holdfast.store.tables.ready import Stretch, leave_line
 from holdfast.store.tables.tasks import lock_tasks
 
 IDS_MAX = 10_000
@@ -45,6 +48,7 @@ async def dead_letter_task(
 async def _dead_letter(
     ledger: Ledger, tx: Transaction, task_id: TaskId, *, actor: str, reason: str
 ) -> bool:
+    await leave_line(tx, [Stretch.of(task_id)])
     tasks = await lock_tasks(tx, [task_id])
     if not tasks or not await read_job_flags(tx, [task_id.job_id]):
         raise NotFound("task", task_id)
@@ -52,6 +56,7 @@ async def _dead_letter(
     if task.state not in LIVE_STATES:
         raise IllegalMove(f"task {task_id}", TaskState(task.state).name, "dead-letter")
     await dead_letter_locked(ledger, tx, tasks, actor=actor, reason=reason)
+    await record_actions(tx, [NewAction(actor, "dead_letter", "task", str(task_id), reason)])
     return True
 
 
@@ -99,6 +104,14 @@ async def discard(
 async def _discard(_: Ledger, tx: Transaction, task_ids: Sequence[TaskId], *, actor: str) -> bool:
     await lock_letters(tx, task_ids, "discard")
     await mark_discarded(tx, task_ids, actor=actor)
+    counts = Counter(task_id.job_id for task_id in task_ids)
+    await record_actions(
+        tx,
+        [
+            NewAction(actor, "discard", "job", str(job_id), facts={"dead_letters": count})
+            for job_id, count in sorted(counts.items())
+        ],
+    )
     return True
 
 

@@ -42,6 +42,7 @@ from holdfast.store.tables.outbox import (
     put_off_outbox,
     take_small_sweeps,
 )
+from holdfast.store.tables.ready import Stretch, leave_line
 from holdfast.store.tables.tasks import (
     has_unstopped_task,
     lock_live_tasks,
@@ -167,6 +168,7 @@ async def _sweep_held(
 async def _sweep_window(ledger: Ledger, tx: Transaction, job_id: int, *, next_index: int) -> bool:
     """Stop a thousand tasks, but for those that somebody holds; False if there are any."""
     window = {"first_index": next_index, "end_index": next_index + SWEEP_TASKS_MAX}
+    await leave_line(tx, [Stretch(job_id, **window)])
     await _stop(ledger, tx, await lock_live_tasks(tx, job_id, **window))
     return not await has_unstopped_task(tx, job_id, **window)
 
@@ -175,6 +177,7 @@ async def _sweep_small(ledger: Ledger, tx: Transaction) -> int:
     """Stop the tasks of many small jobs; one that fails makes each of them go on its own."""
     rows = await take_small_sweeps(tx, tasks_max=SMALL_TASKS_MAX, batch_max=SMALL_JOBS_MAX)
     if rows:
+        await leave_line(tx, [Stretch(row.job_id, 0, SMALL_TASKS_MAX) for row in rows])
         await _stop(ledger, tx, await lock_tasks_of_jobs(tx, [row.job_id for row in rows]))
         await delete_outbox(tx, [row.id for row in rows])
     return len(rows)
@@ -239,7 +242,7 @@ async def _end_children(
     mode: CancelMode = "soft" if job.cancel_mode == "soft" else "hard"
     children = await list_live_children(tx, job_id, mode=mode, batch_max=CHILDREN_MAX)
     for child in children:
-        reason = f"parent job {job_id} ended"
+        reason = f"parent job {job_id} ended {JobState(job.state).name}"
         await flag_job(ledger, tx, child, mode=mode, actor="server", reason=reason)
     return next_index + 1 if len(children) == CHILDREN_MAX else None
 

@@ -7,6 +7,7 @@ from holdfast.rules.policy_check import check_policy, check_type, count_retries
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
 from holdfast.store.tables import policies
+from holdfast.store.tables.actions import NewAction, record_actions
 from holdfast.store.tables.policies import NewPolicyChange
 
 # Every server keeps them all in memory.
@@ -60,6 +61,8 @@ async def _set_policy(
             raise TooLarge("type", count + 1, POLICIES_MAX, unit="policies")
     change = NewPolicyChange(type_name, None if before is None else before.policy, policy, actor)
     version = await policies.record_policy_change(tx, change)
+    did = NewAction(actor, "set_policy", "type", type_name, facts={"version": version})
+    await record_actions(tx, [did])
     return await policies.store_policy(tx, type_name, policy, version=version, actor=actor)
 
 
@@ -76,7 +79,9 @@ async def _unset_policy(_: Ledger, tx: Transaction, type_name: str, *, actor: st
     if before is None:
         return False
     change = NewPolicyChange(type_name, before.policy, None, actor)
-    await policies.record_policy_change(tx, change)
+    version = await policies.record_policy_change(tx, change)
+    did = NewAction(actor, "unset_policy", "type", type_name, facts={"version": version})
+    await record_actions(tx, [did])
     await policies.delete_policy(tx, type_name)
     return True
 

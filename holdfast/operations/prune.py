@@ -8,6 +8,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.operations.partitions import prune_partition
 from holdfast.operations.submitting.chunk import delete_hidden
 from holdfast.store.database import LockTimeout
+from holdfast.store.tables.actions import prune_actions
 from holdfast.store.tables.endpoints import prune_endpoints
 from holdfast.store.tables.jobs import list_hidden_jobs
 from holdfast.store.tables.keys import prune_keys
@@ -28,6 +29,7 @@ class Retention:
     keys: timedelta = timedelta(hours=1)
     hidden_jobs: timedelta = timedelta(hours=1)
     workers: timedelta = timedelta(days=7)
+    actions: timedelta = timedelta(days=400)
 
 
 async def prune(ledger: Ledger, retention: Retention) -> int:
@@ -38,6 +40,7 @@ async def prune(ledger: Ledger, retention: Retention) -> int:
         gone += await prune_keys(tx, older_than=retention.keys, batch_max=BATCH_MAX)
         gone += await prune_workers(tx, older_than=retention.workers, batch_max=BATCH_MAX)
         gone += await prune_endpoints(tx, batch_max=BATCH_MAX)
+        gone += await prune_actions(tx, older_than=retention.actions, batch_max=BATCH_MAX)
         gone += await prune_samples(tx, batch_max=BATCH_MAX)
     return gone + await prune_partition(ledger, retention.jobs)
 

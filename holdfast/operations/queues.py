@@ -3,6 +3,7 @@
 from holdfast.ledger.ledger import Ledger
 from holdfast.rules.submission import check_queue, check_text
 from holdfast.store.tables import queues
+from holdfast.store.tables.actions import NewAction, record_actions
 
 
 async def pause_queue(ledger: Ledger, queue: str, *, actor: str) -> None:
@@ -10,11 +11,14 @@ async def pause_queue(ledger: Ledger, queue: str, *, actor: str) -> None:
     check_queue(queue)
     check_text("actor", actor, 256)
     async with ledger.database.transaction() as tx:
-        await queues.pause_queue(tx, queue, actor=actor)
+        if await queues.pause_queue(tx, queue, actor=actor):
+            await record_actions(tx, [NewAction(actor, "pause_queue", "queue", queue)])
 
 
-async def resume_queue(ledger: Ledger, queue: str) -> None:
+async def resume_queue(ledger: Ledger, queue: str, *, actor: str) -> None:
     """Hand out tasks of a queue again; resuming one that is not paused is harmless."""
     check_queue(queue)
+    check_text("actor", actor, 256)
     async with ledger.database.transaction() as tx:
-        await queues.resume_queue(tx, queue)
+        if await queues.resume_queue(tx, queue):
+            await record_actions(tx, [NewAction(actor, "resume_queue", "queue", queue)])

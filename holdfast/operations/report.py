@@ -1,6 +1,7 @@
 """Take a worker's word that an attempt is building or running."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, Refused
@@ -11,9 +12,9 @@ from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.store.database import Transaction
 from holdfast.store.tables.leases import find_leases
-from holdfast.store.tables.tasks import lock_tasks, start_building, start_running
+from holdfast.store.tables.tasks import NO_TIME, lock_tasks, start_building, start_running
 
-_STARTS = {TaskState.BUILDING: start_building, TaskState.RUNNING: start_running}
+_STARTS = (TaskState.BUILDING, TaskState.RUNNING)
 
 
 class Report(NamedTuple):
@@ -21,6 +22,8 @@ class Report(NamedTuple):
 
     fence: Fence
     state: TaskState
+    # Of one that runs: for how long, by the worker's own clock.
+    run: timedelta = NO_TIME
 
 
 class Recorded(NamedTuple):
@@ -51,8 +54,10 @@ async def record(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Answ
         # Two statements follow; tasks are locked once, all together and in order.
         await lock_tasks(tx, [report.fence.task_id for report in reports])
     moved: set[tuple[Fence, TaskState]] = set()
+    runs = {report.fence: report.run for report in reports}
     for state, fences in by_state.items():
-        moved |= {(fence, state) for fence in await start(tx, fences, state, moves=moves)}
+        started = await start(tx, fences, state, moves=moves, runs=runs)
+        moved |= {(fence, state) for fence in started}
     left = [report.fence for report in reports if (report.fence, report.state) not in moved]
     known = await find_leases(tx, left) if left else set()
     await apply_moves(tx, moves)
@@ -71,13 +76,25 @@ async def record(_: Ledger, tx: Transaction, reports: list[Report]) -> list[Answ
 
 
 async def start(
-    tx: Transaction, fences: set[Fence], state: TaskState, *, moves: Moves
+    tx: Transaction,
+    fences: set[Fence],
+    state: TaskState,
+    *,
+    moves: Moves,
+    runs: Mapping[Fence, timedelta],
 ) -> list[Fence]:
-    """Lock tasks and move open attempts forward; returns those that this brought forward."""
+    """Lock tasks and move open attempts forward; returns those that this brought forward.
+
+    One that runs has started as long ago as `runs` says, but not before its claim.
+    """
     if not fences:
         return []
+    if state == TaskState.BUILDING:
+        started = await start_building(tx, sorted(fences))
+    else:
+        started = await start_running(tx, sorted(fences), runs)
     tokens = {}
-    for job_id, task_index, token, before in await _STARTS[state](tx, sorted(fences)):
+    for job_id, task_index, token, before in started:
         moves.add(job_id, before, state)
         tokens[job_id, task_index] = token
     # Two tokens for one task in one batch: only the one that matches the lease has moved it.

@@ -1,6 +1,7 @@
 """Time passes: what waits becomes ready, and what was ready for too long is given up."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from holdfast.ledger.ledger import Ledger
@@ -9,8 +10,11 @@ from holdfast.ledger.parts import write_chosen
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.store.database import Transaction
+from holdfast.store.reads.queues import QueueCondition, read_condition
 from holdfast.store.tables import tasks as task_table
 from holdfast.store.tables.ready import (
+    ClearedHeads,
+    drop_stale_heads,
     feed_ready,
     list_overdue,
     lock_due,
@@ -19,7 +23,12 @@ from holdfast.store.tables.ready import (
 )
 from holdfast.store.tables.tasks import lock_tasks
 
+log = logging.getLogger("holdfast.requeue")
+FindLacks = Callable[[int], Awaitable[str | None]]
 BATCH_MAX = 1000
+EXPLAINED_MAX = 20  # jobs a turn: more are ended all the same
+LINES_MAX = 1000
+HEAD_MAX = 100
 
 
 async def requeue_due(ledger: Ledger, batch_max: int = BATCH_MAX) -> int:
@@ -48,20 +57,92 @@ async def feed_tasks(tx: Transaction, task_ids: Sequence[TaskId]) -> None:
             tx.news.add_ready(queue, task_id)
 
 
-async def give_up_scheduling(ledger: Ledger, batch_max: int = BATCH_MAX) -> int:
-    """End tasks that waited for a worker longer than their scheduling timeout; returns how many."""
-    return await write_chosen(ledger, partial(list_overdue, batch_max=batch_max), _give_up)
+async def give_up_scheduling(
+    ledger: Ledger, find_lacks: FindLacks | None = None, *, batch_max: int = BATCH_MAX
+) -> int:
+    """End tasks that waited for a worker longer than their scheduling timeout; returns how many.
+
+    `find_lacks` tells what the ready tasks of a job of placed work lack.
+    """
+    async with ledger.database.transaction() as tx:
+        chosen = await list_overdue(tx, except_jobs=[], batch_max=batch_max)
+    if not chosen:
+        return 0
+    job_ids = sorted({task_id.job_id for task_id in chosen})[:EXPLAINED_MAX]
+    # Before they are taken out of line: then nothing would be lacking.
+    lacks = await _list_lacks(ledger, job_ids, find_lacks)
+    choose = partial(list_overdue, batch_max=batch_max)
+    return await write_chosen(ledger, choose, _give_up, lacks=lacks)
 
 
-async def _give_up(_: Ledger, tx: Transaction, task_ids: list[TaskId]) -> int:
+async def _list_lacks(
+    ledger: Ledger, job_ids: Sequence[int], find_lacks: FindLacks | None
+) -> dict[int, str]:
+    lacks: dict[int, str | None] = {}
+    async with ledger.database.transaction() as tx:
+        specs = await ledger.specs.load(tx, job_ids)
+        queues = {job_id: stored.terms.queue for job_id, stored in specs.items()}
+        for job_id, queue in queues.items():
+            if queue is not None:
+                lacks[job_id] = describe_queue(queue, await read_condition(tx, queue, job_id))
+    for job_id, queue in queues.items():
+        if queue is None and find_lacks is not None:
+            try:
+                lacks[job_id] = await find_lacks(job_id)
+            except Exception:  # without its reason a task ends all the same, and so do the others
+                log.exception("why job %s waits could not be told", job_id)
+    return {job_id: lack for job_id, lack in lacks.items() if lack is not None}
+
+
+async def _give_up(
+    ledger: Ledger, tx: Transaction, task_ids: list[TaskId], *, lacks: Mapping[int, str]
+) -> int:
     tasks = await lock_tasks(tx, await take_overdue(tx, task_ids))
     waiting = sorted(task.id for task in tasks.values() if task.state == TaskState.PENDING)
     if not waiting:
         return 0
-    await task_table.give_up_scheduling(tx, waiting)
-    moves = Moves()
+    specs = await ledger.specs.load(tx, {task_id.job_id for task_id in waiting})
+    causes = {}
     for task_id in waiting:
+        timeout = specs[task_id.job_id].terms.scheduling_timeout
+        causes[task_id] = f"no worker took it within its scheduling timeout of {timeout:g} s"
+        if lack := lacks.get(task_id.job_id):
+            causes[task_id] += f": {lack}"
+    await task_table.give_up_scheduling(tx, causes)
+    moves = Moves()
+    for task_id, cause in causes.items():
         moves.add(task_id.job_id, TaskState.PENDING, TaskState.UNSCHEDULABLE)
-        moves.add_error(task_id.job_id, "no worker took it within its scheduling timeout")
+        moves.add_error(task_id.job_id, cause)
     await apply_moves(tx, moves)
     return len(waiting)
+
+
+def describe_queue(queue: str, condition: QueueCondition) -> str:
+    """Tell what stands between a queue's tasks and a worker."""
+    if condition.paused_by is not None:
+        return f"queue {queue} is paused by {condition.paused_by}"
+    if not condition.is_served:
+        return f"no worker serves queue {queue}"
+    if condition.too_large is not None:
+        return f"it could never fit on a worker of queue {queue}: {condition.too_large}"
+    return f"the workers of queue {queue} were busy"
+
+
+class Lines:
+    """Walks through the queues, a stretch a turn, for cancelled tasks where no claim comes by."""
+
+    def __init__(self, ledger: Ledger, *, queues_max: int = LINES_MAX) -> None:
+        self._ledger = ledger
+        self._queues_max = queues_max
+        self._after = ""
+
+    async def clear(self) -> bool:
+        """Clear the heads of the next queues; returns whether there may be more to do."""
+        found = await self._ledger.write(_clear, self._after, queues_max=self._queues_max)
+        if found.dropped < HEAD_MAX:
+            self._after = found.last_queue or ""
+        return found.dropped >= HEAD_MAX or found.last_queue is not None
+
+
+async def _clear(_: Ledger, tx: Transaction, after: str, *, queues_max: int) -> ClearedHeads:
+    return await drop_stale_heads(tx, after, queues_max=queues_max, head_max=HEAD_MAX)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity, fits
+from holdfast.model.resources import Resources
 from holdfast.model.states import TaskState
 from holdfast.rules.claim_shares import Asked, share_line
 from holdfast.store.database import Transaction
@@ -50,18 +50,14 @@ async def take_fitting(
     return shares, len(fresh) < len(chosen) or len(line) < len(found)
 
 
-async def find_large(
-    ledger: Ledger, tx: Transaction, wanted: Sequence[tuple[TaskId, Capacity]]
-) -> set[TaskId]:
-    """Find those of these tasks that need more than is free where they would go."""
-    if not wanted:
-        return set()
-    specs = await ledger.specs.load(tx, {task_id.job_id for task_id, _ in wanted})
+async def find_needs(
+    ledger: Ledger, tx: Transaction, task_ids: set[TaskId]
+) -> dict[TaskId, Resources]:
+    """Find what those of these tasks need that name resources."""
+    specs = await ledger.specs.load(tx, {task_id.job_id for task_id in task_ids})
     needs = {job_id: stored.spec.resources for job_id, stored in specs.items()}
     return {
-        task_id
-        for task_id, free in wanted
-        if (need := needs.get(task_id.job_id)) is not None and not fits(need, free)
+        task_id: need for task_id in task_ids if (need := needs.get(task_id.job_id)) is not None
     }
 
 

@@ -55,8 +55,10 @@ def check_dependencies(
     return DependencyCheck(tuple(checked), unmet, cause)
 
 
-def explain_unmeetable(depends_on: int, condition: Condition, state: int) -> str:
+def explain_unmeetable(
+    depends_on: int, condition: Condition, state: int, *, name: str | None = None
+) -> str:
     """Say why a dependency on a job that ended in this state can never be met."""
     wanted = "failed" if condition == "failed" else "succeeded"
-    name = JobState(state).name
-    return f"job {depends_on} ended {name}, and this one needed it to have {wanted}"
+    job = f"job {depends_on}" if name is None else f"job {depends_on} ({name})"
+    return f"{job} ended {JobState(state).name}, and this one needed it to have {wanted}"

@@ -5,7 +5,7 @@ has ended is gone; or None, to leave it alone. `decide_ends` then says what beco
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -23,7 +23,13 @@ from holdfast.model.outcomes import (
 from holdfast.model.spec import TaskTerms
 from holdfast.rules.gang import Member, after_round
 from holdfast.rules.outage import Watch, is_free, is_waiting
-from holdfast.rules.retry import Counters, after_attempt, as_recorded, dead_letter_by_operator
+from holdfast.rules.retry import (
+    Counters,
+    after_attempt,
+    as_recorded,
+    dead_letter_by_operator,
+    is_hopeless,
+)
 
 
 class AttemptEnd(NamedTuple):
@@ -50,11 +56,12 @@ def end_reported(
     error_class: str | None,
     stage: Stage | None,
     outage: tuple[Watch, datetime] | None,
+    earlier: Sequence[str] = (),
 ) -> Judged:
     """Judge by what the worker says, which is also that the process is gone.
 
-    The outage, and the time now, count for a worker that failed; a success that is judged here came
-    without a start, and is none.
+    The outage, the time now, and the error classes of earlier attempts, the latest first, count for
+    a worker that failed; a success that is judged here came without a start, and is none.
     """
     if lease.ending:
         return "gone"
@@ -64,7 +71,12 @@ def end_reported(
             outcome = WorkerFailed("handed back", free=True)
         case "worker_failed":
             cause = error or "the worker could not run it"
-            outcome = WorkerFailed(cause, free=_is_lost_to(outage, lease))
+            outcome = WorkerFailed(
+                cause,
+                free=_is_lost_to(outage, lease),
+                error_class=error_class,
+                is_hopeless=is_hopeless(error_class, earlier),
+            )
         case "killed" if lease.cancel is None:
             outcome = WorkerFailed("killed by its worker without being asked")
         case "killed":
@@ -90,7 +102,8 @@ def end_overdue(lease: LockedLease, terms: TaskTerms, *, watch: Watch, now: date
         if lease.ending:
             return "gone"
         free = is_free(watch, lease.expires_at)
-        return AttemptEnd(WorkerFailed("lease expired", free, lease.acknowledged))
+        loss = WorkerFailed("lease expired", free, excused=not lease.acknowledged)
+        return AttemptEnd(loss)
     if lease.ending:
         return None
     if lease.cancel_deadline_at is not None and lease.cancel_deadline_at <= now:
@@ -101,17 +114,27 @@ def end_overdue(lease: LockedLease, terms: TaskTerms, *, watch: Watch, now: date
         text = f"ran longer than its timeout of {terms.timeout:g} s"
         if terms.on_timeout == "kill":
             return AttemptEnd(Killed("timeout", error=text, timed_out=True), released=False)
-        return AttemptEnd(Failed(text, error_class="Timeout"), released=False)
+        # It has been running out since BUILDING.
+        return AttemptEnd(Failed(text, error_class="Timeout", stage=None), released=False)
     return None
 
 
 def end_lost(
-    lease: LockedLease, *, cause: str, is_gone: bool, outage: tuple[Watch, datetime]
+    lease: LockedLease,
+    *,
+    cause: str,
+    is_gone: bool,
+    has_crashed: bool,
+    outage: tuple[Watch, datetime],
 ) -> Judged:
-    """Judge what a lost worker had; if it is gone, so are its processes."""
+    """Judge what a lost worker had; if it is gone, so are its processes.
+
+    Of a worker that has crashed, nobody knows whose code it was: all that it had is excused.
+    """
     if lease.ending:
         return "gone" if is_gone else None
-    loss = WorkerFailed(cause, _is_lost_to(outage, lease), lease.acknowledged)
+    excused = has_crashed or not lease.acknowledged
+    loss = WorkerFailed(cause, _is_lost_to(outage, lease), excused)
     return AttemptEnd(loss, released=is_gone)
 
 
@@ -121,7 +144,7 @@ def end_undelivered(lease: LockedLease) -> Judged:
         return None
     if lease.ending:
         return "gone"
-    return AttemptEnd(WorkerFailed("it did not arrive on its worker", acknowledged=False))
+    return AttemptEnd(WorkerFailed("it did not arrive on its worker", excused=True))
 
 
 def _say_why(exit_code: int | None) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import (
+    NOT_RETRYABLE,
     CancelMode,
     Failed,
     Killed,
@@ -24,7 +25,6 @@ from holdfast.model.spec import TaskTerms
 from holdfast.model.states import LIVE_STATES, OPEN_STATES, TaskState
 from holdfast.rules.retry import (
     FREE_LOSSES_MAX,
-    NOT_RETRYABLE,
     Counters,
     after_attempt,
     as_recorded,
@@ -106,7 +106,7 @@ def _gravity(loss: Failed | WorkerFailed) -> int:
         return 0 if loss.error_class in NOT_RETRYABLE else 1
     if loss.free:
         return 4
-    return 2 if loss.acknowledged else 3
+    return 3 if loss.excused else 2
 
 
 def _is_lost(member: Member) -> bool:

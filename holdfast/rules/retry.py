@@ -1,8 +1,13 @@
 """What becomes of a task once its current attempt has ended: budgets, backoff, dead letters."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
 from holdfast.model.outcomes import (
+    BUILD_UNAVAILABLE,
+    MISSING_TOOL,
+    NOT_RETRYABLE,
+    REFUSED_BY_WORKER,
     CancelMode,
     Failed,
     Killed,
@@ -18,8 +23,10 @@ from holdfast.model.outcomes import (
 from holdfast.model.spec import Backoff, TaskTerms
 from holdfast.model.states import TaskState
 
-NOT_RETRYABLE = frozenset({"PermanentError", "ValidationError", "ParseError"})
-FREE_LOSSES_MAX = 5  # in a row, of attempts that their worker never acknowledged
+FREE_LOSSES_MAX = 5  # of those that are excused; of placed work, in a row
+# Losses of one kind in a row, before a task that fails alike everywhere ends. An index may come
+# back: with the usual backoff twenty of them last a quarter of an hour.
+LOSSES_IN_A_ROW_MAX = {MISSING_TOOL: 5, BUILD_UNAVAILABLE: 20}
 _EXPONENT_MAX = 64
 
 _REASONS: dict[str, ReasonCode] = {
@@ -27,6 +34,7 @@ _REASONS: dict[str, ReasonCode] = {
     "ParseError": "parse_error",
     "Timeout": "timeout",
     "DependencyUnavailable": "dependency_unavailable",
+    REFUSED_BY_WORKER: "policy_violation",
 }
 
 
@@ -82,7 +90,10 @@ def _after_failure(
         if not job_is_live:
             return TaskFinished(TaskState.FAILED, failures, counters.preemption_count)
         delay = backoff_delay(terms.backoff, failures, jitter)
-        return TaskRetried(TaskState.FAILED, failures, counters.preemption_count, 0, delay)
+        free_losses = _kept_free_losses(counters, terms)
+        return TaskRetried(
+            TaskState.FAILED, failures, counters.preemption_count, free_losses, delay
+        )
     if terms.is_compensation:
         reason: ReasonCode = "compensation_failed"
     elif terms.on_exhausted == "fail":
@@ -97,23 +108,42 @@ def _after_loss(
 ) -> TaskVerdict:
     state = TaskState.WORKER_FAILED
     failures, preemptions = counters.failure_count, counters.preemption_count
-    unseen_losses = counters.free_loss_count + 1 if not loss.acknowledged else 0
-    if loss.free or 0 < unseen_losses <= FREE_LOSSES_MAX:
+    free_losses = counters.free_loss_count + 1
+    if not loss.excused:
+        free_losses = _kept_free_losses(counters, terms)
+    if loss.free or (loss.excused and free_losses <= FREE_LOSSES_MAX):
         if not job_is_live:
             return TaskFinished(state, failures, preemptions)
-        return TaskRetried(state, failures, preemptions, unseen_losses, 0.0)
+        return TaskRetried(state, failures, preemptions, free_losses, 0.0)
     preemptions += 1
-    if preemptions <= terms.max_retries_preemption:
+    if preemptions <= terms.max_retries_preemption and not loss.is_hopeless:
         if not job_is_live:
             return TaskFinished(state, failures, preemptions)
         # The first loss is most likely bad luck: try again at once.
         delay = backoff_delay(terms.backoff, preemptions, jitter) if preemptions > 1 else 0.0
-        return TaskRetried(state, failures, preemptions, unseen_losses, delay)
+        return TaskRetried(state, failures, preemptions, free_losses, delay)
     if terms.is_compensation:
         return TaskDeadLettered(state, failures, preemptions, "compensation_failed")
     if terms.on_exhausted == "fail":
         return TaskFinished(state, failures, preemptions)
     return TaskDeadLettered(state, failures, preemptions, "infrastructure_failure")
+
+
+def is_hopeless(error_class: str | None, earlier: Sequence[str]) -> bool:
+    """Tell whether one worker after the other could not even begin, for the same reason.
+
+    `earlier` begins with the latest. Other losses are retried while there is a budget.
+    """
+    count = LOSSES_IN_A_ROW_MAX.get(error_class or "")
+    return count is not None and [error_class, *earlier][:count] == [error_class] * count
+
+
+def _kept_free_losses(counters: Counters, terms: TaskTerms) -> int:
+    """Count the excused losses that another end leaves: placed work counts them in a row.
+
+    A claimed task has been in workers that crashed: it runs in a process of its own for good.
+    """
+    return 0 if terms.queue is None else counters.free_loss_count
 
 
 def dead_letter_by_operator(counters: Counters) -> TaskDeadLettered:

@@ -8,9 +8,20 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Invalid, TooLarge
+from holdfast.model.functions import FunctionOptions
 from holdfast.model.policies import TypePolicy
+from holdfast.model.queue_names import QUEUE_LENGTH_MAX, check_queue_name
 from holdfast.model.shapes import as_invalid
-from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Submission, TaskTerms
+from holdfast.model.spec import (
+    YEAR_SECONDS,
+    Backoff,
+    Entrypoint,
+    JobSpec,
+    Limits,
+    Submission,
+    TaskTerms,
+)
+from holdfast.rules.announced import add_announced
 from holdfast.rules.order import check_order
 from holdfast.rules.outputs import check_declared
 from holdfast.rules.placement.request import check_placing, complete_resources
@@ -19,7 +30,6 @@ from holdfast.rules.undo import KEY_PREFIX
 
 _DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FUNCTION = re.compile(rf"{_DOTTED_NAME}:{_DOTTED_NAME}")
-_QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _HALF_SURROGATE = "contains half of a surrogate pair; send valid Unicode"
 PRIORITY_MAX = 1_000_000
@@ -29,6 +39,7 @@ START_RATE_MIN = 1 / 86_400
 START_RATE_MAX = 10_000.0
 NAME_LENGTH_MAX = 256
 NO_POLICIES: Mapping[str, TypePolicy] = {}
+NO_FUNCTIONS: Mapping[str, FunctionOptions] = {}
 _TERMS_FIELDS = tuple(name for name in TaskTerms.__struct_fields__ if name != "is_compensation")
 
 
@@ -54,13 +65,21 @@ def parse_inputs(inputs: list[Any]) -> tuple[str, ...]:
 
 
 def complete_submission(
-    submission: Submission, limits: Limits, policies: Mapping[str, TypePolicy] = NO_POLICIES
+    submission: Submission,
+    limits: Limits,
+    policies: Mapping[str, TypePolicy] = NO_POLICIES,
+    *,
+    announced: Mapping[str, FunctionOptions] = NO_FUNCTIONS,
 ) -> Submission:
     """Check everything and fill every hole; the result is what is stored.
 
-    Where a job says nothing, the policy of its type comes first, then the built-in defaults.
+    Where a job says nothing, the options that its function was announced with come first, then
+    the policy of its type, then the built-in defaults.
     """
-    spec = submission.spec
+    asked = submission
+    spec = add_announced(asked, announced)
+    if spec is not asked.spec:
+        submission = msgspec.structs.replace(asked, spec=spec)
     _check_entrypoint("entrypoint", spec.entrypoint)
     _check_compensation(submission)
     _check_texts(spec, limits)
@@ -74,6 +93,8 @@ def complete_submission(
     if policy is not None and is_held_to_policies(submission):
         complete = _fill(submission, follow_policy(submission, plain, policy), limits)
     complete = _outlive_heartbeats(submission, complete, limits)
+    if submission is not asked:
+        plain = _fill(asked, asked.spec, limits)
     size = len(msgspec.json.encode(complete))
     if size > limits.spec_bytes_max:
         raise TooLarge("spec", size, limits.spec_bytes_max)
@@ -133,9 +154,8 @@ def check_text(field: str, text: str, length_max: int) -> None:
 
 def check_queue(queue: str) -> None:
     """Refuse what no queue can be called."""
-    check_text("queue", queue, NAME_LENGTH_MAX)
-    if not _QUEUE.fullmatch(queue):
-        raise Invalid("queue", f"{queue!r} is not a queue name; use letters, digits and ._:/-")
+    check_text("queue", queue, QUEUE_LENGTH_MAX)
+    check_queue_name(queue)
 
 
 def check_json(field: str, text: str, bytes_max: int) -> None:
@@ -219,7 +239,15 @@ def _check_entrypoint(field: str, entrypoint: Entrypoint) -> None:
     except UnicodeEncodeError as error:
         raise Invalid(field, _HALF_SURROGATE) from error
     if _ESCAPED_NUL.search(text):
-        raise Invalid(field, "contains a NUL character; remove it")
+        raise Invalid(_find_nul(field, entrypoint), "contains a NUL character; remove it")
+
+
+def _find_nul(field: str, entrypoint: Entrypoint) -> str:
+    """Name the part of an entrypoint that holds a NUL: an argument, if one of them does."""
+    parts = {f"{field}.args[{index}]": value for index, value in enumerate(entrypoint.args)}
+    parts |= {f"{field}.kwargs.{name}": value for name, value in entrypoint.kwargs.items()}
+    holding = (name for name, value in parts.items() if _ESCAPED_NUL.search(json.dumps(value)))
+    return next(holding, field)
 
 
 def _check_arguments(field: str, values: Any, entrypoint: Entrypoint) -> None:
@@ -298,12 +326,11 @@ def check_numbers(spec: JobSpec, limits: Limits) -> None:
     _check_range("replicas", spec.replicas, least=1, most=limits.tasks_max)
     _check_range("priority", spec.priority, least=-PRIORITY_MAX, most=PRIORITY_MAX)
     _check_range("lease", spec.lease, least=limits.lease_seconds_min, most=limits.lease_seconds_max)
-    year = 366 * 86_400.0
     for field in ("timeout", "scheduling_timeout"):
-        _check_range(field, getattr(spec, field), least=0.001, most=year)
+        _check_range(field, getattr(spec, field), least=0.001, most=YEAR_SECONDS)
     _check_range("grace", spec.grace, least=0.0, most=86_400.0)
     _check_range("not_before", spec.not_before, least=0.0, most=253_370_764_800.0)
-    _check_range("start_delay", spec.start_delay, least=0.0, most=year)
+    _check_range("start_delay", spec.start_delay, least=0.0, most=YEAR_SECONDS)
     _check_range("start_rate", spec.start_rate, least=START_RATE_MIN, most=START_RATE_MAX)
     for field in ("start_delay", "start_rate"):
         if spec.not_before is not None and getattr(spec, field) is not None:

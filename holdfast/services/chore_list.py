@@ -11,6 +11,7 @@ from holdfast.operations.ending import reap
 from holdfast.operations.ending.dependents import find_forgotten
 from holdfast.operations.prune import Retention
 from holdfast.services.chores import Chore
+from holdfast.services.reasons import Reasons
 from holdfast.services.stops import Stops
 from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.store.database import LockTimeout
@@ -22,13 +23,19 @@ SUMMARIES_FULL = 1_000_000  # one call adds all there are
 
 
 def list_chores(
-    ledger: Ledger, doorbells: Doorbells, stops: Stops, *, retention: Retention
+    ledger: Ledger,
+    doorbells: Doorbells,
+    stops: Stops,
+    *,
+    reasons: Reasons,
+    retention: Retention,
 ) -> list[Chore]:
     """List every chore of a server; each may run on all servers at once."""
     return [
         Chore("reap leases", 1.0, partial(reap.reap, ledger), full=reap.BATCH_MAX),
         Chore("requeue due", 0.25, partial(requeue.requeue_due, ledger), full=requeue.BATCH_MAX),
-        Chore("give up scheduling", 1.0, partial(requeue.give_up_scheduling, ledger)),
+        Chore("clear lines", 30.0, requeue.Lines(ledger).clear),
+        Chore("give up scheduling", 1.0, _give_up(ledger, reasons)),
         Chore("look for forgotten dependents", 30.0, Forgotten(ledger).look),
         Chore("end jobs over their age", 5.0, Ages(ledger).look),
         Chore("ring for ready tasks", 1.0, _look(ledger, doorbells)),
@@ -40,6 +47,15 @@ def list_chores(
         Chore("sweep dropped versions", 5.0, partial(sweep_dropped, ledger)),
         Chore("prune", 60.0, partial(prune.prune, ledger, retention)),
     ]
+
+
+def _give_up(ledger: Ledger, reasons: Reasons) -> Callable[[], Awaitable[int]]:
+    async def find_lacks(job_id: int) -> str | None:
+        """Tell what the scheduler would say of a job's tasks."""
+        found = await reasons.find(job_id, [None])
+        return found[None].message if found else None
+
+    return partial(requeue.give_up_scheduling, ledger, find_lacks)
 
 
 def _summarise(ledger: Ledger) -> Callable[[], Awaitable[int]]:

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
+from holdfast.rules.placement.impossible import Impossible, list_impossible
 from holdfast.rules.placement.scheduler import Demand, Reason, explain
 from holdfast.rules.placement.what_if import WhatIf, apply_to_demands, apply_to_workers
 from holdfast.store.database import Database
@@ -92,6 +93,19 @@ class Reasons:
             now = look.snapshot.now
             reason = await asyncio.to_thread(explain, workers, demands, demand, now=now)
             return reason if look.is_whole else self._in_a_crowd(reason)
+
+    async def list_impossible(self) -> list[Impossible]:
+        """List what no worker could ever run; of very many jobs, the first are looked at."""
+        async with self._turn:
+            look = self._whole
+            if look is None or look.begun_at <= time.monotonic() - self._fresh_seconds:
+                async with self._reads.transaction() as tx:
+                    if not await count_jobs_in_line(tx, 1):
+                        return []
+                    snapshot = await self._reader.read(tx, jobs_max=self._jobs_max)
+            else:
+                snapshot = look.snapshot
+            return await asyncio.to_thread(list_impossible, snapshot.workers, snapshot.demands)
 
     async def _see(self, job_id: int, asked_at: float) -> _Look:
         """Find a look that is fresh and shows the job, or look again."""

@@ -10,16 +10,23 @@ from functools import partial
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
+from holdfast.ledger.quotas import LOOK_SECONDS
 from holdfast.model.ids import TaskId
+from holdfast.model.server_limits import ServerLimits
 from holdfast.model.spec import Limits
 from holdfast.operations.datasets.triggers import start_triggered
 from holdfast.operations.follow_up import follow_up
 from holdfast.operations.prune import Retention
+from holdfast.services.callers import NOTE_SECONDS, READ_SECONDS, Callers
 from holdfast.services.changes import Changes
 from holdfast.services.chore_list import list_chores
 from holdfast.services.chores import Chore, run_in_background
+from holdfast.services.identity import keys as identity_keys
+from holdfast.services.identity.claims import OidcSettings
+from holdfast.services.identity.provider import IdentityProvider
 from holdfast.services.leading.heartbeat_loop import TICK_SECONDS
 from holdfast.services.leading.leader import CANDIDATE_SECONDS, Leader
+from holdfast.services.leading.reach import LOOPBACK_ONLY, Reach
 from holdfast.services.leading.worker_calls import CALL_SECONDS_MAX
 from holdfast.services.measuring.gauges import Gauges
 from holdfast.services.measuring.metrics import Metrics
@@ -28,16 +35,21 @@ from holdfast.services.measuring.samples import EVERY_SECONDS, Samples
 from holdfast.services.objects import ObjectStore
 from holdfast.services.reasons import Reasons
 from holdfast.services.stops import Stops
+from holdfast.services.streams import Streams
 from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.services.waking.notify import NotifyTransport, listening
 from holdfast.services.waking.republish import Republisher
 from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUps, WakeUpTransport
+from holdfast.services.worker_credentials import READ_SECONDS as CREDENTIALS_SECONDS
+from holdfast.services.worker_credentials import WorkerCredentials
 from holdfast.services.writers import Writers
-from holdfast.store.database import Database
+from holdfast.store.database import Database, database_outage
 
 log = logging.getLogger("holdfast.runtime")
 WRITE_CONNECTIONS = 8
 READ_CONNECTIONS = 4
+# Anybody can make up a lease: to look for it leaves connections to those who are known.
+LEASE_LOOKS_MAX = READ_CONNECTIONS // 2
 FOLLOW_CONNECTIONS = 2
 GAUGES_SECONDS_MAX = 5.0
 WORKER_MARK = "!"  # no queue's name begins with it
@@ -56,6 +68,11 @@ class Options:
     object_store: str | None = None
     heartbeat_seconds: float = TICK_SECONDS
     call_timeout_seconds: float = CALL_SECONDS_MAX
+    reach: Reach = LOOPBACK_ONLY
+    requires_tokens: bool = False
+    # Whom it knows is known here, too; tokens are asked for then.
+    oidc: OidcSettings | None = None
+    server_limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 class Runtime:
@@ -70,25 +87,36 @@ class Runtime:
         follows: Database | None = None,
         probes: Database | None = None,
         objects: ObjectStore | None = None,
+        callers: Callers | None = None,
         tick: float = TICK_SECONDS,
         call_seconds_max: float = CALL_SECONDS_MAX,
+        reach: Reach = LOOPBACK_ONLY,
+        server_limits: ServerLimits | None = None,
     ) -> None:
         self.ledger = ledger
         self.reads = reads
+        self.lease_looks = asyncio.Semaphore(LEASE_LOOKS_MAX)
         # However many look again and again: whoever asks once, or for readiness, does not wait.
         self.follows = follows or reads
         self.probes = probes or reads
         self.wake_ups = wake_ups
         self.doorbells = wake_ups.doorbells
         self.objects = objects
+        self.reach = reach
+        # None where nobody is asked who he is.
+        self.callers = callers
+        self.credentials = WorkerCredentials(reads, are_required=callers is not None)
         self.writers = Writers(ledger)
         self.metrics = Metrics(ledger)
+        self.streams = Streams(server_limits or ServerLimits(), self.metrics.count_refusal)
+        ledger.quotas.keep_to(server_limits or ServerLimits(), self.metrics.count_refusal)
+        self._watch_limits()
         self._gauges = Gauges(reads)
         self.metrics.registry.register(self._gauges)
         self.samples = Samples(ledger, self.metrics)
-        self.overviews = Overviews(reads)
         self.stops = Stops(ledger, self.doorbells)
         self.reasons = Reasons(ledger, reads)
+        self.overviews = Overviews(reads, self.reasons.list_impossible)
         self.changes = Changes(reads)
         self.leader = Leader(
             ledger,
@@ -97,10 +125,20 @@ class Runtime:
             tick=tick,
             call_seconds_max=call_seconds_max,
             on_heartbeat=self.metrics.count_beat,
+            reach=reach,
         )
         self.is_stopping = False
         self._follow_up_wanted = asyncio.Event()
         ledger.on_commit = self.hear
+
+    def _watch_limits(self) -> None:
+        quotas = self.ledger.quotas
+        for name, text, count in (
+            ("streams", "Open streams of events.", self.streams.count),
+            ("owner_live_tasks", "Live tasks of the owner with the most.", quotas.largest),
+            ("owner_stored_bytes", "Bytes of the owner with the most.", quotas.stored.largest),
+        ):
+            self.metrics.watch(name, text, count)
 
     def hint(self, worker_id: str) -> None:
         """Pass on that a called worker has something to tell, to whichever server leads."""
@@ -148,6 +186,17 @@ class Runtime:
     async def _start_triggered(self) -> int:
         return await start_triggered(self.ledger, self.writers.submit)
 
+    def _callers_chores(self) -> list[Chore]:
+        if self.callers is None:
+            return []
+        provider = self.callers.provider
+        seconds = identity_keys.READ_SECONDS
+        return [
+            Chore("read tokens", READ_SECONDS, self.callers.read),
+            Chore("note which tokens are used", NOTE_SECONDS, self.callers.note_used),
+            *([] if provider is None else [Chore("read keys", seconds, provider.keys.read)]),
+        ]
+
     def chores(self, options: Options) -> list[Chore]:
         """List what is to be done in the background."""
         return [
@@ -155,7 +204,16 @@ class Runtime:
             Chore("follow up", 0.25, partial(follow_up, self.ledger), wake=self._follow_up_wanted),
             Chore("start what cut-overs ask for", 1.0, self._start_triggered),
             Chore("write samples", EVERY_SECONDS, self.samples.write),
-            *list_chores(self.ledger, self.doorbells, self.stops, retention=options.retention),
+            Chore("count live tasks of owners", LOOK_SECONDS, self.ledger.quotas.look),
+            *list_chores(
+                self.ledger,
+                self.doorbells,
+                self.stops,
+                reasons=self.reasons,
+                retention=options.retention,
+            ),
+            *self._callers_chores(),
+            Chore("read workers' credentials", CREDENTIALS_SECONDS, self.credentials.read),
             *(
                 Chore("publish again", 5.0, Republisher(self.ledger, transport).run)
                 for transport in options.transports
@@ -163,12 +221,28 @@ class Runtime:
         ]
 
 
+async def _open_callers(stack: AsyncExitStack, reads: Database, options: Options) -> Callers | None:
+    if not options.requires_tokens:
+        return None
+    provider = None if options.oidc is None else IdentityProvider(options.oidc)
+    if provider is not None:
+        stack.push_async_callback(provider.close)
+    callers = Callers(reads, provider)
+    await callers.read()
+    stack.push_async_callback(callers.note_used)
+    return callers
+
+
 @asynccontextmanager
 async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
     """Connect, run the chores, and listen for wake-ups, for the time of a block."""
     async with AsyncExitStack() as stack:
+        url = options.database_url
+        outage = database_outage(url)
         writes, reads, follows, probes = [
-            await stack.enter_async_context(Database(options.database_url, connections_max=count))
+            await stack.enter_async_context(
+                Database(url, connections_max=count, program="holdfast server", outage=outage)
+            )
             for count in (WRITE_CONNECTIONS, READ_CONNECTIONS, FOLLOW_CONNECTIONS, 1)
         ]
         notify = [NotifyTransport(writes)] if options.uses_notify else []
@@ -181,8 +255,11 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
             follows=follows,
             probes=probes,
             objects=None if store is None else ObjectStore(store),
+            callers=await _open_callers(stack, reads, options),
             tick=options.heartbeat_seconds,
             call_seconds_max=options.call_timeout_seconds,
+            reach=options.reach,
+            server_limits=options.server_limits,
         )
         # After the chores have ended: they announce what they have made ready, and are counted.
         stack.push_async_callback(wake_ups.close)

@@ -15,11 +15,12 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.operations import claim, renew, report
-from holdfast.operations.claim import Claim, ClaimRequest
+from holdfast.operations.claim import Claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending import complete
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.report import Report
-from holdfast.operations.submitting import store, submit
+from holdfast.operations.submitting import submit
 from holdfast.operations.submitting.store import CHUNK_TASKS_MAX, Submitted
 from holdfast.operations.submitting.submit import submit_one
 
@@ -39,7 +40,7 @@ class Writers:
             return Batcher(partial(operation, ledger), slots=slots)
 
         # No more than one transaction's worth: of a write that failed, nothing is stored already.
-        self._submissions: Batcher[Submission, store.Answer] = Batcher(
+        self._submissions: Batcher[Submission, submit.Taken] = Batcher(
             partial(submit.submit, ledger),
             slots=slots,
             weigh=attrgetter("num_tasks"),

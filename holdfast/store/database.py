@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import asyncpg
 
 from holdfast.errors import Invalid, Unavailable
+from holdfast.model.addresses import postgres_address
+from holdfast.model.outage import Outage
 from holdfast.store.statements import Statement, load_statements
 
 LOCK_TIMEOUT_MS = 250
@@ -33,7 +36,21 @@ set local join_collapse_limit = 1;
 set local random_page_cost = 0;
 set local seq_page_cost = 0"""
 
+_ROW = "Failing row contains ("
 _BEGIN_SNAPSHOT = "begin isolation level repeatable read read only"
+
+
+_AWAY = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.InsufficientResourcesError,  # too many connections, no memory, no disk
+)
 
 
 class LockTimeout(Unavailable):
@@ -84,16 +101,26 @@ class Transaction:
 class Database:
     """A pool of connections to one Postgres."""
 
-    def __init__(self, url: str, *, connections_max: int = 8) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections_max: int = 8,
+        program: str = "holdfast",
+        outage: Outage | None = None,
+    ) -> None:
         self.url = url
         self._connections_max = connections_max
+        self._program = program
+        self._outage = outage or database_outage(url)
         self._pool: Any = None
 
     async def open(self) -> Self:
         """Connect; raises Unavailable if nobody answers."""
-        try:
+        async with connecting(self.url):
             self._pool = await asyncpg.create_pool(
                 self.url,
+                server_settings=session_settings(self.url, self._program),
                 min_size=0,
                 max_size=self._connections_max,
                 max_inactive_connection_lifetime=0,
@@ -104,12 +131,6 @@ class Database:
             )
             async with self._pool.acquire():
                 pass
-        except (ValueError, asyncpg.InterfaceError) as error:
-            raise Invalid(
-                "database_url", f"{error}; write it like postgresql://host/name"
-            ) from error
-        except (OSError, asyncpg.PostgresError) as error:
-            raise Unavailable(f"cannot connect to Postgres: {error}") from error
         return self
 
     async def close(self) -> None:
@@ -136,8 +157,9 @@ class Database:
 
     async def fetch(self, statement: Statement, **values: Any) -> list[Any]:
         """Run one statement that needs no transaction around it."""
-        async with _translated(), self._pool.acquire() as connection:
+        async with self._translated(), self._pool.acquire() as connection:
             rows: list[Any] = await connection.fetch(statement.text, *statement.arguments(values))
+            self._outage.note_success()
             return rows
 
     @asynccontextmanager
@@ -160,8 +182,9 @@ class Database:
             if not lost.done():
                 lost.set_result(None)
 
-        async with _translated():
-            connection = await asyncpg.connect(self.url)
+        async with self._translated():
+            settings = session_settings(self.url, self._program)
+            connection = await asyncpg.connect(self.url, server_settings=settings)
             connection.add_termination_listener(lose)
             try:
                 await connection.add_listener(channel, hear)
@@ -171,35 +194,67 @@ class Database:
 
     @asynccontextmanager
     async def _begin(self, begin: str) -> AsyncIterator[Transaction]:
-        async with _translated(), self._pool.acquire() as connection:
+        async with self._translated(), self._pool.acquire() as connection:
             try:
                 await connection.execute(begin)
+                self._outage.note_success()
                 yield Transaction(connection)
                 await connection.execute("commit")
             except BaseException:
                 await asyncio.shield(_roll_back(connection))
                 raise
 
+    @asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        """Tell "try again" from everything else; what is wrong with a statement stays as it is."""
+        try:
+            yield
+        except asyncpg.LockNotAvailableError as error:
+            raise LockTimeout("a row is held by another transaction") from error
+        except asyncpg.IntegrityConstraintViolationError as error:
+            error.detail = without_row(error.detail)
+            raise
+        except _AWAY as error:
+            reason = describe(error)
+            away = Unavailable(f"{self._outage.what} cannot be used now: {reason}")
+            self._outage.note_failure(away, reason)
+            raise away from error
+
 
 @asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Tell "try again" from everything else; what is wrong with a statement stays as it is."""
+async def connecting(url: str) -> AsyncIterator[None]:
+    """Connect within the block; raises Invalid for a URL that is none, and Unavailable."""
     try:
         yield
-    except asyncpg.LockNotAvailableError as error:
-        raise LockTimeout("a row is held by another transaction") from error
-    except (
-        OSError,
-        asyncpg.PostgresConnectionError,
-        asyncpg.CannotConnectNowError,
-        asyncpg.AdminShutdownError,
-        asyncpg.CrashShutdownError,
-        asyncpg.IdleInTransactionSessionTimeoutError,
-        asyncpg.InterfaceError,
-        asyncpg.InternalClientError,
-        asyncpg.InsufficientResourcesError,  # too many connections, no memory, no disk
-    ) as error:
-        raise Unavailable(f"Postgres cannot be used now: {error}") from error
+    except (OSError, asyncpg.PostgresError) as error:  # a certificate's is a ValueError as well
+        address = postgres_address(url)
+        raise Unavailable(f"cannot connect to Postgres at {address}: {describe(error)}") from error
+    except (ValueError, asyncpg.InterfaceError) as error:
+        raise Invalid("database_url", f"{error}; write it like postgresql://host/name") from error
+
+
+def session_settings(url: str, program: str) -> dict[str, str]:
+    """Say who connects, for pg_stat_activity, unless the URL says so."""
+    is_named = "application_name=" in urlsplit(url).query
+    return {} if is_named else {"application_name": program}
+
+
+def database_outage(url: str) -> Outage:
+    """Make what notes that a Postgres is away; to be shared by all pools of a process."""
+    return Outage(f"Postgres at {postgres_address(url)}")
+
+
+def describe(error: Exception) -> str:
+    """Describe an error of the driver in one line; some have no words of their own."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def without_row(detail: str | None) -> str | None:
+    """Leave out the row that Postgres shows with an error, lease tokens and inputs included."""
+    if detail is None or not detail.startswith(_ROW):
+        return detail
+    key = ", ".join(detail.removeprefix(_ROW).split(", ")[:2])
+    return f"{_ROW}{key}, and more."
 
 
 async def _roll_back(connection: Any) -> None:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from holdfast.errors import Invalid, SchemaMismatch, Unavailable
+from holdfast.errors import SchemaMismatch
+from holdfast.store.database import connecting, session_settings
 from holdfast.store.state_names import number_states
 
 # Any number will do, as long as nobody else takes advisory locks under it.
@@ -242,12 +243,9 @@ def _digest(text: str) -> str:
 
 
 async def _connect(url: str) -> Any:
-    try:
-        connection = await asyncpg.connect(url)
-    except (ValueError, asyncpg.InterfaceError) as error:
-        raise Invalid("database_url", f"{error}; write it like postgresql://host/name") from error
-    except (OSError, asyncpg.PostgresError) as error:
-        raise Unavailable(f"cannot connect to Postgres: {error}") from error
+    async with connecting(url):
+        settings = session_settings(url, "holdfast db")
+        connection = await asyncpg.connect(url, server_settings=settings)
     major = connection.get_server_version().major
     if major < _SERVER_MIN:
         await connection.close()

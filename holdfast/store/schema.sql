@@ -248,12 +248,14 @@ create table holdfast.leases (
     acknowledged boolean not null default false,
     ports jsonb,
     devices jsonb,
+    book text,
     constraint one_unreleased_attempt_per_task PRIMARY KEY (job_id, task_index),
     constraint a_lease_lasts_a_while CHECK (duration > '00:00:00'::interval)
 )
 with (autovacuum_analyze_threshold=20000, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=5000, fillfactor=60);
 CREATE INDEX leases_asked_to_stop ON holdfast.leases USING btree (worker_id) WHERE ending OR cancel_requested_at IS NOT NULL;
 CREATE INDEX placed_leases_of_a_worker ON holdfast.leases USING btree (worker_id) WHERE placed;
+CREATE INDEX claimed_leases_of_a_book ON holdfast.leases USING btree (book) WHERE book IS NOT NULL;
 CREATE TRIGGER a_lease_keeps_its_identity BEFORE UPDATE ON holdfast.leases FOR EACH ROW WHEN (new.job_id <> old.job_id OR new.task_index <> old.task_index OR new.attempt <> old.attempt OR new.lease_token <> old.lease_token OR new.created_at <> old.created_at OR old.ending AND NOT new.ending) EXECUTE FUNCTION holdfast.refuse();
 
 create table holdfast.attempts (
@@ -278,6 +280,7 @@ create table holdfast.attempts (
     constraint an_attempt_ends_after_it_began CHECK (finished_at >= created_at AND released_at >= finished_at)
 )
 partition by RANGE (job_id);
+CREATE INDEX attempts_of_a_worker ON ONLY holdfast.attempts USING btree (hashtextextended(worker_id, 0::bigint), finished_at);
 CREATE TRIGGER an_attempt_is_never_deleted BEFORE DELETE ON holdfast.attempts FOR EACH ROW EXECUTE FUNCTION holdfast.refuse();
 CREATE TRIGGER an_ended_attempt_is_only_released BEFORE UPDATE ON holdfast.attempts FOR EACH ROW WHEN (old.released_at IS NOT NULL OR new.released_at IS NULL OR old.job_id IS DISTINCT FROM new.job_id OR old.task_index IS DISTINCT FROM new.task_index OR old.attempt IS DISTINCT FROM new.attempt OR old.worker_id IS DISTINCT FROM new.worker_id OR old.state IS DISTINCT FROM new.state OR old.created_at IS DISTINCT FROM new.created_at OR old.finished_at IS DISTINCT FROM new.finished_at OR old.lease_token IS DISTINCT FROM new.lease_token OR old.reported IS DISTINCT FROM new.reported OR old.started_at IS DISTINCT FROM new.started_at OR old.exit_code IS DISTINCT FROM new.exit_code OR old.error IS DISTINCT FROM new.error OR old.error_class IS DISTINCT FROM new.error_class OR old.stage IS DISTINCT FROM new.stage) EXECUTE FUNCTION holdfast.refuse();
 CREATE TRIGGER attempts_are_never_truncated BEFORE TRUNCATE ON holdfast.attempts FOR EACH STATEMENT EXECUTE FUNCTION holdfast.refuse();
@@ -342,6 +345,7 @@ CREATE INDEX notes_of_a_task ON holdfast.notes USING btree (job_id, task_index, 
 CREATE INDEX notes_by_expiry ON holdfast.notes USING btree (expires_at);
 CREATE INDEX notes_of_a_kind ON holdfast.notes USING btree (job_id, kind, ts, id);
 CREATE INDEX notes_of_user_code ON holdfast.notes USING btree (job_id, ts, id) WHERE starts_with(kind, 'user:'::text);
+CREATE INDEX user_events_by_time ON holdfast.notes USING btree (ts, id) WHERE kind ~~ 'user:%'::text;
 
 create table holdfast.logs (
     job_id bigint not null,
@@ -440,7 +444,6 @@ create table holdfast.workers (
     draining_at timestamp with time zone,
     draining_by text,
     address text,
-    secret text,
     capacity jsonb,
     attributes jsonb not null default '{}'::jsonb,
     answered_epoch bigint,
@@ -448,11 +451,18 @@ create table holdfast.workers (
     answered_at timestamp with time zone,
     consecutive_failures integer not null default 0,
     last_failure text,
+    book text,
+    claims_up_to jsonb,
+    secret_hash bytea,
+    token_id text collate "C",
     constraint workers_pkey PRIMARY KEY (worker_id),
-    constraint a_called_worker_has_a_secret_and_a_capacity CHECK ((address IS NULL) = (secret IS NULL) AND (address IS NULL) = (capacity IS NULL)),
-    constraint failures_are_counted_from_zero CHECK (consecutive_failures >= 0)
+    constraint failures_are_counted_from_zero CHECK (consecutive_failures >= 0),
+    constraint a_called_worker_has_a_secret_and_a_capacity CHECK ((address IS NULL OR secret_hash IS NOT NULL) AND (address IS NULL) = (capacity IS NULL)),
+    constraint hashes_of_workers_are_sha_256 CHECK (octet_length(secret_hash) = 32)
 );
 CREATE INDEX workers_that_are_called ON holdfast.workers USING btree (worker_id) WHERE address IS NOT NULL AND lost_at IS NULL;
+CREATE INDEX workers_of_a_book ON holdfast.workers USING btree (book) WHERE book IS NOT NULL;
+CREATE INDEX workers_that_joined_with_a_token ON holdfast.workers USING btree (token_id) WHERE token_id IS NOT NULL AND lost_at IS NULL;
 
 create table holdfast.queues (
     queue text collate "C" not null,
@@ -658,6 +668,7 @@ CREATE TRIGGER a_change_of_a_policy_stays_as_it_was BEFORE DELETE OR UPDATE ON h
 create table holdfast.policy_clock (
     one boolean not null default true,
     version bigint not null default 0,
+    functions_version bigint not null default 0,
     constraint policy_clock_pkey PRIMARY KEY (one),
     constraint there_is_one_policy_clock CHECK (one)
 );
@@ -710,6 +721,99 @@ create table holdfast.type_samples (
     constraint a_time_falls_into_one_of_seventeen_ranges CHECK (cardinality(waits) = 17 AND cardinality(runs) = 17)
 )
 with (fillfactor=50);
+
+create table holdfast.continuations (
+    job_id bigint not null,
+    continues bigint not null,
+    constraint a_job_continues_one_other PRIMARY KEY (job_id),
+    constraint a_job_continues_an_earlier_one CHECK (continues < job_id)
+);
+
+create table holdfast.functions (
+    path text collate "C" not null,
+    options jsonb not null,
+    parameters jsonb not null,
+    doc text,
+    announced_by text not null,
+    changed_at timestamp with time zone not null,
+    last_seen_at timestamp with time zone not null,
+    constraint functions_pkey PRIMARY KEY (path)
+);
+CREATE INDEX functions_by_last_seen ON holdfast.functions USING btree (last_seen_at);
+
+create table holdfast.worker_samples (
+    at timestamp with time zone not null,
+    server_id text not null,
+    worker_id text collate "C" not null,
+    succeeded bigint not null,
+    failed bigint not null,
+    worker_failed bigint not null,
+    killed bigint not null,
+    constraint one_sample_per_step_server_and_worker PRIMARY KEY (at, server_id, worker_id),
+    constraint a_worker_is_sampled_by_five_minutes CHECK ((EXTRACT(epoch FROM at) % 300::numeric) = 0::numeric),
+    constraint ended_attempts_are_not_negative CHECK (LEAST(succeeded, failed, worker_failed, killed) >= 0)
+)
+with (fillfactor=50);
+
+create table holdfast.tokens (
+    token_id text collate "C" not null,
+    name text collate "C" not null,
+    secret_hash bytea not null,
+    previous_hash bytea,
+    previous_until timestamp with time zone,
+    roles text[] not null,
+    owners text[] not null default '{}'::text[],
+    queues text[] not null default '{}'::text[],
+    created_at timestamp with time zone not null,
+    created_by text not null,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    revoked_by text,
+    last_used_at timestamp with time zone,
+    constraint tokens_pkey PRIMARY KEY (token_id),
+    constraint hashes_of_tokens_are_sha_256 CHECK (octet_length(secret_hash) = 32 AND COALESCE(octet_length(previous_hash), 32) = 32),
+    constraint a_token_has_a_known_role CHECK (cardinality(roles) > 0 AND roles <@ ARRAY['read'::text, 'data'::text, 'submit'::text, 'worker'::text, 'admin'::text]),
+    constraint the_hash_before_has_an_end CHECK ((previous_hash IS NULL) = (previous_until IS NULL)),
+    constraint a_token_is_revoked_by_somebody CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
+);
+CREATE UNIQUE INDEX one_living_token_per_name ON holdfast.tokens USING btree (name) WHERE revoked_at IS NULL;
+
+create table holdfast.actions (
+    action_id bigint not null generated always as identity,
+    at timestamp with time zone not null,
+    actor text collate "C" not null,
+    action text collate "C" not null,
+    subject_kind text collate "C" not null,
+    subject text collate "C" not null,
+    reason text,
+    facts jsonb,
+    token_id text collate "C",
+    constraint actions_pkey PRIMARY KEY (action_id)
+);
+CREATE INDEX actions_of_an_actor ON holdfast.actions USING btree (actor, action_id);
+CREATE INDEX actions_of_a_kind ON holdfast.actions USING btree (action, action_id);
+CREATE INDEX actions_on_a_subject ON holdfast.actions USING btree (subject_kind, subject, action_id);
+
+create table holdfast.sessions (
+    secret_hash bytea not null,
+    csrf_hash bytea not null,
+    token_id text collate "C",
+    token_hash bytea,
+    subject text collate "C",
+    roles text[] not null default '{}'::text[],
+    owners text[] not null default '{}'::text[],
+    created_at timestamp with time zone not null,
+    expires_at timestamp with time zone not null,
+    constraint sessions_pkey PRIMARY KEY (secret_hash),
+    constraint sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES holdfast.tokens(token_id),
+    constraint hashes_of_sessions_are_sha_256 CHECK (octet_length(secret_hash) = 32 AND octet_length(csrf_hash) = 32 AND COALESCE(octet_length(token_hash), 32) = 32),
+    constraint a_session_is_of_a_token_or_of_a_subject CHECK ((token_id IS NULL) = (token_hash IS NULL) AND (token_id IS NULL) <> (subject IS NULL)),
+    constraint only_a_subject_has_roles_of_its_own CHECK (subject IS NOT NULL OR roles = '{}'::text[] AND owners = '{}'::text[]),
+    constraint a_session_has_known_roles CHECK (roles <@ ARRAY['read'::text, 'data'::text, 'submit'::text, 'worker'::text, 'admin'::text]),
+    constraint a_session_ends_after_its_beginning CHECK (expires_at > created_at)
+);
+CREATE INDEX sessions_of_a_token ON holdfast.sessions USING btree (token_id, created_at) WHERE token_id IS NOT NULL;
+CREATE INDEX sessions_of_a_subject ON holdfast.sessions USING btree (subject, created_at) WHERE subject IS NOT NULL;
 
 create table holdfast.tasks_1 partition of holdfast.tasks FOR VALUES FROM ('1') TO ('10001')
 with (autovacuum_analyze_threshold=5000, fillfactor=60);
@@ -933,6 +1037,7 @@ AS $function$
 declare
     limits holdfast.limits;
     num_tasks int;
+    asked jsonb;
     plain jsonb;
     complete jsonb;
     rules jsonb;
@@ -942,11 +1047,13 @@ declare
 begin
     select * into strict limits from holdfast.limits;
     perform holdfast.check_shape(spec);
+    asked := spec - 'placed';
+    spec := holdfast.add_announced(spec, inputs is not null);
+    perform holdfast.check_shape(spec);
     perform holdfast.check_entrypoint(spec -> 'entrypoint');
     perform holdfast.check_texts(spec, limits);
     perform holdfast.check_numbers(spec, limits);
     num_tasks := holdfast.check_inputs(spec, inputs, limits);
-    -- A repeat is known by what the job would be without a policy, whatever that was the first time.
     plain := holdfast.complete_spec(spec, inputs is not null, limits);
     complete := plain;
     select policy into rules from holdfast.policies where type = plain ->> 'type';
@@ -954,6 +1061,9 @@ begin
         complete := holdfast.complete_spec(
             holdfast.follow_policy(spec, plain, num_tasks, rules), inputs is not null, limits);
     end if;
+    -- A repeat is known by what the job would be without a policy and without what workers have announced, whatever
+    -- those were the first time.
+    plain := holdfast.complete_spec(asked, inputs is not null, limits);
     perform holdfast.check_size('spec', octet_length(complete::text), limits.spec_bytes_max, 'bytes');
 
     id := nextval('holdfast.job_ids');
@@ -1072,7 +1182,10 @@ begin
         "max_task_failures": "integer?", "on_exhausted": "string?", "scheduling_timeout": "number?",
         "timeout": "number?", "on_timeout": "string?", "lease": "number?", "grace": "number?",
         "not_before": "number?", "priority": "integer?", "idempotency_key": "string?",
-        "correlation_id": "string?", "trace_id": "string?", "verbose_events": "boolean?"}');
+        "correlation_id": "string?", "trace_id": "string?", "verbose_events": "boolean?", "placed": "boolean"}');
+    perform holdfast.refuse_field('placed', format('goes without a queue, and %L is one; give one of them',
+                                                   spec ->> 'queue'))
+      where spec -> 'placed' = 'true' and spec ->> 'queue' is not null;
     perform holdfast.check_fields('entrypoint.', spec -> 'entrypoint', '{
         "command": "array?", "shell": "string?", "function": "string?", "args": "array", "kwargs": "object",
         "pickle": "string?"}');
@@ -1240,6 +1353,41 @@ declare
            and (key, value) not in (('environment', '{}'), ('labels', '{}'), ('priority', '0')));
 begin
     return defaults || own;
+end $function$;
+
+CREATE OR REPLACE FUNCTION holdfast.add_announced(spec jsonb, fan_out boolean)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+AS $function$
+declare
+    own constant jsonb := (
+        select jsonb_object_agg(key, value) from jsonb_each(spec)
+         where value <> 'null' and key <> 'placed'
+           and (key, value) not in (('environment', '{}'), ('labels', '{}')));
+    announced jsonb;
+begin
+    select options into announced from holdfast.functions where path = spec #>> '{entrypoint,function}';
+    if not found
+       or (announced -> 'only_in_queue' = 'true' and own ->> 'queue' is distinct from announced ->> 'queue') then
+        return spec - 'placed';
+    end if;
+    announced := announced - 'only_in_queue';
+    if spec -> 'placed' = 'true' then
+        announced := announced - 'queue';
+    end if;
+    if own ? 'queue' and not announced ? 'queue' then
+        announced := announced - '{resources,constraints,coscheduling,bundle,requirements}'::text[];
+    end if;
+    if own ? 'max_attempts' then
+        announced := announced - 'max_retries_failure';
+    end if;
+    if fan_out then
+        announced := announced - 'replicas';
+    end if;
+    if own ? 'idempotency_key' then
+        announced := announced - 'owner';
+    end if;
+    return announced || own;
 end $function$;
 
 CREATE OR REPLACE FUNCTION holdfast.refuse_beyond(field text, given jsonb, type text, lowest jsonb, highest jsonb)

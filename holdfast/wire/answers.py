@@ -69,6 +69,8 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     input: msgspec.Raw = absent_is_null()
     # The span of this claim, where the server traces.
     trace_parent: str | msgspec.UnsetType = msgspec.UNSET
+    # Whether it has to run in a process of its own: it was there when a worker crashed.
+    isolate: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class TaskClaimAnswer(msgspec.Struct, frozen=True):
@@ -136,6 +138,8 @@ class WorkerRegisterAnswer(msgspec.Struct, frozen=True):
     taken_over: int
     # Of the attempts presented, those that live on under this worker; the others must end.
     adopted: list[AttemptName] = []
+    # How often a worker of placed work is called; None says an older server.
+    heartbeat_seconds: float | None = None
 
 
 class LogAppendAnswer(msgspec.Struct, frozen=True):

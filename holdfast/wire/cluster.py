@@ -12,10 +12,19 @@ import msgspec
 from holdfast.model.resources import Resources
 from holdfast.wire.answers import AttemptName, ClaimedJob
 from holdfast.wire.raw import absent_is_null
-from holdfast.wire.requests import AttemptNumber, TaskCompletion, TaskIdText
+from holdfast.wire.requests import (
+    AttemptNumber,
+    Request,
+    TaskCompletion,
+    TaskIdText,
+    WorkerIdText,
+)
 
 HEARTBEAT_PATH = "/holdfast.v1.WorkerService/Heartbeat"
+# On calls of a server to a worker: the SHA-256 of the secret that it registered with, in hex.
 SECRET_HEADER = "Holdfast-Worker-Secret"
+# On calls of a worker to a server: its id, a space, and its secret.
+WORKER_HEADER = "Holdfast-Worker"
 
 
 class PlacedJob(ClaimedJob, frozen=True, kw_only=True):
@@ -27,9 +36,10 @@ class PlacedJob(ClaimedJob, frozen=True, kw_only=True):
 
 
 class Gang(msgspec.Struct, frozen=True):
-    """Where the members of a gang are; empty for one that has ended. The first is task 0."""
+    """Where the members are that take part in this round, by task index; `rank` is one's own."""
 
     peers: list[str]
+    rank: int | None = None
 
 
 class TaskToRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,6 +106,13 @@ class RunningTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     usage: dict[str, Any] | None = None
 
 
+class CompletedTask(TaskCompletion, frozen=True, kw_only=True):
+    """How an attempt on the worker ended; its number goes by either name, as in `RunningTask`."""
+
+    attempt: AttemptNumber | None = None  # type: ignore[assignment]  # filled in by its reader
+    attempt_id: AttemptNumber | None = None
+
+
 class WorkerHeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """All that is on one incarnation, and all that ended there and was not acknowledged yet."""
 
@@ -103,4 +120,23 @@ class WorkerHeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     number: int
     running_tasks: list[RunningTask] = []
-    completed_tasks: list[TaskCompletion] = []
+    completed_tasks: list[CompletedTask] = []
+
+
+class WorkerNewsRequest(Request, frozen=True):
+    """A called worker would like to be called soon."""
+
+    worker_id: WorkerIdText
+
+
+class WorkerDrainRequest(Request, frozen=True):
+    """A worker takes nothing more, finishes what it has, and leaves."""
+
+    worker_id: WorkerIdText
+
+
+class WorkerLeaveRequest(Request, frozen=True):
+    """A called worker is gone for good, with everything that ran there."""
+
+    worker_id: WorkerIdText
+    secret: str

@@ -4,7 +4,9 @@ from datetime import datetime
 
 import msgspec
 
+from holdfast.wire.graphs import ResumedJob
 from holdfast.wire.raw import absent_is_null
+from holdfast.wire.requests import DeadLetterFilter, Request, TaskIdText
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,44 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 class ReplayAnswer(msgspec.Struct, frozen=True):
-    """What a replay did, or would do."""
+    """What a replay did, or would do.
+
+    `killed_in_vain` jobs waited for those in `waited_for`, directly or not, and were killed because
+    these failed. With `resume` they go on as the jobs in `resumed`; `not_resumed` says for which
+    replayed jobs what waited for them does not, and why.
+    """
 
     replays: list[Replayed]
     dry_run: bool = False
+    killed_in_vain: int = 0
+    waited_for: list[str] = []
+    resumed: list[ResumedJob] = []
+    not_resumed: dict[str, str] = {}
+
+
+class ReplayRequest(Request, frozen=True):
+    """Which dead letters to submit again: exact ids, or all that a filter matches.
+
+    With `rebind_outputs` they write the newest open version of a dataset where the version that
+    their job named by its number is not open any more. The first `canary` of them go first, and
+    the others when these have succeeded; `rate` of them start in a second. A single one may get
+    another `input` than its own. With `resume`, what waited for their jobs in vain goes on with the
+    replays, where these run all that did not succeed.
+    """
+
+    task_ids: list[TaskIdText] | None = None
+    filter: DeadLetterFilter | None = None
+    dry_run: bool = False
+    idempotency_key: str | None = None
+    rebind_outputs: bool = False
+    canary: int | None = None
+    rate: float | None = None
+    resume: bool = False
+    input: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class DiscardRequest(Request, frozen=True):
+    """Which dead letters need nothing more; exact ids only."""
+
+    task_ids: list[TaskIdText]
+    idempotency_key: str | None = None

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from holdfast.model.ids import INDEX_MAX
 from holdfast.wire.raw import absent_is_null
-from holdfast.wire.requests import PageSize, Request
+from holdfast.wire.requests import DeadLetterFilter, JobIdText, PageSize, Request
 
 TaskIndex = Annotated[int, Meta(ge=0, le=INDEX_MAX)]
 
@@ -21,12 +21,39 @@ class JobAttemptQuery(Request, frozen=True):
     page_token: str | None = None
 
 
+class WorkerAttemptQuery(Request, frozen=True):
+    """Which attempts to list: those that ended on a worker, all or those that did not succeed."""
+
+    worker: str
+    unsuccessful: bool = False
+    page_size: PageSize = 100
+    page_token: str | None = None
+
+
 class JobLogQuery(Request, frozen=True):
-    """Which output of a job to read: of all tasks, or of one."""
+    """Which output of a job to read: of all tasks, or of one.
+
+    `tail` begins with the last page instead of the first; `older_page_token` of an answer asks for
+    the page before it. Both are for the output of all tasks.
+    """
 
     task_index: TaskIndex | None = None
     page_size: PageSize = 100
     page_token: str | None = None
+    tail: bool = False
+    older_page_token: str | None = None
+
+
+class DeadLetterListQuery(DeadLetterFilter, frozen=True):
+    """Which dead letters to list; settled ones have been replayed or discarded.
+
+    By id, the oldest job first, or the `newest` first.
+    """
+
+    settled: bool = False
+    page_size: PageSize = 100
+    page_token: str | None = None
+    newest: bool = False
 
 
 class LetterSummaryQuery(Request, frozen=True):
@@ -36,6 +63,7 @@ class LetterSummaryQuery(Request, frozen=True):
     stage: str | None = None
     type: str | None = None
     queue: str | None = None
+    job_id: JobIdText | None = None
 
 
 class JobAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +77,32 @@ class JobAttempt(msgspec.Struct, frozen=True, kw_only=True):
     started_at_ms: int | None = None
     finished_at_ms: int | None = None
     is_worker_failure: bool = False
+
+
+class WorkerAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt that has ended on a worker; of its error, the beginning."""
+
+    task_id: str
+    attempt_id: int
+    job_id: str
+    job_name: str
+    job_type: str
+    state: str
+    created_at_ms: int
+    started_at_ms: int | None = None
+    finished_at_ms: int
+    exit_code: int | None = None
+    error: str | None = None
+    error_class: str | None = None
+    stage: str | None = None
+    is_worker_failure: bool = False
+
+
+class WorkerAttemptPage(msgspec.Struct, frozen=True):
+    """Some attempts that ended on a worker, the newest first; a short page may not be the last."""
+
+    attempts: list[WorkerAttempt]
+    next_page_token: str | None = None
 
 
 class JobAttemptPage(msgspec.Struct, frozen=True):
@@ -75,12 +129,14 @@ class JobLogPage(msgspec.Struct, frozen=True):
     """The output of a job's tasks in the order in which it was stored.
 
     `next_page_token` leads on even where nothing more is there yet; it is null once `is_complete`
-    tells that nothing more will come.
+    tells that nothing more will come. `older_page_token` leads back from a page that was asked for
+    by `tail`, or by such a token; it is null if nothing stands before it.
     """
 
     stretches: list[LogStretch]
     next_page_token: str | None = None
     is_complete: bool = False
+    older_page_token: str | None = None
 
 
 class TaskInput(msgspec.Struct, frozen=True):

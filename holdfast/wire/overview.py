@@ -20,8 +20,9 @@ class OverviewQuery(Request, frozen=True):
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """What happened over time: one value per step in each list, null where nothing is known.
 
-    Counts are of tasks that moved there within the step; depth and running are as they stood at
-    its end. Waits are from eligible to claimed.
+    An end is counted once, within its step: as dead_lettered if the task was put aside, otherwise
+    by how the attempt ended; retried are those of them that were tried again. Depth and running
+    are as they stood at its end. Waits are from eligible to claimed.
     """
 
     at_ms: list[int]
@@ -41,11 +42,16 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 class LiveTasks(msgspec.Struct, frozen=True, kw_only=True):
     """Where tasks stand that have not finished.
 
-    `ready` can be claimed or placed now, `waiting` is due later; both count as pending. A deep line
-    is measured by a sample: then `is_estimate`.
+    All that stand in line, each counted once: `ready` can be claimed or placed now, `paused` stand
+    in a queue that is paused, `unserved` in one that no worker serves, `never_fits` ask for more
+    than any worker has. `waiting` is due later. These count as pending. A deep line is measured by
+    a sample: then `is_estimate`.
     """
 
     ready: int
+    paused: int
+    unserved: int
+    never_fits: int
     waiting: int
     assigned: int
     building: int
@@ -56,8 +62,9 @@ class LiveTasks(msgspec.Struct, frozen=True, kw_only=True):
 class Attention(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that somebody should look at.
 
-    kind: failing_type, dead_letters, queue_stalled or worker_lost; `subject` is the type of job,
-    the reason code, the queue or the worker.
+    kind: failing_jobs, failing_type, dead_letters, queue_stalled, never_fits, worker_lost or
+    worker_failing; `subject` is the error, the type of job, the reason code, the queue, what the
+    tasks ask for, or the worker. Jobs are listed by `fingerprint`, or some of them are named.
     """
 
     kind: str
@@ -65,6 +72,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     message: str
     count: int
+    job_ids: list[str] = []
+    fingerprint: str | None = None
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +83,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: int
     step_seconds: int
     tasks: LiveTasks
-    # Tasks that moved there within the window, by the name of the state.
+    # Ends within the window by the name of the state, each counted once; retried attempts, too.
     ended: dict[str, int]
     workers: dict[str, int]
     attention: list[Attention]

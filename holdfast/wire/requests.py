@@ -1,6 +1,6 @@
 """What callers send: one struct per request body or query, and an unknown field is an error."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 import msgspec
@@ -45,12 +45,18 @@ AttemptNumber = Annotated[int, Meta(ge=0, le=INDEX_MAX)]
 WaitMs = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX)]
 PageSize = Annotated[int, Meta(ge=1, le=PAGE_SIZE_MAX)]
 Offset = Annotated[int, Meta(ge=0)]
+# A generation: what is longer is no time that a task has run.
+RunMs = Annotated[int, Meta(ge=0, le=10**12)]
+LineNumber = Annotated[int, Meta(ge=1)]
+LogBytes = Annotated[int, Meta(ge=1)]
 # Milliseconds since 1970, up to the year 9999.
 Moment = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The root of every request."""
+    """The root of every request; fields of a query that may be repeated are joined by commas."""
+
+    repeatable: ClassVar[frozenset[str]] = frozenset()
 
 
 class Nothing(Request, frozen=True):
@@ -69,6 +75,8 @@ class TaskClaimRequest(Request, frozen=True):
     # What the worker has free for tasks that name resources, and in all; without it, all fit.
     free: Capacity | None = None
     capacity: Capacity | None = None
+    # Instead of these: the book of its placed work, by which the server counts what is free.
+    book: WorkerIdText | None = None
 
 
 class Progress(Request, frozen=True):
@@ -79,13 +87,19 @@ class Progress(Request, frozen=True):
 
 
 class LeaseReport(Request, frozen=True):
-    """One lease to renew; `state` says where its attempt stands, if that is news."""
+    """One lease to renew; `state` says where its attempt stands, if that is news.
+
+    With RUNNING, `run_ms` is for how long it has run by now, by the worker's own clock.
+    """
 
     task_id: TaskIdText
     attempt: AttemptNumber
     lease_token: UUID
     state: str | None = None
     progress: Progress | None = None
+    run_ms: RunMs = 0
+    # What its attempt has used so far.
+    usage: dict[str, Any] | None = None
 
 
 class HeartbeatRequest(Request, frozen=True):
@@ -102,6 +116,8 @@ class HeartbeatRequest(Request, frozen=True):
     lease_token: UUID | None = None
     state: str | None = None
     progress: Progress | None = None
+    run_ms: RunMs | None = None
+    usage: dict[str, Any] | None = None
     wait_ms: WaitMs = 0
     idempotency_key: str | None = None
 
@@ -135,6 +151,8 @@ class TaskCompletion(Request, frozen=True):
     trace_parent: str | None = None
     # Of a success: what it has written to the datasets of its job.
     outputs: list[OutputEntry] = []
+    # For how long it ran, by the worker's own clock.
+    run_ms: RunMs = 0
 
 
 class TaskCompleteRequest(Request, frozen=True):
@@ -156,7 +174,10 @@ class TaskCompleteRequest(Request, frozen=True):
     stage: Stage | None = None
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     events: list[UserEvent] = []
+    usage: dict[str, Any] | None = None
+    build: dict[str, Any] | None = None
     outputs: list[OutputEntry] = []
+    run_ms: RunMs | None = None
     idempotency_key: str | None = None
 
 
@@ -171,7 +192,11 @@ class AdoptedAttempt(Request, frozen=True):
 class WorkerRegisterRequest(Request, frozen=True):
     """A worker process says who it is; `replaces` names an incarnation it knows to be gone.
 
-    With an `address` it is called there for placed work, by calls that carry its `secret`.
+    `crash` says how the process of that one ended, if not by its own will.
+    It is known by its `secret` from here on; `replaces_secret` was that of the other. With an
+    `address` it is called there for placed work, by calls that carry the hash of its `secret`. What
+    is claimed by its `book` is taken from its resources, too. Without an `address`, `resources` are
+    what it has for tasks of its queues, and `book` is that of the other half of its process.
     """
 
     worker_id: WorkerIdText
@@ -184,19 +209,9 @@ class WorkerRegisterRequest(Request, frozen=True):
     resources: Capacity | None = None
     attributes: dict[str, AttributeValue] = {}
     adopts: list[AdoptedAttempt] = []
-
-
-class WorkerNewsRequest(Request, frozen=True):
-    """A called worker would like to be called soon."""
-
-    worker_id: WorkerIdText
-
-
-class WorkerLeaveRequest(Request, frozen=True):
-    """A called worker is gone for good, with everything that ran there."""
-
-    worker_id: WorkerIdText
-    secret: str
+    book: WorkerIdText | None = None
+    crash: str | None = None
+    replaces_secret: str | None = None
 
 
 class LogAppendRequest(Request, frozen=True):
@@ -240,6 +255,9 @@ class JobRequest(JobSpec, frozen=True, kw_only=True):
 
     inputs: list[msgspec.Raw] | None = None
     local_name: Annotated[str, _described(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")] | None = None
+    # A job of a function that names no queue has that of the function's decorator, unless it is
+    # to be placed.
+    placed: bool = False
 
 
 class JobBatchRequest(Request, frozen=True):
@@ -276,39 +294,17 @@ class DeadLetterRequest(Request, frozen=True):
 
 
 class DeadLetterFilter(Request, frozen=True):
-    """Which dead letters; what is left out matches all."""
+    """Which dead letters; what is left out matches all.
+
+    `fingerprint` is the kind of their error: that of a group in the sum of dead letters.
+    """
 
     reason_code: str | None = None
     stage: str | None = None
     type: str | None = None
     queue: str | None = None
     job_id: JobIdText | None = None
-
-
-class ReplayRequest(Request, frozen=True):
-    """Which dead letters to submit again: exact ids, or all that a filter matches.
-
-    With `rebind_outputs` they write the newest open version of a dataset where the version that
-    their job named by its number is not open any more. The first `canary` of them go first, and
-    the others when these have succeeded; `rate` of them start in a second. A single one may get
-    another `input` than its own.
-    """
-
-    task_ids: list[TaskIdText] | None = None
-    filter: DeadLetterFilter | None = None
-    dry_run: bool = False
-    idempotency_key: str | None = None
-    rebind_outputs: bool = False
-    canary: int | None = None
-    rate: float | None = None
-    input: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class DiscardRequest(Request, frozen=True):
-    """Which dead letters need nothing more; exact ids only."""
-
-    task_ids: list[TaskIdText]
-    idempotency_key: str | None = None
+    fingerprint: str | None = None
 
 
 class JobQuery(Request, frozen=True):
@@ -325,8 +321,13 @@ class JobQuery(Request, frozen=True):
 class JobListQuery(Request, frozen=True):
     """Which jobs to list; `name` is a prefix, `label` is key=value.
 
+    `state` may be several: repeated, or with commas between them; `unsuccessful` stands for every
+    end but SUCCEEDED. `fingerprint` is that of a job's error, as the overview names it.
     `submitted_from_ms` is the first moment that counts, `submitted_until_ms` the first after them.
+    `worker` is the id of one that has run attempts of theirs: among its newest 10,000, or now.
     """
+
+    repeatable: ClassVar[frozenset[str]] = frozenset({"state"})
 
     state: str | None = None
     name: str | None = None
@@ -338,8 +339,10 @@ class JobListQuery(Request, frozen=True):
     correlation_id: str | None = None
     submitted_from_ms: Moment | None = None
     submitted_until_ms: Moment | None = None
+    fingerprint: str | None = None
     page_size: PageSize = 50
     page_token: str | None = None
+    worker: str | None = None
 
 
 class PageQuery(Request, frozen=True):
@@ -358,21 +361,20 @@ class TaskListQuery(Request, frozen=True):
     page_token: str | None = None
 
 
-class DeadLetterListQuery(DeadLetterFilter, frozen=True):
-    """Which dead letters to list; settled ones have been replayed or discarded."""
-
-    settled: bool = False
-    page_size: PageSize = 100
-    page_token: str | None = None
-
-
 class LogQuery(Request, frozen=True):
-    """Where to read a log from; `follow` waits for more, up to `wait_ms`."""
+    """Where to read a log from; `follow` waits for more, up to `wait_ms`.
+
+    In the place of an `offset`, `line` begins with a line, counted from 1, and `tail` with so many
+    lines before the end. An answer has `bytes_max` bytes at most.
+    """
 
     attempt: AttemptNumber | None = None
     offset: Offset = 0
     follow: bool = False
     wait_ms: WaitMs = 10_000
+    line: LineNumber | None = None
+    tail: LineNumber | None = None
+    bytes_max: LogBytes = 1 << 20
 
 
 class ResultQuery(Request, frozen=True):

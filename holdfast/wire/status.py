@@ -85,6 +85,19 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[TaskAttempt] | None = None
 
 
+class JobCause(msgspec.Struct, frozen=True, kw_only=True):
+    """What ended a job: a task, a job that it waited for, its parent, or somebody's cancel.
+
+    kind: task, dependency, parent or cancel; `job_id` and `task_id` name it, `actor` is who asked.
+    """
+
+    kind: str
+    message: str
+    job_id: str | None = None
+    task_id: str | None = None
+    actor: str | None = None
+
+
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One job; its state follows from the counts of its tasks' states."""
 
@@ -118,7 +131,14 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     cancel_mode: str | None = None
     cancel_reason: str | None = None
+    # Who cancelled it; told where the spec is. None if nobody did: see `causes`.
+    cancelled_by: str | None = None
+    # Told where the spec is, of a job that did not succeed: what ended it, then what brought that
+    # about; the root cause comes last.
+    causes: list[JobCause] = []
     status_message: str
+    # What its pending tasks wait for; known of one job, and not in lists.
+    pending_reason: str | None = None
     num_tasks: int
     tasks_pending: int = 0
     tasks_assigned: int = 0
@@ -250,7 +270,9 @@ class LogTime(msgspec.Struct, frozen=True):
 class LogChunk(msgspec.Struct, frozen=True):
     """A stretch of an attempt's output; read on from `next_offset`.
 
-    `times` says when it was stored, as a rule within half a second after it was written.
+    `times` says when it was stored, as a rule within half a second after it was written. Of a long
+    log the middle is not kept: `left_out` is how many of the bytes asked for are missing before
+    `offset`. `line` is the number of the line at `offset`, if a line or the tail was asked for.
     """
 
     task_id: str
@@ -260,6 +282,8 @@ class LogChunk(msgspec.Struct, frozen=True):
     content: bytes
     is_complete: bool
     times: list[LogTime] = []
+    left_out: int = 0
+    line: int | None = None
 
 
 class Amounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,6 +302,15 @@ class WorkerResources(msgspec.Struct, frozen=True, kw_only=True):
     used: Amounts
     free: Amounts
     gpu_model: str | None = None
+
+
+class WorkerEnds(msgspec.Struct, frozen=True, kw_only=True):
+    """How many attempts ended on a worker within the last hour, by how they did."""
+
+    succeeded: int = 0
+    failed: int = 0
+    worker_failed: int = 0
+    killed: int = 0
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,6 +340,10 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     consecutive_failures: int = 0
     last_failure: str | None = None
     last_answer_at_ms: int | None = None
+    # One process that serves queues and placed work is listed twice, with one book: the other one.
+    same_process: str | None = None
+    # As servers have counted them, every few seconds.
+    ended_last_hour: WorkerEnds = WorkerEnds()
 
 
 class WorkerList(msgspec.Struct, frozen=True):
@@ -328,10 +365,16 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     finished_per_second: float = 0.0
     paused: bool = False
     paused_by: str | None = None
+    # Workers that have registered for it, live and do not drain. Who claims without having
+    # registered serves it too.
+    workers: int = 0
+    is_served: bool = True
+    # Of those in line, tasks that ask for more than any of its workers has, as far as is known.
+    never_fits: int = 0
 
 
 class QueueList(msgspec.Struct, frozen=True):
-    """Queues that hold, run or recently finished something."""
+    """Queues that are served or paused, or that hold, run or recently finished something."""
 
     queues: list[QueueStatus]
 

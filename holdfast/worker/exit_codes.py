@@ -1,9 +1,8 @@
 """Codes of a worker that ended itself because something in it could not be stopped.
 
-Nothing is wrong with the worker: whoever supervises it starts it again.
+Nothing is wrong with the worker: its supervisor starts it again.
 """
 
 EXIT_OVERRUN = 70
 EXIT_UNSTOPPABLE = 71
 EXIT_BROKEN = 72
-EXITS_TO_RESTART = (EXIT_OVERRUN, EXIT_UNSTOPPABLE, EXIT_BROKEN)

@@ -14,8 +14,8 @@ from holdfast.worker.processes import watchdog
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
-_TOKEN = re.compile(r"[!-~]{1,128}")
-_MARK = re.compile(r"HOLDFAST_[A-Z_]+=[!-~]{1,128}")
+_WORD = re.compile(r"[!-~]{1,128}")
+_ENTRY = re.compile(r"HOLDFAST_[A-Z_]+=[!-~]{1,128}")
 
 
 class WatchdogLost(Unavailable):
@@ -43,7 +43,7 @@ class WatchdogHandle:
         worker too: so do programs that are started by functions within the worker.
         """
         assert self._process is None, "a watchdog is started once"
-        if mark is not None and not _MARK.fullmatch(mark):
+        if mark is not None and not _ENTRY.fullmatch(mark):
             raise Invalid("mark", f"{mark!r} is not an entry such as HOLDFAST_WORKER=name")
         arguments = [str(os.getpid()), *([mark] if mark else [])]
         process = subprocess.Popen(
@@ -75,13 +75,16 @@ class WatchdogHandle:
         """Have this process killed when the deadline passes; None lets it live."""
         self._write("self never" if deadline is None else f"self {_instant(deadline)}")
 
-    def watch_group(self, pgid: int, token: str, deadline: float) -> None:
-        """Have a process group, and all that carry its token, killed when the deadline passes."""
+    def watch_group(self, pgid: int, mark: str, deadline: float, *, uid: int = 0) -> None:
+        """Have a process group, and all that carry its mark, killed when the deadline passes.
+
+        So are all processes of the uid, unless it is 0.
+        """
         if pgid <= 1:  # killpg(1) would kill every process there is
             raise Invalid("pgid", f"{pgid} is not a process group of a worker's child")
-        if not _TOKEN.fullmatch(token):
-            raise Invalid("token", "is not one word of at most 128 printable ASCII characters")
-        self._write(f"group {pgid} {token} {_instant(deadline)}")
+        if not _WORD.fullmatch(mark):
+            raise Invalid("mark", "is not one word of at most 128 printable ASCII characters")
+        self._write(f"group {pgid} {mark} {uid} {_instant(deadline)}")
 
     def forget_group(self, pgid: int) -> None:
         """Watch a group no longer, because it has ended."""

@@ -11,6 +11,7 @@ from holdfast.services.waking.doorbell import Doorbells
 from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database
 from tests.api.face import Face
+from tests.api.guarded import Guarded
 
 
 @pytest.fixture
@@ -40,3 +41,11 @@ async def quiet(ledger: Ledger, database: Database) -> AsyncIterator[Runtime]:
 async def quiet_face(quiet: Runtime) -> Face:
     """The routes of a server without chores."""
     return Face(quiet)
+
+
+@pytest.fixture
+async def guarded(database_url: str, tmp_path: Path) -> AsyncIterator[Guarded]:
+    """A server that asks for tokens."""
+    options = Options(database_url, object_store=str(tmp_path / "o"), requires_tokens=True)
+    async with open_runtime(options) as runtime:
+        yield Guarded(Face(runtime), runtime.ledger.database, {})

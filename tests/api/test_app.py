@@ -57,9 +57,11 @@ async def test_every_route_that_is_listed_is_found(face: Face) -> None:
             continue
         path = route.path.replace("{queue:path}", "q").replace("{worker_id:path}", "w1")
         path = path.replace("{job_id}", "999999").replace("{task_id}", "999999.0")
+        path = path.replace("{given}", "999999")
         path = path.replace("{name:path}", "n").replace("{bundle}", "0" * 64)
         path = path.replace("{dataset}", "d").replace("{trigger}", "t").replace("{version}", "1")
-        path = path.replace("{type:path}", "t")
+        path = path.replace("{type:path}", "t").replace("{function:path}", "m:f")
+        path = path.replace("{token}", "ci")
         assert "{" not in path, path
         status, _, content = await call(face.app, route.method, path)
         assert status != 405, path

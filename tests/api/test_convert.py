@@ -14,6 +14,7 @@ from holdfast.store.reads.dead_letters import DeadLetterRow
 from holdfast.store.reads.queues import QueueRow
 from holdfast.store.reads.tasks import ResultRow
 from holdfast.store.reads.workers import WorkerLoad
+from holdfast.store.tables.samples import WorkerEnds
 from holdfast.wire.status import Amounts, BuildMetrics, ResourceUsage, WorkerResources
 from tests.api.rows import CLOSED, LATER, NOW, OPEN, a_task, a_worker
 
@@ -85,6 +86,14 @@ def test_progress_is_that_of_the_current_attempt(
     task = a_task(**OPEN, progress=progress, progress_attempt=attempt)
     told = convert.task_status(task, now=NOW)
     assert (told.progress, told.status_message) == expected
+
+
+@pytest.mark.parametrize("state", [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.KILLED])
+def test_a_task_that_has_finished_is_not_under_way_but_has_its_last_word(state: TaskState) -> None:
+    ended = OPEN | CLOSED | {"state": state, "finished_at": LATER, "progress_attempt": 0}
+    noted = '{"fraction":0.9,"message":"9 of 10"}'
+    told = convert.task_status(a_task(**ended | {"attempt": 0}, progress=noted), now=NOW)
+    assert (told.progress, told.status_message) == (None, "9 of 10")
 
 
 def test_a_task_that_waits_for_its_retry_has_no_progress() -> None:
@@ -204,9 +213,12 @@ def test_the_current_attempt_is_where_its_worker_is() -> None:
 
 
 def test_a_workers_health_is_a_word() -> None:
-    told = convert.worker_status(a_worker(illness=2), WorkerLoad([TaskId(7, 0)], Capacity()))
+    told = convert.worker_status(
+        a_worker(illness=2), WorkerLoad([TaskId(7, 0)], Capacity()), WorkerEnds(3, 1)
+    )
     assert (told.health, told.running, told.last_seen_at_ms) == ("silent", 2, None)
     assert (told.placed, told.resources, told.running_tasks) == (False, None, ["7.0"])
+    assert (told.ended_last_hour.succeeded, told.ended_last_hour.failed) == (3, 1)
 
 
 def test_a_called_worker_is_told_with_what_it_has_left() -> None:
@@ -219,7 +231,7 @@ def test_a_called_worker_is_told_with_what_it_has_left() -> None:
         last_failure="refused",
         answered_at=NOW,
     )
-    told = convert.worker_status(row, WorkerLoad([], Capacity(0.1 + 0.2, 150, 0, 1)))
+    told = convert.worker_status(row, WorkerLoad([], Capacity(0.1 + 0.2, 150, 0, 1)), WorkerEnds())
     assert (told.health, told.placed, told.address) == ("failing", True, "http://h:7000")
     assert told.resources == WorkerResources(
         capacity=Amounts(cpu=4.0, memory=100, disk=0, gpu=2),

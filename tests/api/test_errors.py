@@ -15,6 +15,7 @@ from holdfast.api.errors import (
     encode_error,
     status_of,
 )
+from holdfast.model.server_limits import ServerLimits
 from holdfast.store.database import LockTimeout
 from holdfast.wire.answers import ErrorBody
 
@@ -31,6 +32,14 @@ CASES = [
             "limit": 5,
             "unit": "bytes",
         },
+    ),
+    (errors.Unauthenticated("show a token"), 401, "unauthenticated", None, None),
+    (
+        errors.NotAllowed("not yours", lacks="role admin"),
+        403,
+        "not_allowed",
+        None,
+        {"lacks": "role admin"},
     ),
     (errors.NotFound("job", 7), 404, "not_found", None, {"kind": "job", "name": "7"}),
     (
@@ -63,6 +72,13 @@ CASES = [
     ),
     (errors.Refused("no"), 409, "refused", None, None),
     (errors.Overloaded("slow"), 429, "overloaded", None, None),
+    (
+        ServerLimits().refusal("streams_max"),
+        429,
+        "limit_reached",
+        None,
+        {"limit": "streams_max", "maximum": 256, "setting": "--streams-max", "retry_after": 1},
+    ),
     (errors.Stopping("bye"), 503, "stopping", None, None),
     (errors.SchemaMismatch("old"), 503, "unavailable", None, None),
     (errors.Unavailable("later"), 503, "unavailable", None, None),

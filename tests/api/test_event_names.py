@@ -5,7 +5,10 @@ import pytest
 
 from holdfast.api.event_names import ALIASES, TYPES, find_note, parse_event_types
 from holdfast.errors import Invalid, TooLarge
+from tests.api.face import Face
+from tests.cluster import Cluster
 from tests.store.raw import Raw
+from tests.world import World
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -68,3 +71,17 @@ async def test_the_list_of_names_is_the_databases(database_url: str) -> None:
     finally:
         await connection.close()
     assert tuple(row[0] for row in rows) == TYPES
+
+
+async def test_a_placement_is_found_as_a_claim(quiet_face: Face, world: World) -> None:
+    cluster = Cluster(world)
+    await cluster.add("w1")
+    job_id = await world.submit(queue=None)
+    assert len(await cluster.place()) == 1
+    for where in (f"/api/tasks/{job_id}.0/events", f"/api/jobs/{job_id}/events", "/api/events"):
+        [event] = (await quiet_face.get(f"{where}?type=job_claimed")).json["events"]
+        assert (event["type"], event["actor"], event["job_id"]) == (
+            "placed",
+            "scheduler",
+            str(job_id),
+        )

@@ -70,6 +70,13 @@ PLACED = {"queue": None}
             "queue_not_served",
             "no worker serves queue emails",
         ),
+        (
+            {},
+            {},
+            SERVED._replace(too_large="the largest has 2 cpu"),
+            "never_fits",
+            "could never fit on a worker of queue emails: the largest has 2 cpu",
+        ),
         ({}, {"eligible_at": LATER}, SERVED, "not_eligible", "not before 2026-03-01T12:01:30Z"),
         (
             {},
@@ -190,6 +197,8 @@ async def test_a_paced_task_says_how_many_come_before_it(face: Face, world: Worl
         assert (reason["code"], reason["details"]["before"]) == ("not_in_line", index)
         assert reason["message"].startswith("not in line yet: the next of its job at 2")
         assert reason["message"].endswith(said)
+        listed = (await face.get(f"/api/jobs/{job_id}/tasks")).json["tasks"][index]
+        assert listed["pending_reason"] == reason["message"]
     await world.run_chores()
     told = [(await face.get(f"/api/tasks/{job_id}.{index}/explain")).json for index in (0, 2)]
     assert [each["reason"]["code"] for each in told] == ["in_queue", "not_in_line"]
@@ -231,7 +240,7 @@ async def test_a_task_that_was_asked_to_stop_says_until_when(face: Face, world: 
     [claim] = await world.claim()
     await world.cancel_job(job_id, "soft")
     lines = await lines_of(face, job_id)
-    assert any(line.startswith("Its job was cancelled (soft): cancelled") for line in lines)
+    assert any(line.startswith("Its job is being stopped (soft): cancelled") for line in lines)
     assert any(line.startswith("It was asked to stop and has until 2") for line in lines)
     await world.cancel_task(claim.task_id, "hard")
     lines = await lines_of(face, job_id)

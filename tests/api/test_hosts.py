@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.api.app import build_app
 from holdfast.api.errors import ForeignHost, ForeignOrigin
-from holdfast.api.hosts import KNOWN_MAX, Hosts
-from holdfast.errors import HoldfastError
+from holdfast.api.hosts import KNOWN_MAX, Hosts, is_secure_page
+from holdfast.errors import HoldfastError, Invalid
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import call
 
@@ -128,3 +128,23 @@ async def test_a_refusal_names_the_setting(quiet: Runtime) -> None:
     assert b"jobs.example" in content
     assert b"--allowed-host" in content
     assert (await ask(build_app(quiet, ["jobs.example"]), "jobs.example"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_secure"),
+    [
+        ("https://jobs.example", True),
+        ("https://127.0.0.1:7878", True),
+        ("http://127.0.0.1:7878", False),
+        ("http://localhost", False),
+        ("http://[::1]:7878", False),
+    ],
+)
+def test_the_browser_says_whether_a_page_came_by_https(origin: str, is_secure: bool) -> None:
+    assert is_secure_page({b"origin": origin.encode()}) is is_secure
+
+
+def test_nobody_logs_in_by_plain_http_from_another_machine() -> None:
+    with pytest.raises(Invalid, match=r"jobs\.example is called by plain HTTP"):
+        is_secure_page({b"origin": b"http://jobs.example"})
+    assert is_secure_page({})

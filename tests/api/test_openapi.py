@@ -9,6 +9,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from holdfast.api.app import ROUTES
 from holdfast.api.openapi import build_document
 from holdfast.api.route import Call, Route
+from holdfast.model.roles import EVERYBODY
 from holdfast.wire.requests import Nothing
 from tests.api.face import Face
 
@@ -130,4 +131,4 @@ def test_a_parameter_that_nobody_described_is_not_served() -> None:
         """Answer nothing."""
 
     with pytest.raises(KeyError):
-        build_document([Route("GET", "/x/{mystery}", nothing, None)])
+        build_document([Route("GET", "/x/{mystery}", nothing, None, EVERYBODY)])

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.api import route as route_module
+from holdfast.api import bodies
 from holdfast.api.app import App
 from holdfast.api.dashboard import open_dashboard
 from holdfast.api.hosts import Hosts
-from holdfast.api.route import Call, Octets, Reply, Route, Stream, decode_text
+from holdfast.api.route import Call, Reply, Route, Stream, decode_text
 from holdfast.errors import Invalid, NotFound, Overloaded
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.roles import EVERYBODY
 from holdfast.services.runtime import Runtime
 from holdfast.services.waking.doorbell import Doorbells
 from holdfast.services.waking.wake_ups import WakeUps
@@ -40,6 +41,11 @@ class Choice(Request, frozen=True):
 def serve(runtime: Runtime, *routes: Route) -> Any:
     """Make an application of a few routes."""
     return App([each.bind(runtime, Hosts()) for each in routes], open_dashboard())
+
+
+def get(path: str, answer: Any, **more: Any) -> Route:
+    """Declare a route that is read."""
+    return Route("GET", path, answer, None, EVERYBODY, **more)
 
 
 def error_of(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str, str | None]:
@@ -75,7 +81,7 @@ def quiet() -> Runtime:
 @pytest.fixture
 def app(quiet: Runtime) -> Any:
     """One route that takes a body, a query and a name in its path."""
-    return serve(quiet, Route("POST", "/orders/{who}", take_order, dict, body=Order, query=Choice))
+    return serve(quiet, Route("POST", "/orders/{who}", take_order, dict, EVERYBODY, Order, Choice))
 
 
 async def test_path_query_body_and_actor_are_read(app: Any) -> None:
@@ -154,13 +160,13 @@ async def test_json_may_say_its_charset(app: Any) -> None:
 
 
 async def test_a_body_that_says_it_is_huge_is_not_even_read(app: Any) -> None:
-    size = route_module.BODY_BYTES_MAX + 1
+    size = bodies.BODY_BYTES_MAX + 1
     headers = {"content-length": str(size)}
     status, _, content = await call(app, "POST", "/orders/a", body=b"{}", headers=headers)
     error = msgspec.json.decode(content)["error"]
     assert (status, error["code"], error["field"]) == (413, "too_large", "body")
     assert error["details"]["size"] == size
-    assert error["details"]["limit"] == route_module.BODY_BYTES_MAX
+    assert error["details"]["limit"] == bodies.BODY_BYTES_MAX
 
 
 async def in_chunks(app: Any, chunks: list[bytes], *, leaves: bool = False) -> tuple[int, bytes]:
@@ -196,7 +202,7 @@ async def test_chunks_are_put_together(app: Any) -> None:
 async def test_a_body_that_turns_out_to_be_huge_is_given_up(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route_module, "BODY_BYTES_MAX", 100)
+    monkeypatch.setattr(bodies, "BODY_BYTES_MAX", 100)
     chunks = [b'{"item": "', *[b"x" * 30] * 1000, b'"}']
     status, content = await in_chunks(app, chunks)
     error = msgspec.json.decode(content)["error"]
@@ -216,7 +222,7 @@ async def test_a_refusal_has_its_status_and_its_words(quiet: Runtime) -> None:
     async def slow_down(_: Call[None, Nothing]) -> None:
         raise Overloaded("too many")
 
-    app = serve(quiet, Route("GET", "/a", refuse, None), Route("GET", "/b", slow_down, None))
+    app = serve(quiet, get("/a", refuse), get("/b", slow_down))
     assert error_of(await call(app, "GET", "/a")) == (404, "not_found", None)
     status, headers, _ = await call(app, "GET", "/b")
     assert (status, headers["retry-after"]) == (429, "1")
@@ -231,7 +237,7 @@ async def test_what_breaks_is_logged_whole_and_told_to_nobody(
     async def answer_nonsense(_: Call[None, Nothing]) -> object:
         return object()
 
-    app = serve(quiet, Route("GET", "/a", fail, None), Route("GET", "/b", answer_nonsense, None))
+    app = serve(quiet, get("/a", fail), get("/b", answer_nonsense))
     for path in ("/a", "/b"):
         status, _, content = await call(app, "GET", path)
         assert (status, msgspec.json.decode(content)["error"]["code"]) == (500, "internal")
@@ -246,7 +252,7 @@ async def test_a_reply_has_the_status_and_the_type_it_wants(quiet: Runtime) -> N
     async def reply(_: Call[None, Nothing]) -> Reply:
         return Reply(b"plain", 202, b"text/plain")
 
-    app = serve(quiet, Route("GET", "/a", reply, None))
+    app = serve(quiet, get("/a", reply))
     status, headers, content = await call(app, "GET", "/a")
     assert (status, headers["content-type"], content) == (202, "text/plain", b"plain")
 
@@ -267,7 +273,7 @@ async def test_an_answer_is_given_up_when_nobody_waits_for_it(quiet: Runtime) ->
         finally:
             ended.append("cancelled")
 
-    app = serve(quiet, Route("GET", "/a", wait, None, waits=True))
+    app = serve(quiet, get("/a", wait, waits=True))
     exchange = Exchange(app, "GET", "/a")
     await asyncio.sleep(0)
     await exchange.leave()
@@ -278,7 +284,7 @@ async def test_a_refusal_after_a_wait_leaves_nothing_behind(quiet: Runtime) -> N
     async def refuse(_: Call[None, Nothing]) -> None:
         raise NotFound("job", 7)
 
-    app = serve(quiet, Route("GET", "/a", refuse, None, waits=True))
+    app = serve(quiet, get("/a", refuse, waits=True))
     before = len(asyncio.all_tasks())
     assert error_of(await call(app, "GET", "/a"))[0] == 404
     assert len(asyncio.all_tasks()) == before
@@ -288,7 +294,7 @@ def streaming(quiet: Runtime, chunks: AsyncGenerator[bytes, None]) -> Any:
     async def pour(_: Call[None, Nothing]) -> Stream:
         return Stream(chunks)
 
-    return serve(quiet, Route("GET", "/a", pour, None))
+    return serve(quiet, get("/a", pour))
 
 
 async def test_a_stream_comes_piece_by_piece(quiet: Runtime) -> None:
@@ -335,51 +341,6 @@ def test_json_is_taken_as_the_text_it_came_as() -> None:
     with pytest.raises(Invalid) as refused:
         decode_text(msgspec.Raw(b'"\xff"'), "x")
     assert refused.value.field == "x"
-
-
-async def count_pieces(call: Call[Octets, Nothing]) -> list[int]:
-    """Count the bytes of each piece of a body."""
-    return [len(piece) async for piece in call.body.read(10)]
-
-
-async def send_pieces(
-    quiet: Runtime, *messages: Mapping[str, Any], length: str = "5"
-) -> tuple[int, bytes]:
-    """Send a body of bytes to a route, message by message."""
-    app = serve(quiet, Route("PUT", "/bytes", count_pieces, list, body=Octets))
-    headers = [(b"content-type", b"application/octet-stream"), (b"content-length", length.encode())]
-    scope = {"type": "http", "method": "PUT", "path": "/bytes", "query_string": b""}
-    waiting, said = list(messages), list[Mapping[str, Any]]()
-
-    async def receive() -> Mapping[str, Any]:
-        return waiting.pop(0)
-
-    async def send(message: Mapping[str, Any]) -> None:
-        said.append(message)
-
-    await app({**scope, "headers": headers}, receive, send)
-    return said[0]["status"], said[1]["body"]
-
-
-def piece(content: bytes, *, more: bool = True) -> dict[str, Any]:
-    """Make a piece of a body."""
-    return {"type": "http.request", "body": content, "more_body": more}
-
-
-async def test_a_body_of_bytes_is_read_as_it_comes(quiet: Runtime) -> None:
-    assert await send_pieces(quiet, piece(b"123"), piece(b"45", more=False)) == (200, b"[3,2]")
-
-
-async def test_a_body_of_bytes_is_bounded(quiet: Runtime) -> None:
-    status, _ = await send_pieces(quiet, piece(b"12345678"), piece(b"9ab", more=False))
-    assert status == 413
-    assert (await send_pieces(quiet, length="11"))[0] == 413
-
-
-async def test_a_body_of_bytes_that_breaks_off_is_refused(quiet: Runtime) -> None:
-    status, content = await send_pieces(quiet, piece(b"12"), {"type": "http.disconnect"})
-    assert status == 400
-    assert b"ended before its length" in content
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from uuid import uuid4
 import psycopg
 
 import holdfast as hf
+from tests.stand_in import secret_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = str(Path(sys.executable).with_name("holdfast"))
@@ -29,8 +30,10 @@ Found = TypeVar("Found")
 class Stage:
     """One server, which can be stopped and started again, and whoever works for it."""
 
-    def __init__(self, database_url: str, folder: Path) -> None:
+    def __init__(self, database_url: str, folder: Path, *flags: str, token: str = "") -> None:
         self.database_url = database_url
+        self._flags = flags
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._folder = folder
         self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
@@ -40,7 +43,8 @@ class Stage:
     def start_server(self) -> None:
         """Start the server on the port it has always had, and wait until it answers."""
         self.server = self._start(
-            "server", "--database-url", self.database_url, "--port", str(self._port)
+            *("server", "--database-url", self.database_url, "--port", str(self._port)),
+            *self._flags,
         )
         eventually(self._answers)
 
@@ -50,6 +54,12 @@ class Stage:
         return self._start(
             "worker", "--server", self.url, "--import", "tests.browser.tasks", *flags
         )
+
+    def start_placed_worker(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a real worker with room for one placed command; it leaves at once when asked to."""
+        room = ("--cpu", "1", "--memory", "1GB", "--disk", "1GB", "--gpu", "0")
+        flags = ("--placed", "--allow-commands", "--drain-seconds", "0", "--name", name)
+        return self._start("worker", "--server", self.url, *flags, *room, folder=name)
 
     def stop_server(self, *, kill: bool = False) -> None:
         """End the server, and see that it is gone."""
@@ -79,13 +89,13 @@ class Stage:
         }
         return str(self.call("POST", "/api/jobs", fields)["job_id"])
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Call the API as a program does."""
         request = urllib.request.Request(
             self.url + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"content-type": "application/json"},
+            headers={"content-type": "application/json", **self._headers, **headers},
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
@@ -105,10 +115,10 @@ class Stage:
                 process.kill()
                 process.wait()
 
-    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, *arguments: str, folder: str = "workers") -> subprocess.Popen[bytes]:
         variables = {
             **os.environ,
-            "HOLDFAST_WORKER_DIR": str(self._folder / "workers"),
+            "HOLDFAST_WORKER_DIR": str(self._folder / folder),
             "HOLDFAST_OBJECT_STORE": str(self._folder / "objects"),
             "HOLDFAST_LEASE_MIN": "0.5",
         }
@@ -133,13 +143,15 @@ class HandWorker:
     def __init__(self, stage: Stage, worker_id: str) -> None:
         self._stage = stage
         self.worker_id = worker_id
-        body = {"worker_id": worker_id, "name": worker_id, "host": f"{worker_id}.test"}
-        stage.call("POST", "/internal/worker-register", {**body, "queues": ["by-hand"]})
+        secret = secret_of(worker_id)
+        self._shown = {"holdfast-worker": f"{worker_id} {secret}"}
+        body = {"name": worker_id, "host": f"{worker_id}.test", "queues": ["by-hand"]}
+        self._say("worker-register", {**body, "secret": secret})
 
     def claim(self, task_id: str, *, start: bool = True) -> dict[str, Any]:
         """Take a task, and unless told otherwise say that it runs."""
-        body = {"worker_id": self.worker_id, "task_id": task_id, "idempotency_key": uuid4().hex}
-        [claim] = self._stage.call("POST", "/internal/task-claim", body)["claims"]
+        body = {"task_id": task_id, "idempotency_key": uuid4().hex}
+        [claim] = self._say("task-claim", body)["claims"]
         if start:
             self.beat(claim, state="running")
         held: dict[str, Any] = claim
@@ -147,19 +159,22 @@ class HandWorker:
 
     def beat(self, claim: dict[str, Any], **fields: Any) -> Any:
         """Renew a lease, or report a state or progress."""
-        body = {"worker_id": self.worker_id, **_fence(claim), **fields}
-        return self._stage.call("POST", "/internal/heartbeat", body)
+        return self._say("heartbeat", {**_fence(claim), **fields})
 
     def end(self, claim: dict[str, Any], status: str = "succeeded", **fields: Any) -> None:
         """Say how an attempt ended."""
-        body = {"worker_id": self.worker_id, **_fence(claim), "status": status, **fields}
-        self._stage.call("POST", "/internal/task-complete", body)
+        self._say("task-complete", {**_fence(claim), "status": status, **fields})
 
     def log(self, claim: dict[str, Any], content: bytes, offset: int = 0) -> None:
         """Send output of an attempt."""
         text = base64.b64encode(content).decode()
         body = {**_fence(claim), "offset": offset, "content": text}
         self._stage.call("POST", "/internal/task-log", body)
+
+    def _say(self, route: str, body: dict[str, Any]) -> Any:
+        """Call a route in its own name."""
+        named = {"worker_id": self.worker_id, **body}
+        return self._stage.call("POST", f"/internal/{route}", named, **self._shown)
 
 
 def eventually(fact: Callable[[], Found], seconds: float = 30) -> Found:

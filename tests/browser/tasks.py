@@ -1,6 +1,7 @@
 """What real workers run for the dashboard's tests."""
 
 import asyncio
+import time
 
 import holdfast as hf
 
@@ -25,6 +26,19 @@ async def stay(*, ctx: hf.Context) -> str:
 
 
 @hf.task(queue=QUEUE)
+def nap(seconds: float) -> float:
+    """Take a while that is known."""
+    time.sleep(seconds)
+    return seconds
+
+
+@hf.task(queue=QUEUE)
 def refuse(text: str) -> str:
     """Fail for good, with what was given in the error."""
     raise hf.ValidationError(f"{text!r} will not do")
+
+
+@hf.task(queue=QUEUE, priority=3, owner="<b>mail</b> team")
+def label(text: str, times: int = 2, *, tags: list[str] | None = None) -> str:
+    """Repeat a <b>text</b>, and name its tags."""
+    return f"{text * times} {tags}"

@@ -1,6 +1,7 @@
 """The frame around the pages: keys, search, themes, links, and a proxy in front of it all."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -25,6 +26,7 @@ def test_keys_lead_everywhere(page: Page, jobs: list[str]) -> None:
         "q": "Queues",
         "d": "Dead letters",
         "v": "Datasets",
+        "f": "Functions",
         "o": "Overview",
     }.items():
         page.keyboard.press("g")
@@ -66,6 +68,63 @@ def test_a_page_whose_files_are_gone_leaves_the_others(
     expect(page.get_by_role("button", name="Reload the dashboard")).to_be_visible()
     page.get_by_role("link", name="Queues").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+
+
+def test_a_page_that_was_opened_while_the_server_was_away_comes_when_it_is_back(
+    page: Page, stage: Stage, jobs: list[str], complaints: Complaints
+) -> None:
+    complaints.expected = ("ERR_", "Failed to fetch dynamically", "EventSource")
+    page.goto("/jobs")
+    expect(page.get_by_role("link", name=jobs[0], exact=True)).to_be_visible()
+    stage.stop_server()
+    page.get_by_role("link", name="Datasets").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("This page cannot be shown")
+    stage.start_server()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Datasets")
+
+
+def test_tasks_are_opened_by_enter_and_unfolded_by_o(page: Page, jobs: list[str]) -> None:
+    page.goto(f"/jobs/{jobs[0]}")
+    expect(page.get_by_role("link", name=f"{jobs[0]}.0", exact=True)).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    expect(page.get_by_role("button", name=f"Close {jobs[0]}.0")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(rf"/tasks/{jobs[0]}\.0$"))
+
+
+def test_what_a_task_waits_for_is_told_in_local_time(page: Page, stage: Stage) -> None:
+    at = datetime(2031, 7, 1, 22, 30, tzinfo=UTC)
+    job_id = stage.submit(name="later", not_before=at.timestamp())
+    # The browser is in Berlin.
+    for path in (f"/jobs/{job_id}", f"/tasks/{job_id}.0", f"/tasks/{job_id}.0?tab=explain"):
+        page.goto(path)
+        expect(page.get_by_text("not before 2031-07-02 00:30:00").first).to_be_visible()
+
+
+WIDER_THAN_ITS_PLACE = """(elements) => elements.filter(
+  (element) => element.scrollWidth > element.clientWidth).map((element) => element.innerText)"""
+
+
+def test_long_names_and_large_counts_stay_in_their_place(page: Page, stage: Stage) -> None:
+    owner = "svc-data-platform-ingestion-europe-west-4@a-very-long-name-of-a-company.example.com"
+    job_id = stage.submit(name="wide", owner=owner, replicas=10_001)
+    stage.call("POST", f"/api/jobs/{job_id}:cancel", {"mode": "hard"})
+    for width, height in ((390, 844), (1280, 800)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto("/jobs?name=wide")
+        count = page.locator("td").filter(has_text="10,001/10,001")
+        expect(count).to_be_visible()
+        assert count.locator("*").evaluate_all(WIDER_THAN_ITS_PLACE) == []
+        page.goto(f"/jobs/{job_id}")
+        facts = page.locator("main dl").first
+        expect(facts).to_contain_text(owner)
+        assert facts.locator("dd").evaluate_all(WIDER_THAN_ITS_PLACE) == []
+    # The tasks are what a job is opened for: on a desktop they begin in the upper half.
+    page.goto(f"/jobs/{stage.submit(name='tall', owner=owner, replicas=2)}")
+    tabs = page.get_by_role("tab", name="Tasks").bounding_box()
+    assert tabs is not None
+    assert tabs["y"] < height / 2
 
 
 def test_the_search_takes_ids_and_names(page: Page, jobs: list[str]) -> None:

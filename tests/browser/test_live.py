@@ -24,9 +24,17 @@ def test_a_state_change_appears_without_reload(page: Page, stage: Stage) -> None
     worker = HandWorker(stage, "w-live")
     claim = worker.claim(f"{job_id}.0")
     expect(state).to_have_class(re.compile(r"\bstatus-running\b"))
+    worker.beat(claim, progress={"fraction": 0.9, "message": "nearly"})
+    task = page.context.new_page()
+    task.goto(f"/tasks/{job_id}.0")
+    expect(task.get_by_text("90 %")).to_be_visible()
     worker.end(claim)
     expect(state).to_have_class(re.compile(r"\bstatus-succeeded\b"))
     assert page.evaluate("window.notReloaded") is True
+    # What has ended is done, whatever it said last.
+    expect(task.locator(".badge").first).to_have_class(re.compile(r"\bstatus-succeeded\b"))
+    expect(task.get_by_role("progressbar")).to_have_count(0)
+    expect(task.get_by_text("90 %")).to_have_count(0)
 
 
 def test_a_new_job_appears_in_the_list(page: Page, stage: Stage) -> None:

@@ -28,12 +28,19 @@ PAGES = {
     "/workers": "Workers",
     "/queues": "Queues",
     "/dead-letters": "Dead letters",
+    "/actions": "Actions",
     "/datasets": "Datasets",
     "/datasets/places": "places",
+    "/functions": "Functions",
     "/nowhere/at/all": "",
 }
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SIDEWAYS = "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
+# What stands in a column that one has to scroll to is not seen; other tables have many columns.
+WHOLE = {"/jobs", "/workers", "/queues", "/dead-letters", "/functions"}
+CUT = """[...document.querySelectorAll("table")]
+  .filter((table) => table.offsetWidth > table.parentElement.clientWidth)
+  .map((table) => table.ariaLabel)"""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +55,8 @@ def address(stage: Stage) -> Callable[[str], str]:
         client.create_dataset("places").open_version()
     after = stage.submit(name="after", depends_on=[{"job": job.id, "condition": "ended"}])
     waits = stage.submit(name="waits", depends_on=[after])
-    HandWorker(stage, "w-pages")
+    stage.call("POST", f"/api/jobs/{stage.submit()}:cancel", {"mode": "soft", "reason": "dear"})
+    HandWorker(stage, "w-pages-" + "long" * 20)
     eventually(lambda: stage.call("GET", f"/api/jobs/{waits}")["unmet_dependencies"] == 1)
     return lambda page: page.format(job=job.id, after=after)
 
@@ -61,6 +69,7 @@ def test_a_page_is_fit_to_be_seen(page: Page, address: Callable[[str], str], pat
     expect(page.get_by_text(re.compile("^Reading ")).first).not_to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
     assert page.evaluate(SIDEWAYS) <= 0
+    assert path not in WHOLE or page.evaluate(CUT) == []
     for theme in THEMES:
         page.emulate_media(color_scheme=theme)
         assert serious_findings(page) == [], theme
@@ -74,3 +83,69 @@ def test_a_page_that_is_not_there_says_so(
     expect(page.get_by_role("alert")).to_contain_text("999999999")
     page.goto("/jobs")
     expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
+
+
+def test_what_people_did_leads_to_what_they_did_it_to(
+    page: Page, address: Callable[[str], str], stage: Stage
+) -> None:
+    page.goto(address("/actions?action=cancel"))
+    row = page.get_by_role("row").filter(has_text="dear").first
+    expect(row).to_contain_text("cancelled job")
+    row.get_by_role("link", name=re.compile(r"^\d+$")).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Job:")
+    page.goto(address("/actions?actor=nobody"))
+    expect(page.get_by_text("Nobody did that.")).to_be_visible()
+
+
+@pytest.mark.usefixtures("address")
+def test_a_function_is_run_with_what_was_typed(
+    page: Page, stage: Stage, complaints: Complaints
+) -> None:
+    complaints.expected = ("413 (Request Entity Too Large)",)
+    page.goto("/functions")
+    button = page.get_by_role("button", name="Run tests.browser.tasks:label …")
+    button.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Repeat a <b>text</b>")
+    text, times = dialog.get_by_label("text (required)"), dialog.get_by_label("times")
+    expect(text).to_be_focused()
+    expect(times).to_have_attribute("placeholder", "2")
+    page.keyboard.press("Escape")
+    expect(dialog).not_to_be_visible()
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
+    # What is wrong stands at its field, and nothing is sent.
+    times.fill("[3]")
+    page.keyboard.press("Enter")
+    expect(text).to_be_focused()
+    expect(text).to_have_accessible_description('Give a value; an empty text is written "".')
+    expect(times).to_have_accessible_description("This is a list; wanted is int.")
+    messy = 'he said "é\u202e"\n<b>it\'s 5</b>'
+    text.fill(messy)
+    times.fill("1")
+    dialog.get_by_label("tags").fill('["a", "b\\"c"]')
+    # What the server refuses stands at its field, and keeps what was typed.
+    dialog.get_by_text("Queue, priority, owner").click()
+    owner = dialog.get_by_label("owner")
+    expect(owner).to_have_value("<b>mail</b> team")
+    owner.fill("o" * 2000)
+    page.keyboard.press("Enter")
+    expect(owner).to_have_accessible_description(re.compile("owner"))
+    expect(text).to_have_value(messy)
+    before = stage.rows("select max(job_id)::text from holdfast.jobs")
+    owner.fill("ann")
+    page.keyboard.press("Enter")
+    link = dialog.get_by_role("link", name=re.compile(r"^job \d+$"))
+    expect(link).to_be_focused()
+    [(job_id, queue, priority, owned_by)] = stage.rows(
+        "select job_id::text, queue, priority, owner from holdfast.jobs"
+        " order by jobs.job_id desc limit 1"
+    )
+    assert [(job_id,)] != before
+    assert (queue, priority, owned_by) == ("browser", 3, "ann")
+    link.click()
+    expect(page).to_have_url(re.compile(rf"/jobs/{job_id}$"))
+    expect(page.locator(".badge").first).to_have_text("succeeded")
+    assert stage.call("GET", f"/api/tasks/{job_id}.0/result")["result"] == (
+        f"{messy} ['a', 'b\"c']"
+    )

@@ -185,10 +185,54 @@ def test_a_job_shows_what_its_tasks_add_up_to(page: Page, stage: Stage) -> None:
     failures = page.locator("div", has=page.get_by_text("Failures, all tasks", exact=True)).last
     expect(failures).to_contain_text("0")
     for claim in (first, second):
-        ended = {name: claim[name] for name in ("task_id", "attempt", "lease_token")}
         usage = {"cpu_seconds": 90.0, "memory_peak_bytes": 3 << 20}
-        body = ended | {"status": "failed", "error": "no more", "usage": usage}
-        known = {"worker_id": worker.worker_id, "completions": [body]}
-        stage.call("POST", "/internal/task-complete", known)
+        worker.end(claim, "failed", error="no more", usage=usage)
     expect(failures).to_contain_text("2")
     expect(page.get_by_text("3 min", exact=True)).to_be_visible()
+
+
+def test_events_of_user_code_are_shown_with_what_they_carry(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="telling")
+    worker = HandWorker(stage, "w-telling")
+    claim = worker.claim(f"{job_id}.0")
+    events = [{"kind": "loaded", "payload": {"rows": 7}}]
+    worker.end(claim, events=events)
+    page.goto(f"/jobs/{job_id}?tab=events")
+    listed = page.get_by_role("table", name="Events")
+    expect(listed.get_by_text("succeeded", exact=True).first).to_be_visible()
+    expect(listed.get_by_text("user:loaded")).to_have_count(0)
+    page.get_by_label("Type").select_option("user")
+    row = listed.get_by_role("row").filter(has_text="user:loaded")
+    expect(row).to_contain_text('{"rows":7}')
+    expect(listed.get_by_text("succeeded", exact=True)).to_have_count(0)
+
+
+def test_the_overview_says_how_long_each_type_waits_and_runs(page: Page, stage: Stage) -> None:
+    job_id = stage.submit(name="timed-in-the-browser", type="timed-in-the-browser")
+    worker = HandWorker(stage, "w-timed")
+    worker.end(worker.claim(f"{job_id}.0"), run_ms=1)
+    path = "/api/types/timed-in-the-browser"
+    times = eventually(lambda: stage.call("GET", path)["times"])
+    assert times["run_p95_ms"] is not None
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.goto("/")
+    panel = page.get_by_role("region", name="Types, within the last hour")
+    for title in ("Wait p50", "Wait p95", "Run p50", "Run p95"):
+        expect(panel.get_by_role("columnheader", name=title)).to_be_visible()
+    row = panel.get_by_role("row").filter(has_text="timed-in-the-browser")
+    cells = row.get_by_role("cell")
+    expect(cells).to_have_text([re.compile("timed"), "1", "0", *[re.compile(r"\d+ m?s")] * 4])
+
+
+def test_two_workers_of_one_process_lead_to_each_other(page: Page, stage: Stage) -> None:
+    known = {"host": "h", "name": "both", "book": "book-of-both"}
+    claims = {"worker_id": "both-claims", "queues": ["by-hand"]}
+    called = {"worker_id": "both-called", "address": f"{stage.url}", "secret": "s" * 32}
+    for half in (claims, called):
+        stage.call("POST", "/internal/worker-register", known | half)
+    page.goto("/workers")
+    row = page.get_by_role("row").filter(has_text="one process with both-called")
+    expect(row).to_contain_text("both-claims")
+    row.get_by_role("link", name="both-called").click()
+    expect(page).to_have_url(re.compile("worker=both-called"))
+    expect(page.get_by_text("one process with both-claims")).to_be_visible()

@@ -61,6 +61,7 @@ def cells(table: Locator, text: str) -> list[str]:
     """Read the cells of the row that has a link of this name."""
     link = table.page.get_by_role("link", name=text, exact=True)
     row = table.get_by_role("row").filter(has=link).first
+    expect(row).to_be_visible()
     return [cell.strip(" ▸▾") for cell in row.locator("td, th").all_inner_texts()]
 
 

@@ -93,9 +93,9 @@ class Service:
         """Run a command against this server."""
         return run(*arguments, HOLDFAST_SERVER=self.url, **variables)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start a command against this server."""
-        return bounded(start(*arguments, HOLDFAST_SERVER=self.url))
+        return bounded(start(*arguments, HOLDFAST_SERVER=self.url, **variables))
 
     def on_terminal(self, *arguments: str, columns: int = 100) -> str:
         """Run a command on a terminal, and give what stands there then."""
@@ -183,7 +183,7 @@ def service(
         options = ("--queue=default", "--import=tests.cli.tasks", "--drain-seconds=1")
         with living(
             folder,
-            *("worker", "--name=handy", *options),
+            *("worker", "--name=handy", "--allow-commands", *options),
             HOLDFAST_SERVER=found.url,
             HOLDFAST_WORKER_DIR=str(folder / "workers"),
         ):
@@ -199,7 +199,8 @@ def cluster(service: Service) -> Iterator[Service]:
     attributes = ("--attribute=region=eu", "--attribute=rack=r7", "--attribute=nvme=true")
     with living(
         service.folder,
-        *("worker", "--placed", "--name=roomy", *options, *resources, *attributes),
+        *("worker", "--placed", "--name=roomy", "--allow-commands"),
+        *(*options, *resources, *attributes),
         HOLDFAST_SERVER=service.url,
         HOLDFAST_WORKER_DIR=str(service.folder / "placed"),
     ):

@@ -48,7 +48,11 @@ def _run(program: str, order: dict[str, Any]) -> NoReturn:
     sys.stdin = open(os.devnull)  # noqa: SIM115
     os.dup2(sys.stdin.fileno(), 0)
     for descriptor, path in ((1, order["out"]), (2, order["err"])):
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        if order["unread"] == descriptor:
+            reader, file = os.pipe()
+            os.close(reader)
+        else:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, descriptor)
         os.close(file)
     os.environ.clear()

@@ -83,15 +83,20 @@ class Forks:
             start_new_session=True,
         )
 
-    def run(self, arguments: tuple[str, ...], variables: dict[str, str]) -> Ended:
-        """Run the program to its end."""
+    def run(
+        self, arguments: tuple[str, ...], variables: dict[str, str], unread: int | None = None
+    ) -> Ended:
+        """Run the program to its end; who reads one of its streams may have gone."""
         out, err = (Path(self._folder.name, name) for name in ("out", "err"))
+        for path in (out, err):
+            path.write_bytes(b"")
         order = {
             "arguments": arguments,
             "environment": variables,
             "folder": os.getcwd(),
             "out": str(out),
             "err": str(err),
+            "unread": unread,
         }
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -123,6 +128,11 @@ def open_forks() -> Forks:
 def run(*arguments: str, **variables: str) -> Ended:
     """Run the program to its end, in a process that need not import what all of them import."""
     return open_forks().run(arguments, environment(**variables))
+
+
+def run_unread(unread: int, *arguments: str, **variables: str) -> Ended:
+    """Run the program to its end with 1, its standard output, or 2, the other, a broken pipe."""
+    return open_forks().run(arguments, environment(**variables), unread)
 
 
 def run_anew(*arguments: str, **variables: str) -> Ended:

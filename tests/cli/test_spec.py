@@ -1,6 +1,8 @@
 """What the command line says is to be run, and what it may not say."""
 
+import getpass
 import io
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,7 @@ from holdfast.wire.requests import JobRequest
 
 def test_flags_become_fields_and_what_is_left_out_stays_out() -> None:
     assert describe_command(["ls", "-l"], JobFlags()) == JobRequest(
-        entrypoint=Entrypoint(command=["ls", "-l"]), queue="default"
+        entrypoint=Entrypoint(command=["ls", "-l"]), queue="default", owner=getpass.getuser()
     )
     flags = JobFlags(
         name="n",
@@ -30,6 +32,8 @@ def test_flags_become_fields_and_what_is_left_out_stays_out() -> None:
         retries=2,
         timeout=1.5,
         priority=3,
+        owner="ada",
+        delay="1h30m",
         env=("A=b=c",),
         label=("l=",),
         key="k",
@@ -41,11 +45,22 @@ def test_flags_become_fields_and_what_is_left_out_stays_out() -> None:
         max_retries_failure=2,
         timeout=1.5,
         priority=3,
+        owner="ada",
+        start_delay=5400.0,
         environment={"A": "b=c"},
         labels={"l": ""},
         idempotency_key="k",
         on_exhausted="fail",
     )
+
+
+def test_a_time_to_start_at_is_one_of_here() -> None:
+    request = describe_command(["ls"], JobFlags(at="2026-11-18T09:00"))
+    assert request.not_before == datetime(2026, 11, 18, 9).timestamp()
+    with pytest.raises(Invalid, match="--delay: 400d is too long; give a year at most"):
+        describe_command(["ls"], JobFlags(delay="400d"))
+    with pytest.raises(Invalid, match="--delay: goes without --at"):
+        describe_command(["ls"], JobFlags(at="2026-11-18", delay="5m"))
 
 
 def test_arguments_of_a_function_are_json() -> None:

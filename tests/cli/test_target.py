@@ -95,3 +95,35 @@ def test_a_folder_that_cannot_be_used_is_a_clear_error(tmp_path: Path) -> None:
     assert (ended.code, ended.out) == (2, "")
     assert "is not empty and not Holdfast's" in ended.err
     assert "Traceback" not in ended.err
+
+
+AWAY = "postgresql://db.invalid/x?connect_timeout=1"
+
+
+@pytest.mark.parametrize("command", [["db", "check"], ["audit"], ["server", "--port=0"]])
+def test_a_database_on_another_machine_needs_tls(command: list[str]) -> None:
+    ended = run(*command, HOLDFAST_DATABASE_URL=AWAY)
+    assert (ended.code, ended.out) == (2, "")
+    assert "db.invalid is another machine" in ended.err
+    assert "sslmode=verify-full" in ended.err
+    trusted = run(*command, HOLDFAST_DATABASE_URL=AWAY, HOLDFAST_TRUST_DATABASE_NETWORK="1")
+    assert trusted.code == 2
+    assert "cannot connect to Postgres at db.invalid" in trusted.err
+
+
+def test_a_server_may_be_told_that_the_network_is_trusted() -> None:
+    flag = "--trust-database-network"
+    ended = run("server", "--port=0", flag, HOLDFAST_DATABASE_URL=AWAY)
+    assert "cannot connect to Postgres at db.invalid" in ended.err
+
+
+def test_a_password_among_the_arguments_is_complained_of_and_not_repeated(
+    database_url: str,
+) -> None:
+    url = database_url.replace("//postgres@", "//postgres:top-secret@")
+    assert url != database_url
+    shown = run("db", "status", "--json", "--database-url", url)
+    assert (shown.code, verdict_of(shown.out)) == (0, "current")
+    assert "set HOLDFAST_DATABASE_URL instead" in shown.err
+    assert "top-secret" not in shown.err
+    assert run("db", "status", "--json", HOLDFAST_DATABASE_URL=url).err == ""

@@ -4,8 +4,24 @@ import asyncio
 import builtins
 import os
 import sys
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import holdfast as hf
+
+
+@dataclass
+class Order:
+    """What a shop sends."""
+
+    id: UUID
+    day: date
+    price: Decimal
+    picture: bytes = b""
 
 
 @hf.task(queue="q", retries=2)
@@ -19,6 +35,46 @@ async def greet(name: str, *, greeting: str = "hello", ctx: hf.Context) -> str:
 def double(number: int) -> int:
     """Double a number."""
     return number * 2
+
+
+@hf.task(queue="q")
+def echo(value, *more, **named):  # type: ignore[no-untyped-def]
+    """Give back what it was given, whatever that was."""
+    return [value, more, named]
+
+
+@hf.task(queue="q", isolation="process")
+def describe(
+    order: Order,
+    /,
+    tags: set[str],
+    counts: dict[int, tuple[int, int]],
+    at: datetime,
+    *,
+    where: Path,
+    note: str | None = None,
+) -> tuple[Order, list[str]]:
+    """Tell of which types its arguments are."""
+    given: list[Any] = [order, tags, counts, counts[1], at, where]
+    return order, [type(each).__name__ for each in given]
+
+
+@hf.task(queue="q")
+async def next_day(day: date) -> date:
+    """Give the day after one."""
+    return date.fromordinal(day.toordinal() + 1)
+
+
+@hf.task(queue="q")
+def count_days(days: list[date]) -> dict[date, int]:
+    """Count each day."""
+    return {day: days.count(day) for day in days}
+
+
+@hf.task(queue="q")
+def promise_a_number() -> int:
+    """Return something else than its annotation says."""
+    return "seven"  # type: ignore[return-value]
 
 
 @hf.task(queue="q", pickled=True)

@@ -20,6 +20,7 @@ def build_context(server: str, **more: Any) -> Context:
         "num_tasks": 9,
         "correlation_id": "c-1",
         "deadline": datetime(2030, 1, 1, tzinfo=UTC),
+        "environment": {},
     }
     hooks = {name: more.pop(name) for name in list(more) if name not in fields}
     return Context(

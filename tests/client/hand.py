@@ -13,8 +13,10 @@ from holdfast.wire.answers import (
     TaskCompleteAnswer,
     WorkerRegisterAnswer,
 )
+from holdfast.wire.events import WRITE_PATH, TaskEventRequest
 from holdfast.wire.requests import (
     LogAppendRequest,
+    Nothing,
     TaskClaimRequest,
     TaskCompleteRequest,
     TaskCompletion,
@@ -44,6 +46,12 @@ class Hand:
         """Write output for an attempt."""
         body = LogAppendRequest(claim.task_id, claim.attempt, claim.lease_token, offset, text)
         self._call("/internal/task-log", body, LogAppendAnswer)
+
+    def tell(self, claim: ClaimedTask, kind: str, payload: Any) -> None:
+        """Note an event of user code."""
+        text = msgspec.Raw(msgspec.json.encode(payload))
+        body = TaskEventRequest(claim.task_id, claim.attempt, claim.lease_token, kind, text)
+        self._call(WRITE_PATH, body, Nothing)
 
     def finish(self, claim: ClaimedTask, result: Any = None) -> None:
         """Say that an attempt has succeeded."""

@@ -117,6 +117,31 @@ def test_a_server_that_is_not_there_is_given_up_after_the_patience() -> None:
             app.double.submit(1)
 
 
+@pytest.mark.parametrize("is_listening", [False, True], ids=["refuses", "hangs"])
+async def test_reads_have_the_same_patience(is_listening: bool) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        if is_listening:
+            taken.listen()
+        async with Client(f"http://127.0.0.1:{taken.getsockname()[1]}", patience=0.2) as client:
+            async with asyncio.timeout(9):  # such reads had 10 s more than that
+                with pytest.raises(Unavailable):
+                    await client.jobs.get.aio(1)
+
+
+def test_a_login_in_the_address_is_shown_nowhere() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{taken.getsockname()[1]}"
+        with (
+            Client(f"http://token:secret@{host}", patience=0.2) as client,
+            pytest.raises(Unavailable, match=f"no answer from http://{host}: ") as caught,
+        ):
+            client.jobs.get(1)
+    assert "secret" not in str(caught.value)
+    assert "token" not in str(caught.value)
+
+
 def test_events_are_followed(client: Client) -> None:
     job = app.double.submit(1)
     for event in client.follow_events(job_id=job.id, after="0-0"):

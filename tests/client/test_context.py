@@ -3,6 +3,7 @@
 import logging
 import math
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.client.both import LoopThread
-from holdfast.client.client import close_shared
+from holdfast.client.client import Client, close_shared, find_client
 from holdfast.client.context import Connection, Context, Lease, current, find_lease
 from holdfast.client.transport import Transport
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict
@@ -261,3 +262,76 @@ def test_variables_that_are_no_lease_are_refused(
     command(monkeypatch, **{name: "x"})
     with pytest.raises(Invalid, match=name):
         find_lease("http://here:1")
+
+
+OWN_TOKEN, WORKERS_TOKEN = (f"hf_{digit * 12}_{digit * 64}" for digit in "12")
+DONE = Say(
+    200,
+    b'{"name": "db", "address": "a:1", "task_id": "1.0", "attempt": 0, "registered_at_ms": 1}',
+)
+
+
+def shown_by(stranger: Peer) -> list[tuple[str | None, str | None]]:
+    """List the tokens and leases that were shown."""
+    names = ("Authorization", "Holdfast-Lease")
+    return [(heard.headers.get(names[0]), heard.headers.get(names[1])) for heard in stranger.heard]
+
+
+def test_a_function_shows_its_lease_and_never_the_token_of_its_worker(
+    context: Context, stranger: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_TOKEN", WORKERS_TOKEN)
+    stranger.script = [DONE]
+    reset = current.set(context)
+    try:
+        context.register_endpoint("db", "a:1")
+        find_client().endpoint("db")
+        with Client() as client:
+            client.endpoint("db")
+            in_thread = threading.Thread(target=client.endpoint, args=["db"])
+            in_thread.start()
+            in_thread.join()
+    finally:
+        current.reset(reset)
+        close_shared(stranger.url)
+    assert shown_by(stranger) == [(None, str(LEASE))] * 4
+
+
+def test_a_lease_is_not_shown_to_another_server_nor_is_the_workers_token(
+    stranger: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_TOKEN_FILE", "/nonexistent")  # the worker's: not even read
+    stranger.script = [DONE]
+    reset = current.set(build_context("http://127.0.0.1:1"))
+    try:
+        with Client(stranger.url) as client:
+            client.endpoint("db")
+    finally:
+        current.reset(reset)
+    assert shown_by(stranger) == [(None, None)]
+
+
+def test_a_job_may_have_a_token_of_its_own(stranger: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_TOKEN", WORKERS_TOKEN)
+    stranger.script = [DONE]
+    context = build_context(stranger.url, environment={"HOLDFAST_TOKEN": OWN_TOKEN})
+    reset = current.set(context)
+    try:
+        find_client().endpoint("db")
+    finally:
+        current.reset(reset)
+        close_shared(stranger.url)
+    assert shown_by(stranger) == [(f"Bearer {OWN_TOKEN}", None)]
+
+
+def test_a_command_shows_its_lease_unless_it_has_a_token(
+    stranger: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(monkeypatch, HOLDFAST_SERVER=stranger.url)
+    stranger.script = [DONE]
+    with Client() as client:
+        client.endpoint("db")
+    monkeypatch.setenv("HOLDFAST_TOKEN", OWN_TOKEN)
+    with Client() as client:
+        client.endpoint("db")
+    assert shown_by(stranger) == [(None, str(LEASE)), (f"Bearer {OWN_TOKEN}", None)]

@@ -70,7 +70,7 @@ def test_a_graph_whose_answer_is_lost_is_one_graph(stranger: Peer) -> None:
     stranger.script = [Say(None), TAKEN]
     with Client(stranger.url), hf.graph():
         first = app.double.submit(1)
-        app.greet.map([1, 2], greeting=first)
+        app.greet.map(["Ada", "Grace"], greeting=first)
     assert first.id == "7"
     lost, heard = (heard.json["specs"] for heard in stranger.heard)
     assert lost == heard

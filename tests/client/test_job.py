@@ -33,13 +33,25 @@ async def test_a_result_is_awaited(hand: Hand) -> None:
 
 
 def test_a_result_that_does_not_come_is_given_up(hand: Hand) -> None:
-    job = app.greet.submit("Ada")
-    with pytest.raises(TimeoutError, match=r"task \d+\.0 is TASK_STATE_PENDING after 0\.1 s"):
+    job = app.greet.with_options(queue="unserved").submit("Ada")
+    unserved = "no worker serves queue unserved"
+    with pytest.raises(
+        TimeoutError, match=rf"task \d+\.0 is still pending after 0\.1 s: {unserved}"
+    ):
         job.result(timeout=0.1)
-    with pytest.raises(TimeoutError, match=r"job \d+ is JOB_STATE_PENDING after 0 s"):
+    with pytest.raises(TimeoutError, match=rf"job \d+ is still pending after 0 s: {unserved}"):
         job.wait(timeout=0)
     with pytest.raises(TimeoutError):
         job.outcomes(timeout=0.1)
+
+
+def test_giving_up_on_a_retry_names_the_attempt_that_failed_last(hand: Hand) -> None:
+    flaky = app.greet.with_options(retries=2, backoff=hf.Backoff(base=0.0))
+    job = flaky.submit("Ada")
+    for number in range(2):
+        hand.fail(hand.claim(), "ConnectionError")
+        with pytest.raises(TimeoutError, match=f"; attempt {number} ended with: ConnectionError: "):
+            job.result(timeout=0)
 
 
 def test_a_failure_is_raised_as_what_it_was(hand: Hand) -> None:
@@ -65,8 +77,8 @@ def test_results_come_in_the_order_of_their_inputs(hand: Hand) -> None:
     job = app.double.map(range(3))
     claims = [hand.claim() for _ in range(3)]
     for claim in reversed(claims):
-        hand.finish(claim, claim.task_id.rpartition(".")[2])
-    assert job.results(timeout=30) == ["0", "1", "2"]  # type: ignore[comparison-overlap]
+        hand.finish(claim, int(claim.task_id.rpartition(".")[2]))
+    assert job.results(timeout=30) == [0, 1, 2]
     assert job.status().tasks_succeeded == 3
 
 

@@ -17,6 +17,7 @@ from holdfast.api.errors import (
 )
 from holdfast.client.client import Client
 from holdfast.client.refusals import ServerFailed, not_holdfast, read_error
+from holdfast.model.server_limits import ServerLimits
 from holdfast.store.database import LockTimeout
 from holdfast.wire.status import Changed
 
@@ -25,6 +26,8 @@ REFUSALS = [
     errors.Invalid("timeout", "-1.0 is not more than 0"),
     errors.TooLarge("inputs[3]", 2_000_000, 1 << 20),
     errors.TooLarge("inputs", 20_000_000, 10_000_000, unit="inputs"),
+    errors.Unauthenticated("this server asks for a token"),
+    errors.NotAllowed("the token 'ci' lacks the role admin", lacks="role admin"),
     errors.NotFound("job", 4182),
     errors.NotFound("attempt of task", "4182.3"),
     errors.NotFound("live worker", "host-1a2b"),
@@ -43,6 +46,7 @@ REFUSALS = [
     errors.LeaseConflict(None, "worker host-1a2b was replaced"),
     errors.Unavailable("Postgres is away"),
     errors.Overloaded("10000 requests are waiting"),
+    ServerLimits().refusal("connections_max", retry_after=3),
     errors.Stopping("this server is shutting down"),
 ]
 # What never crosses the wire: outcomes of user code, and what keeps a server from starting.

@@ -52,6 +52,10 @@ def test_other_options_make_another_function() -> None:
 
 
 def test_an_unknown_option_is_refused_with_those_there_are() -> None:
+    with pytest.raises(
+        Invalid, match=r"^backoff: is the number 0.1; .* holdfast.Backoff\(base=0.1"
+    ):
+        app.greet.with_options(backoff=0.1)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="is not an option of a task; there are queue, ") as caught:
         hf.task(retires=3)  # type: ignore[call-overload]
     assert caught.value.field == "retires"
@@ -66,6 +70,7 @@ def test_an_unknown_option_is_refused_with_those_there_are() -> None:
         ("on_timeout", "explode"),
         ("labels", {"team": 1}),
         ("queue", 7),
+        ("queue", "bad name!"),
         ("isolation", "thread"),
     ],
 )
@@ -124,6 +129,22 @@ def test_arguments_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(Invalid, match="cannot be called so"):
         function.check_arguments(args, kwargs)
+
+
+def test_a_call_is_described_as_the_spec_of_a_job() -> None:
+    assert app.greet.spec("Ada", greeting="hi") == {
+        "entrypoint": {
+            "function": "tests.client.app:greet",
+            "args": ["Ada"],
+            "kwargs": {"greeting": "hi"},
+        },
+        "name": "greet",
+        "queue": "q",
+        "max_retries_failure": 2,
+    }
+    assert app.double.with_options(queue=None).spec(1)["placed"] is True
+    with pytest.raises(Invalid, match="number: does not fit"):
+        app.double.spec("x")
 
 
 def test_the_context_is_not_the_callers_to_give(a_context: hf.Context) -> None:

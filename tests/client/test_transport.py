@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from holdfast.client.refusals import ServerFailed
 from holdfast.client.transport import DEFAULT_SERVER, Transport, find_server
 from holdfast.errors import Invalid, Refused, Stopping, Unavailable
+from holdfast.model.outage import Outage
 from holdfast.wire.events import EventStreamQuery
 from holdfast.wire.requests import CancelRequest, JobListQuery, LogQuery
 from holdfast.wire.status import Changed
@@ -45,7 +46,15 @@ def test_the_server_is_the_local_one_otherwise() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["localhost:7878", "ftp://here", "http://", "http://:80", "http://here:x", "http://here:99999"],
+    [
+        "localhost:7878",
+        "ftp://here",
+        "http://",
+        "http://:80",
+        "http://here:x",
+        "http://here:99999",
+        "http://a..b:1",
+    ],
 )
 def test_what_names_no_host_is_refused(url: str) -> None:
     with pytest.raises(Invalid, match="is not a URL; write it like") as caught:
@@ -111,6 +120,27 @@ async def test_one_call_is_made_once(transport: Transport, stranger: Peer) -> No
     assert len(stranger.heard) == 1
 
 
+@pytest.mark.parametrize("back", [Say(), BAD, BROKEN], ids=["done", "refused", "failed"])
+async def test_an_outage_lasts_until_the_server_answers_again(
+    stranger: Peer, caplog: pytest.LogCaptureFixture, back: Say
+) -> None:
+    caplog.set_level("INFO", "holdfast.outage")
+    stranger.script = [AWAY, Say(502, b"<html>"), AWAY, back]
+    hours = [0.0]
+    async with Transport(
+        stranger.url, outage=Outage("the server", clock=lambda: hours[0])
+    ) as transport:
+        for _ in range(3):
+            with pytest.raises(Unavailable) as caught:
+                await transport.call("POST", "/x", Changed)
+            assert caught.value.is_logged
+        hours[0] = 3600.0
+        with suppress(Invalid, ServerFailed):
+            await transport.call("POST", "/x", Changed)
+    began, ended = "the server is away: shutting down", "the server is back after 0 s"
+    assert caplog.messages == [began, ended]
+
+
 async def test_whoever_insists_says_so_once(
     transport: Transport, stranger: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,6 +173,12 @@ async def test_a_request_that_breaks_the_server_is_not_sent_for_ever(
     with pytest.raises(ServerFailed):
         await transport.insist("POST", "/x", Changed, seconds_max=3600)
     assert len(stranger.heard) == 3
+
+
+def test_an_address_that_is_none_is_not_repeated_with_a_login_in_it() -> None:
+    with pytest.raises(Invalid, match="is not a URL") as caught:
+        find_server("http://me:sec/ret@host")
+    assert "ret" not in str(caught.value)
 
 
 async def test_nobody_at_the_address_is_unavailable() -> None:
@@ -248,3 +284,33 @@ async def test_the_size_of_a_file_is_asked_for_without_reading_it(
     stranger.script = [said]
     assert await transport.find_size("/f") == size
     assert {heard.method for heard in stranger.heard} == {"HEAD"}
+
+
+OVERLOADED = b'{"error": {"code": "overloaded", "message": "slow down"}}'
+
+
+async def test_an_overloaded_server_is_left_alone_as_long_as_it_asks(
+    stranger: Peer, transport: Transport
+) -> None:
+    stranger.script = [Say(429, OVERLOADED, headers={"Retry-After": "1"}), Say()]
+    clock = asyncio.get_running_loop().time
+    began_at = clock()
+    await transport.insist("GET", "/x", Changed)
+    assert clock() - began_at >= 1.0
+
+
+async def test_nobody_waits_longer_than_he_has_time(stranger: Peer, transport: Transport) -> None:
+    stranger.script = [Say(503, b"busy", headers={"Retry-After": "30"})]
+    clock = asyncio.get_running_loop().time
+    began_at = clock()
+    with pytest.raises(Unavailable) as caught:
+        await transport.insist("GET", "/x", Changed, seconds_max=20)
+    assert caught.value.retry_after == 30.0
+    assert clock() - began_at < 10
+
+
+async def test_a_server_that_stops_is_asked_again_at_once(
+    stranger: Peer, transport: Transport
+) -> None:
+    stranger.script = [Say(503, AWAY.body, headers={"Retry-After": "60"}), Say()]
+    await transport.insist("GET", "/x", Changed, seconds_max=10)

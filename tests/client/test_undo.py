@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.client.undo import Undo, read_undo
+from holdfast.model.undo import UndoRecord
 
 
 def pack(value: Any) -> str:
@@ -17,7 +18,8 @@ def pack(value: Any) -> str:
 
 def read(**fields: Any) -> Undo:
     """Read a record with these fields."""
-    return read_undo(msgspec.json.encode({"job_id": "1", "state": "SUCCEEDED"} | fields))
+    content = msgspec.json.encode({"job_id": "1", "state": "SUCCEEDED"} | fields)
+    return read_undo(msgspec.json.decode(content, type=UndoRecord))
 
 
 def test_a_record_is_read_as_it_was_written() -> None:

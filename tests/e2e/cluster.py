@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -64,11 +64,13 @@ class Cluster:
         eventually(self._is_ready)
         return server, port
 
-    def hire(self, name: str) -> subprocess.Popen[bytes]:
+    def hire(
+        self, name: str, *options: str, cpu: int = 1, program: Sequence[str] = (PROGRAM,)
+    ) -> subprocess.Popen[bytes]:
         """Start a worker with room for one task; one of the same name takes up where it left."""
-        room = ("--cpu", "1", "--memory", "1GB", "--disk", "1GB", "--gpu", "0")
+        room = ("--cpu", str(cpu), "--memory", "1GB", "--disk", "1GB", "--gpu", "0")
         where = ("--server", self._url, "--name", name, "--drain-seconds", "0")
-        command = [PROGRAM, "worker", "--placed", *where, *room]
+        command = [*program, "worker", "--placed", "--allow-commands", *where, *room, *options]
         worker = self._start(command, HOLDFAST_WORKER_DIR=str(self._home(name)))
         self._workers.append(worker)
         return worker
@@ -91,8 +93,15 @@ class Cluster:
         }
         if members > 1:
             job["coscheduling"] = {}
-        answer = self._call("POST", "/api/jobs", job)
-        return int(answer["job_id"])
+        return self.submit(job)
+
+    def submit(self, job: dict[str, Any]) -> int:
+        """Submit a job as it is; returns its id."""
+        return int(self._call("POST", "/api/jobs", job)["job_id"])
+
+    def plant(self, **variables: str) -> None:
+        """Have everything that is started from now on find variables in its environment."""
+        self._variables |= variables
 
     def finish(self, job_id: int) -> None:
         """Let all members finish, and see the job to its good end and the ledger in order."""
@@ -154,8 +163,8 @@ class Cluster:
 
     def close(self) -> None:
         """End everything, workers first, and see that nothing runs that they had begun."""
-        _end(self._workers)
-        _end(self._servers)
+        end_all(self._workers)
+        end_all(self._servers)
         self._ledger.close()
         for begun in self.begun():
             _see_gone(begun.pid)
@@ -195,6 +204,12 @@ def running(database_url: str, folder: Path, *, tick: float) -> Iterator[Cluster
         cluster.close()
 
 
+def find_child(worker: subprocess.Popen[bytes]) -> psutil.Process:
+    """Find the process that works, below the one that supervises it."""
+    [child] = psutil.Process(worker.pid).children()
+    return child
+
+
 def is_gone(pid: int) -> bool:
     """Tell whether a process has ended."""
     try:
@@ -203,7 +218,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+def end_all(processes: list[subprocess.Popen[bytes]]) -> None:
     """End processes, the gentle way for what still lives."""
     for process in processes:
         with suppress(ProcessLookupError):

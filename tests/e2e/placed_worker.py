@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.model.resources import Capacity
+from holdfast.worker.allowing import EVERYTHING
 from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
 from holdfast.worker.slots import take_slot
 
@@ -15,7 +16,9 @@ async def main(options: dict[str, Any]) -> None:
     """Run a worker on the folder, port and address it is told."""
     folder = Path(options.pop("folder"))
     slot = take_slot(folder)
-    chosen = PlacedOptions(folder=folder / "slot-0", capacity=Capacity(1.0, 1 << 30), **options)
+    room = Capacity(1.0, 1 << 30)
+    own = folder / "slot-0"
+    chosen = PlacedOptions(folder=own, capacity=room, allowed=EVERYTHING, **options)
     await PlacedWorker(chosen, slot).run()
 
 

@@ -4,7 +4,6 @@ Members show that they live by the clock that also dates the ledger, so that the
 of one attempt can be compared with the placement of the next.
 """
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from holdfast.client.both import LoopThread
-from tests.e2e.cluster import Begun, Cluster, is_gone, running
+from tests.e2e.cluster import Begun, Cluster, find_child, is_gone, running
 from tests.e2e.system import eventually, kill
 from tests.test_guides import free_port
 from tests.worker.faulty_proxy import FaultyProxy
@@ -179,6 +179,7 @@ def have_answered(cluster: Cluster, epoch: int) -> bool:
     return {row.answered_epoch for row in cluster.fetch(query)} == {epoch}
 
 
+@pytest.mark.nightly
 def test_what_a_stopped_worker_had_is_taken_over_and_its_late_report_is_refused(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -188,7 +189,7 @@ def test_what_a_stopped_worker_had_is_taken_over_and_its_late_report_is_refused(
         job_id = cluster.submit_gang(1, lease=4.0)
         [first] = cluster.await_begun((job_id, 0, 0))
         stopped = name_of(cluster.worker_of(job_id, 0))
-        workers[stopped].send_signal(signal.SIGSTOP)
+        find_child(workers[stopped]).suspend()
         begun = cluster.await_begun((job_id, 0, 1))
         assert is_gone(first.pid)  # its shim was not stopped
         [ended] = cluster.attempts(job_id)
@@ -197,7 +198,7 @@ def test_what_a_stopped_worker_had_is_taken_over_and_its_late_report_is_refused(
         assert placed.ts >= ended.last_lease_expires_at
         assert name_of(cluster.worker_of(job_id, 0)) != stopped
         assert len(cluster.folders(stopped)) == 1
-        workers[stopped].send_signal(signal.SIGCONT)
+        find_child(workers[stopped]).resume()
         # It tells of the end, is told that nobody wants to know, and forgets it.
         eventually(lambda: not cluster.folders(stopped))
         assert cluster.attempts(job_id) == [ended]
@@ -207,6 +208,7 @@ def test_what_a_stopped_worker_had_is_taken_over_and_its_late_report_is_refused(
         assert len(begun) == 2
 
 
+@pytest.mark.nightly
 def test_a_host_that_was_frozen_ends_its_tasks_when_it_goes_on(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -218,7 +220,7 @@ def test_a_host_that_was_frozen_ends_its_tasks_when_it_goes_on(
         stopped = name_of(cluster.worker_of(job_id, 0))
         [folder] = cluster.folders(stopped)
         frozen = [
-            psutil.Process(workers[stopped].pid),
+            find_child(workers[stopped]),
             find_shim(folder),
             psutil.Process(first.pid),
         ]

@@ -12,6 +12,7 @@ from tests.e2e.test_kills import check_ledger
 from tests.test_guides import free_port
 
 SECONDS_MAX = 90
+TASKS = ("--import", "tests.e2e.dataset_tasks")
 SAY = (
     """echo '{"partition_key": "%s", "uri": "v'$HOLDFAST_OUTPUT_VERSION'"}' >> $HOLDFAST_OUTPUTS"""
 )
@@ -20,7 +21,7 @@ PARTS = [f"part-{n}" for n in range(5)]
 
 def test_a_version_is_filled_by_real_workers_and_cut_over(tmp_path: Path) -> None:
     with running(tmp_path, free_port()) as system, system.client() as client:
-        system.start_worker("--placed", "--cpu", "2")
+        system.start_worker(*TASKS, "--allow-commands", "--placed", "--cpu", "2")
         events = client.create_dataset("events", {"owner": "ann"})
         version = events.open_version()
         events.on_cut_over("look", look)

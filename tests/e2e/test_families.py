@@ -12,6 +12,7 @@ from tests.e2e.test_kills import check_ledger
 from tests.test_guides import free_port
 
 SECONDS_MAX = 90
+TASKS = ("--import", "tests.e2e.families", "--allow-commands")
 ROOM = ("--placed", "--cpu", "4", "--memory", "1GB")
 # The first child runs on, the second one is waited for, the third is submitted as a spec.
 SCRIPT = f"""
@@ -25,7 +26,7 @@ sleep 600
 
 def test_a_function_and_a_command_have_children_that_end_with_them(tmp_path: Path) -> None:
     with running(tmp_path, free_port()) as system, system.client() as client:
-        system.start_worker(*ROOM)
+        system.start_worker(*TASKS, *ROOM)
         _fail_a_function(client, tmp_path)
         _cancel_a_command(client)
         check_ledger(system)

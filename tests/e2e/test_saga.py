@@ -81,6 +81,7 @@ def run_sagas(folder: Path, *, kills: int, seed: int) -> None:
         check_ledger(system)
 
 
+@pytest.mark.nightly
 def test_sagas_are_undone_across_kills_of_the_server(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     sys.stdout.write(f"seed {seed}\n")  # seen if it fails

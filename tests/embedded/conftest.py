@@ -48,7 +48,7 @@ def furnished() -> Iterator[House]:
         shutil.copytree(ROOT / "holdfast", path / "code" / "holdfast")
         shutil.copy(PROGRAM, path / "code")
         binaries = path / package.name / "pginstall18" / "bin"
-        python = _copy_python(path / "python")
+        python = copy_python(path / "python")
         yield House(path, binaries, python, path / "code", path / "code" / PROGRAM.name)
     finally:
         shutil.rmtree(path)
@@ -63,7 +63,8 @@ def house(furnished: House) -> Iterator[House]:
     clean_up(room)
 
 
-def _copy_python(target: Path) -> Path:
+def copy_python(target: Path) -> Path:
+    """Copy Python without any packages; returns the program."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     library = Path(os.__file__).parent
     unneeded = shutil.ignore_patterns("test", "site-packages", "dist-packages", "__pycache__")

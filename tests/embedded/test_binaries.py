@@ -41,8 +41,9 @@ def test_a_folder_without_the_programs_is_refused(tmp_path: Path) -> None:
 def test_programs_that_miss_a_library_say_which(tmp_path: Path) -> None:
     (tmp_path / "postgres").write_text("#!/bin/sh\necho 'libz.so.1: not found' >&2\nexit 127\n")
     (tmp_path / "postgres").chmod(0o755)
-    with pytest.raises(PostgresUnavailable, match=r"libz\.so\.1"):
+    with pytest.raises(PostgresUnavailable) as refused:
         get_major_version(tmp_path)
+    assert "libz.so.1: not found" in refused.value.log_tail
 
 
 def test_programs_of_another_kind_of_machine_are_refused(tmp_path: Path) -> None:

@@ -130,7 +130,9 @@ async def test_however_a_job_ends_without_success_its_family_ends_hard(
         assert (await world.job(job.job_id))["cancel_mode"] == "hard"
         assert await job.ending() == [0]
         await job.confirm(0)
-    assert (await world.job(family[0].job_id))["error"] == f"parent job {parent.job_id} ended"
+    assert (await world.job(family[0].job_id))["error"] == (
+        f"parent job {parent.job_id} ended {state.name}"
+    )
     await assert_audit_is_silent(database)
 
 

@@ -19,6 +19,7 @@ from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.services.runtime import Options, open_runtime
 from holdfast.store.database import Database
+from holdfast.worker.allowing import EVERYTHING
 from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
 from holdfast.worker.slots import take_slot
 from tests.audits import assert_audit_is_silent
@@ -302,7 +303,12 @@ async def test_the_clock_of_silence_starts_with_serving(tmp_path: Path) -> None:
     server, timeout = SlowServer(), 1.0
     async with server.open() as url:
         options = PlacedOptions(
-            url, tmp_path / "work", Capacity(cpu=1.0), name="w", heartbeat_timeout_seconds=timeout
+            url,
+            tmp_path / "work",
+            Capacity(cpu=1.0),
+            EVERYTHING,
+            name="w",
+            heartbeat_timeout_seconds=timeout,
         )
         slot = take_slot(tmp_path / "slots")
         worker = PlacedWorker(options, slot)

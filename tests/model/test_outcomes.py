@@ -46,9 +46,9 @@ def test_a_failure_is_transient_and_of_the_code_itself_unless_said_otherwise() -
     )
 
 
-def test_a_lost_attempt_was_acknowledged_and_costs_unless_said_otherwise() -> None:
+def test_a_lost_attempt_costs_unless_said_otherwise() -> None:
     loss = WorkerFailed("lease expired")
-    assert (loss.acknowledged, loss.free) == (True, False)
+    assert (loss.excused, loss.free) == (False, False)
 
 
 @pytest.mark.parametrize(

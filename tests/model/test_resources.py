@@ -17,7 +17,8 @@ from holdfast.model.resources import (
     ("text", "size"),
     [
         (7, 7),
-        ("512", 512),
+        ("512B", 512),
+        ("0", 0),
         ("4GB", 4_000_000_000),
         ("4g", 4_000_000_000),
         ("1.5 GiB", 1_610_612_736),
@@ -27,6 +28,13 @@ from holdfast.model.resources import (
 )
 def test_a_size_is_read_as_people_write_it(text: int | str, size: int) -> None:
     assert parse_size(text, "memory") == size
+
+
+def test_a_text_without_a_unit_is_refused() -> None:
+    for text in ("4", " 1.5"):
+        remedy = f"{text.strip()} has no unit; write {text.strip()}GB, or {text.strip()}B for bytes"
+        with pytest.raises(Invalid, match=f"^disk: {remedy}$"):
+            parse_size(text, "disk")
 
 
 @pytest.mark.parametrize("text", ["", "much", "4 elephants", "-1GB", "1e9", "GB"])

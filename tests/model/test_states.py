@@ -10,6 +10,7 @@ from holdfast.model.states import (
     JobState,
     TaskState,
     parse_state,
+    parse_states,
 )
 
 NUMBERS = {
@@ -73,3 +74,21 @@ def test_anything_else_is_refused_with_the_names_that_there_are(text: str) -> No
         parse_state(text, "status")
     assert caught.value.field == "status"
     assert "DEAD_LETTERED" in caught.value.problem
+
+
+def test_several_states_are_read_together_and_unsuccessful_is_every_end_but_one() -> None:
+    assert parse_states("failed") == {TaskState.FAILED}
+    assert parse_states("JOB_STATE_FAILED, dead_lettered") == {
+        TaskState.FAILED,
+        TaskState.DEAD_LETTERED,
+    }
+    assert parse_states("Unsuccessful,queued") == {
+        *ENDED_STATES - {TaskState.SUCCEEDED},
+        TaskState.PENDING,
+    }
+
+
+@pytest.mark.parametrize("text", ["", "failed,", "failed;killed", "failed,eaten", "successful"])
+def test_of_several_states_one_that_is_none_is_named(text: str) -> None:
+    with pytest.raises(Invalid, match=r"is not a state; use one of .*, or unsuccessful"):
+        parse_states(text)

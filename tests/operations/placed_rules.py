@@ -21,6 +21,14 @@ from tests.operations.model_state import ModelLease, ModelTask
 
 NAME = "g"
 DEVICES = ("0", "1", "2")
+# One of those that claim from queues is the other half of its process.
+BOOK = "b"
+BOOK_CORES = 4.0
+
+
+def shares_book(worker: str) -> bool:
+    """Tell whether a worker, or the one whose place it has taken, claims by the book."""
+    return worker.startswith("w3")
 
 
 class PlacedRules(Machine):
@@ -36,13 +44,21 @@ class PlacedRules(Machine):
     def come_up(self, replaces: str | None = None, adopts: tuple[Fence, ...] = ()) -> Any:
         """Register the next incarnation, which answers at once."""
         self.incarnation += 1
-        capacity = Capacity(cpu=1000.0, gpu=len(DEVICES))
-        placing = Placing("http://g:7000", "s" * 16, capacity, {})
+        capacity = Capacity(cpu=BOOK_CORES, gpu=len(DEVICES))
+        placing = Placing("http://g:7000", capacity, {}, BOOK)
         registered = self.ask(
             register(
                 self.ledger,
                 Registration(
-                    self.placed_worker, NAME, "host", (), replaces, placing=placing, adopts=adopts
+                    self.placed_worker,
+                    NAME,
+                    "host",
+                    (),
+                    replaces,
+                    placing=placing,
+                    adopts=adopts,
+                    secret="s" * 16,
+                    replaces_secret=None if replaces is None else "s" * 16,
                 ),
             )
         )
@@ -52,7 +68,7 @@ class PlacedRules(Machine):
     def place(self) -> None:
         """Let the scheduler make a pass; the worker names what it is given."""
         waiting = self._waiting()
-        was_idle = not self._held()
+        was_idle = not self.cores_booked()
         placed = self.ask(self._place())
         for item in placed:
             row: Any = self.ask(self.world.lease(item.task_id))
@@ -62,6 +78,12 @@ class PlacedRules(Machine):
             self.model.place(task, item.worker_id, row["lease_token"], devices)
             self.fences.append(Fence(item.task_id, item.attempt, row["lease_token"]))
         assert placed or not (was_idle and waiting), "something would have fitted"
+
+    def cores_booked(self) -> float:
+        """Add up the cores that both halves of the process have taken."""
+        claimed = sum(self.model.cpu_of(name) for name in self.workers if shares_book(name))
+        placed = [self.model.needs_of(task) for task, _ in self._held()]
+        return claimed + sum(1.0 if need is None else need.cpu for need in placed)
 
     def restart(self, keep: int) -> None:
         """Let the next process take over: `keep` says in bits what it finds running."""

@@ -71,6 +71,12 @@ DAMAGES = [
     Damage("capacity_exceeded", "w1",
            "update jobs set spec = jsonb_set(spec, '{resources,disk}', '100000000001') "
            "where job_id = 1"),
+    # Job 4 is claimed; of a process that has placed work, too, it counts if it names resources.
+    Damage("capacity_exceeded", "w2",
+           "update workers set book = 'b' where worker_id = 'w2'; "
+           f"update leases set book = 'b' {lease(4)}; "
+           "update jobs set spec = jsonb_set(spec, '{resources}', '{\"cpu\": 99}') "
+           "where job_id = 4"),
     Damage("too_many_unstarted", "w2",
            "insert into tasks (job_id, task_index, placed, eligible_at, submitted_at, moved_at, "
            "state) select 2, n, true, now(), now(), now(), 9 from generate_series(10, 18) as n; "
@@ -87,7 +93,7 @@ DAMAGES = [
     Damage("placed_lease_of_a_worker_that_is_not_called", "3.1.0",
            f"update leases set worker_id = 'nobody' {lease(3, 1)}"),
     Damage("placed_lease_of_a_worker_that_is_not_called", "2.0.0",
-           "update workers set address = null, secret = null, capacity = null "
+           "update workers set address = null, secret_hash = null, capacity = null "
            "where worker_id = 'w2'"),
     Damage("ports_differ", "1.0.0", f"update leases set ports = null {lease(1)}"),
     Damage("ports_differ", "1.0.0", f"update leases set ports = ports - 'rpc' {lease(1)}"),

@@ -28,7 +28,8 @@ async def play_scene(world: World) -> None:
 
     Job 1 succeeded. Of job 2, task 0 waits for its retry, 1 runs, 2 is ready, and 3 was killed and
     is not released yet. Job 3 ended as a dead letter and was replayed as job 4, which is ready.
-    Job 5 runs, and has been asked to stop.
+    Job 5 runs, and has been asked to stop. One input of job 6 succeeded; the other was replayed as
+    job 7, which continues job 6.
     """
     await world.submit()
     await world.succeed((await world.claim())[0])
@@ -48,6 +49,10 @@ async def play_scene(world: World) -> None:
     await world.start(await world.claim_by_id(TaskId(5, 0)))
     await world.run_chores()
     await world.cancel_job(5, "soft")
+    await world.submit([0, 1])
+    await world.succeed(await world.claim_by_id(TaskId(6, 0)))
+    await world.fail(await world.claim_by_id(TaskId(6, 1)))
+    await replay(world.ledger, [TaskId(6, 1)], actor="operator")
 
 
 def event(job_id: int, task_index: int, seq: int) -> str:
@@ -63,8 +68,8 @@ def task(job_id: int, task_index: int) -> str:
 def new_event(job_id: int, task_index: int, seq: int, kind: str) -> str:
     """Write an event that no move has written."""
     return (
-        "insert into events (job_id, task_index, seq, attempt, type, ts, txid) values "
-        f"({job_id}, {task_index}, {seq}, 0, '{kind}', now(), 1)"
+        "insert into events (job_id, task_index, seq, attempt, type, ts, actor, txid) values "
+        f"({job_id}, {task_index}, {seq}, 0, '{kind}', now(), 'x', 1)"
     )
 
 
@@ -101,6 +106,8 @@ STREAMS = [
            (("job_times_differ_from_its_events", "3"),)),
     Damage("events_out_of_order", "2.1", f"update events set id = id + 1000 {event(2, 1, 0)}"),
     Damage("events_out_of_order", "1", f"update events set id = id + 1000 {event(1, -1, 0)}"),
+    Damage("event_without_actor", "2.0", f"update events set actor = null {event(2, 0, 1)}"),
+    Damage("event_without_actor", "3", f"update events set actor = '' {event(3, -1, 1)}"),
     Damage("event_without_task", "1.9", new_event(1, 9, 0, "killed")),
     Damage("event_without_move", "2.2", new_event(2, 2, 0, "killed")),
     Damage("event_without_move", "1", "update jobs set seq = 2 where job_id = 1"),
@@ -166,10 +173,11 @@ ATTEMPTS = [
     Damage("note_without_attempt", "2.2.0",
            "insert into notes (job_id, task_index, attempt, kind, ts, expires_at) "
            "values (2, 2, 0, 'user:loaded', now(), now())"),
-    Damage("dead_letter_missing", "3.0", "delete from dead_letters"),
-    Damage("dead_letter_of_a_task_that_is_not_dead", "1.0", "update dead_letters set job_id = 1",
+    Damage("dead_letter_missing", "3.0", "delete from dead_letters where job_id = 3"),
+    Damage("dead_letter_of_a_task_that_is_not_dead", "1.0",
+           "update dead_letters set job_id = 1 where job_id = 3",
            (("dead_letter_missing", "3.0"),)),
-    Damage("dead_letter_differs", "3.0", "update dead_letters set attempts = 9"),
+    Damage("dead_letter_differs", "3.0", "update dead_letters set attempts = 9 where job_id = 3"),
     Damage("dead_letter_differs", "3.0", "update jobs set replay_of = 1 where job_id = 4"),
 ]  # fmt: skip
 
@@ -237,7 +245,32 @@ JOBS = [
            "update jobs set succeeded = 0, killed = 1 where job_id = 1", (("counts_differ", "1"),)),
 ]  # fmt: skip
 
-DAMAGES = STREAMS + ATTEMPTS + LINES + JOBS
+CONTINUED = "update continuations set continues = "
+CONTINUATIONS = [
+    Damage("continuation_without_its_job", "99", "insert into continuations values (99, 6)"),
+    Damage("continuation_of_no_job", "7",
+           "alter table continuations drop constraint a_job_continues_an_earlier_one; "
+           f"{CONTINUED} 99"),
+    # Not what it replays; not ended; not stopped; a whole; of too few; of replicas.
+    Damage("continuation_differs", "7", "update jobs set replay_of = 3 where job_id = 7",
+           (("dead_letter_differs", "6.1"),)),
+    Damage("continuation_differs", "7",
+           "alter table jobs drop constraint a_job_is_finished_if_and_only_if_its_state_is_final; "
+           "update jobs set finished_at = null where job_id = 6",
+           (("job_times_differ_from_its_events", "6"),
+            ("finished_at_does_not_fit_the_state", "6"))),
+    Damage("continuation_differs", "7",
+           "update jobs set dead_lettered = 0, running = 1 where job_id = 6",
+           (("counts_differ", "6"), ("job_state_differs_from_its_counts", "6"))),
+    Damage("continuation_differs", "4", "update jobs set fan_out = true where job_id = 3; "
+           "insert into continuations values (4, 3)"),
+    Damage("continuation_differs", "7",
+           "alter table jobs drop constraint counts_add_up_to_the_number_of_tasks; "
+           "update jobs set num_tasks = 2 where job_id = 7", (("number_of_tasks_differs", "7"),)),
+    Damage("continuation_differs", "7", "update jobs set fan_out = false where job_id = 6"),
+]  # fmt: skip
+
+DAMAGES = STREAMS + ATTEMPTS + LINES + JOBS + CONTINUATIONS
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,14 @@ from holdfast.errors import Invalid, KeyReused, LeaseConflict
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, ClaimRequest, claim
+from holdfast.operations.claim import Claim, claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
 from holdfast.store.database import Database
+from tests.operations.test_claim_requests import BAD_REQUESTS
 from tests.world import World, fence_of
 
 KEYED = ClaimRequest("w1", ("q",), 2, idempotency_key="k")
@@ -102,7 +104,7 @@ async def test_each_reason_why_a_task_cannot_be_claimed(ledger: Ledger, world: W
     assert await conflict(ledger, halted) == "paused"
     assert await conflict(ledger, TaskId(running.job_id, 1)) == "not_found"
     assert await conflict(ledger, TaskId(10**6, 0)) == "not_found"
-    await resume_queue(ledger, "halted")
+    await resume_queue(ledger, "halted", actor="ann")
     assert (await world.claim_by_id(halted)).task_id == halted
     assert (await world.lease(running))["lease_token"] == mine.lease_token  # type: ignore[index]
 
@@ -233,10 +235,11 @@ async def test_a_repeat_by_id_in_the_same_batch_returns_the_same_lease(
     assert fence_of(again[0]) == fence_of(first[0])
 
 
-async def test_stale_ready_rows_are_dropped_by_the_claim_that_meets_them(world: World) -> None:
+async def test_stale_ready_rows_are_dropped_by_the_claim_that_meets_them(
+    ledger: Ledger, world: World
+) -> None:
     dead = await world.submit(inputs=list(range(5)), priority=5)
-    for index in range(5):
-        await world.cancel_task(TaskId(dead, index))
+    await cancel_job(ledger, dead, "hard", actor="operator")
     live = await world.submit()
     assert await world.count("ready") == 6
     [mine] = await world.claim(1)
@@ -244,9 +247,11 @@ async def test_stale_ready_rows_are_dropped_by_the_claim_that_meets_them(world: 
     assert await world.count("ready") == 0
 
 
-async def test_a_claim_finds_the_one_live_task_behind_a_large_cancelled_job(world: World) -> None:
+async def test_a_claim_finds_the_one_live_task_behind_a_large_cancelled_job(
+    ledger: Ledger, world: World
+) -> None:
     dead = await world.submit(replicas=3_000, priority=5)
-    await world.cancel_job(dead)
+    await cancel_job(ledger, dead, "hard", actor="operator")
     live = await world.submit()
     assert [mine.task_id for mine in await world.claim(1)] == [TaskId(live, 0)]
 
@@ -293,36 +298,11 @@ async def test_placed_work_cannot_be_claimed_through_a_nameless_queue(
     assert await world.count("leases") == 0
 
 
-BAD_REQUESTS = [
-    ("worker_id", ClaimRequest("", ("q",))),
-    ("worker_id", ClaimRequest("a\x00b", ("q",))),
-    ("worker_id", ClaimRequest("w" * 129, ("q",))),
-    ("queues", ClaimRequest("w1")),
-    ("queues", ClaimRequest("w1", ("q", "q"))),
-    ("queues", ClaimRequest("w1", ("q\x00",))),
-    ("queues", ClaimRequest("w1", tuple(f"q{i}" for i in range(101)))),
-    ("queues", ClaimRequest("w1", ("q",), task_id=TaskId(1, 0))),
-    ("max_tasks", ClaimRequest("w1", ("q",), 0)),
-    ("max_tasks", ClaimRequest("w1", ("q",), 1001)),
-    ("task_id", ClaimRequest("w1", task_id=TaskId(0, 0))),
-    ("task_id", ClaimRequest("w1", task_id=TaskId(2**63, 0))),
-    ("task_id", ClaimRequest("w1", task_id=TaskId(1, -1))),
-    ("task_id", ClaimRequest("w1", task_id=TaskId("1", 0))),  # type: ignore[arg-type]
-    ("idempotency_key", ClaimRequest("w1", ("q",), idempotency_key="\x00")),
-    ("idempotency_key", ClaimRequest("w1", ("q",), idempotency_key="k" * 257)),
-    ("idempotency_key", ClaimRequest("w1", ("q",), idempotency_key="")),
-]
-
-
-async def test_bad_requests_name_their_field_and_are_refused_alone(
-    ledger: Ledger, world: World
-) -> None:
+async def test_bad_requests_are_refused_alone(ledger: Ledger, world: World) -> None:
     await world.submit()
     before = await world.dump()
     answers = await claim(ledger, [request for _, request in BAD_REQUESTS])
-    for (field, _), answer in zip(BAD_REQUESTS, answers, strict=True):
-        assert isinstance(answer, Invalid)
-        assert answer.field == field
+    assert all(isinstance(answer, Invalid) for answer in answers)
     assert await world.dump() == before
     *_, granted = await claim(ledger, [BAD_REQUESTS[0][1], ClaimRequest("w1", ("q",))])
     assert isinstance(granted, list)

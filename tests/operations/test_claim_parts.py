@@ -8,7 +8,9 @@ from typing import Any
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations.claim import ClaimRequest, claim
+from holdfast.operations.claim import claim
+from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.register import Registration, register
 from holdfast.store.database import Database, LockTimeout
 from tests.world import World
@@ -40,7 +42,7 @@ async def test_what_a_first_round_committed_is_answered_if_the_second_fails(
     ledger: Ledger, world: World
 ) -> None:
     stale = await world.submit(priority=9)
-    await world.cancel_job(stale)
+    await cancel_job(ledger, stale, "hard", actor="operator")
     fresh = await world.submit(priority=5)
     blocked = await world.submit()
     requests = [ClaimRequest("w1", ("q",)), ClaimRequest("w2", ("q",))]
@@ -58,7 +60,7 @@ async def test_a_worker_found_lost_in_a_second_round_costs_nobody_a_lease(
     await register(ledger, Registration("w2", "n", "h"))
     await register(ledger, Registration("w3", "n", "h", replaces="w2"))
     stale = await world.submit(priority=9)
-    await world.cancel_job(stale)
+    await cancel_job(ledger, stale, "hard", actor="operator")
     fresh = await world.submit(priority=5)
     await world.submit(replicas=3)
     requests = [ClaimRequest("w1", ("q",)), ClaimRequest("w2", ("q",))]

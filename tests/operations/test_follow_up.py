@@ -41,7 +41,7 @@ async def test_a_hard_cancel_reaches_every_generation(world: World) -> None:
     for job_id in jobs:
         assert await world.job_state(job_id) == KILLED
         assert (await world.lease(TaskId(job_id, 0)))["ending"]  # type: ignore[index]
-    assert (await world.job(jobs[1]))["error"] == f"parent job {jobs[0]} ended"
+    assert (await world.job(jobs[1]))["error"] == f"parent job {jobs[0]} ended KILLED"
 
 
 async def test_a_soft_cancel_reaches_every_generation_softly(world: World) -> None:
@@ -154,14 +154,15 @@ async def test_nothing_to_do_takes_no_step(ledger: Ledger) -> None:
     assert await follow_up_all(ledger) == 0
 
 
+@pytest.mark.nightly
 async def test_a_large_job_that_was_cancelled_is_not_lined_up_any_further(
     ledger: Ledger, world: World
 ) -> None:
     job_id = await world.submit(replicas=10_500)
     await cancel_job(ledger, job_id, "hard", actor="operator")
-    await follow_up_all(ledger)
     assert await world.count("ready") == 10_000
-    assert await world.count("waiting") == 0
+    await follow_up_all(ledger)
+    assert await world.count("ready") == await world.count("waiting") == 0
     assert await world.claim(5) == []
     job = await world.job(job_id)
     assert (job["killed"], job["state"]) == (10_500, KILLED)
@@ -292,3 +293,16 @@ async def test_what_is_broken_holds_up_nothing_else(ledger: Ledger, world: World
     await follow_up_all(ledger)
     [undoing] = await world.claim(queue="q1")
     assert (await world.job(undoing.task_id.job_id))["compensates_job_id"] == base
+
+
+async def test_cancelled_tasks_leave_the_line_of_a_queue_that_nobody_serves(world: World) -> None:
+    small, large = await world.submit(), await world.submit(replicas=1200)
+    live = await world.submit([1, 2])
+    await world.cancel_job(small, "soft")
+    await world.cancel_job(large)
+    await world.cancel_task(TaskId(live, 0))
+    rows = await world.clock.fetch("select job_id, task_index from holdfast.ready")
+    assert [tuple(row) for row in rows] == [(live, 1)]
+    [claim] = await world.claim()
+    assert claim.task_id == TaskId(live, 1)
+    await assert_audit_is_silent(world.ledger.database)

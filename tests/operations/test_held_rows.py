@@ -164,7 +164,7 @@ async def test_giving_up_gets_past_what_is_held(world: World, hold: Hold, query:
     second = await world.submit(scheduling_timeout=20.0)
     await world.clock.advance(21)
     async with hold(query, first):
-        assert await give_up_scheduling(world.ledger, 2) == 1
+        assert await give_up_scheduling(world.ledger, batch_max=2) == 1
         assert await states(world, second) == [TaskState.UNSCHEDULABLE]
     assert await give_up_scheduling(world.ledger) == 3
     await assert_audit_is_silent(world.ledger.database)

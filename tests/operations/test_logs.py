@@ -1,5 +1,6 @@
 """The output of attempts: stored by whoever holds the lease, once, in order, up to a limit."""
 
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -8,18 +9,20 @@ from holdfast.errors import Invalid, LeaseConflict, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
+from holdfast.operations import logs as operation
 from holdfast.operations.claim import Claim
 from holdfast.operations.logs import (
-    LOG_BYTES_MAX,
+    OFFSET_MAX,
+    READ_BYTES_MAX,
     STRETCH_BYTES_MAX,
-    STRETCHES_PER_READ_MAX,
+    LineStart,
     Log,
     Stretch,
     append_log,
     append_logs,
+    find_line,
     read_log,
 )
-from holdfast.worker.running.tail import LogTail
 from tests.world import World, fence_of
 
 
@@ -133,8 +136,11 @@ async def test_a_gap_does_not_make_a_log_complete_too_early(
     assert (await read(ledger, mine, 3)).is_complete
 
 
-async def test_a_long_log_is_read_in_parts(ledger: Ledger, world: World, mine: Claim) -> None:
-    count = STRETCHES_PER_READ_MAX * 2 + 3
+async def test_a_long_log_is_read_in_parts(
+    ledger: Ledger, world: World, mine: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation, "STRETCHES_PER_READ_MAX", 16)
+    count = 35
     await append_logs(ledger, [Stretch(fence_of(mine), n * 2, b"%02d" % n) for n in range(count)])
     await world.succeed(mine)
     found, offset, parts = b"", 0, 0
@@ -148,6 +154,21 @@ async def test_a_long_log_is_read_in_parts(ledger: Ledger, world: World, mine: C
         assert log.content
     assert found == b"".join(b"%02d" % n for n in range(count))
     assert parts == 3
+
+
+async def test_no_more_is_read_than_is_wanted(ledger: Ledger, world: World, mine: Claim) -> None:
+    await append_logs(ledger, [Stretch(fence_of(mine), n * 2, b"%02d" % n) for n in range(9)])
+    await world.succeed(mine)
+    read = partial(read_log, ledger.database, mine.task_id)
+    assert bare(await read(bytes_max=3)) == Log(0, 0, b"000", False)
+    first, second = (await read(bytes_max=3)).times
+    assert (first.start_offset, second.start_offset) == (0, 2)
+    assert bare(await read(start_offset=15, bytes_max=2)) == Log(0, 15, b"70", False)
+    assert bare(await read(start_offset=15, bytes_max=3)) == Log(0, 15, b"708", True)
+    for bad in (0, -1, READ_BYTES_MAX + 1):
+        with pytest.raises(Invalid) as refused:
+            await read(bytes_max=bad)
+        assert refused.value.field == "bytes_max"
 
 
 async def test_each_attempt_has_a_log_of_its_own(ledger: Ledger, world: World, mine: Claim) -> None:
@@ -198,8 +219,8 @@ async def test_sizes_are_limited_and_the_error_says_the_limit(ledger: Ledger, mi
         await append(ledger, mine, 0, b"x" * (STRETCH_BYTES_MAX + 1))
     assert (refused.value.field, refused.value.limit) == ("content", STRETCH_BYTES_MAX)
     with pytest.raises(TooLarge) as refused:
-        await append(ledger, mine, LOG_BYTES_MAX - 1, b"xx")
-    assert (refused.value.field, refused.value.limit) == ("offset", LOG_BYTES_MAX)
+        await append(ledger, mine, OFFSET_MAX - 1, b"xx")
+    assert (refused.value.field, refused.value.limit) == ("offset", OFFSET_MAX)
     with pytest.raises(Invalid) as negative:
         await append(ledger, mine, -1, b"xx")
     assert negative.value.field == "offset"
@@ -207,20 +228,84 @@ async def test_sizes_are_limited_and_the_error_says_the_limit(ledger: Ledger, mi
         await append_logs(ledger, [Stretch(Fence(mine.task_id, -1, mine.lease_token), 0, b"")])
     assert bad.value.field == "attempt"
     assert (await read(ledger, mine)).content == b""
-    await append(ledger, mine, LOG_BYTES_MAX - STRETCH_BYTES_MAX, b"x" * STRETCH_BYTES_MAX)
+    await append(ledger, mine, OFFSET_MAX - STRETCH_BYTES_MAX, b"x" * STRETCH_BYTES_MAX)
 
 
-async def test_the_last_line_of_a_worker_that_stops_at_its_own_limit_fits(
-    ledger: Ledger, mine: Claim, tmp_path_factory: pytest.TempPathFactory
+MIB = 1 << 20
+
+
+async def test_of_a_long_log_both_ends_are_kept_and_readers_see_how_much_is_not(
+    ledger: Ledger, world: World, mine: Claim
 ) -> None:
-    path = tmp_path_factory.mktemp("log") / "output"
-    path.write_bytes(b"x" * (16 << 20) + b"and more")
-    tail = LogTail(path, chunk_bytes_max=STRETCH_BYTES_MAX)
-    pieces = []
-    while (piece := tail.read_new()) is not None:
-        pieces.append(piece)
-    assert b"dropped" in pieces[-1][1]
-    await append(ledger, mine, *pieces[-1])
+    content = b"x" * (MIB - 1) + b"\n"
+    for number in range(40):
+        await append(ledger, mine, number * MIB, content)
+    kept, offset, missing = [], 0, []
+    while (log := await read(ledger, mine, offset)).content:
+        kept.append(log.start_offset // MIB)
+        missing += [(log.start_offset, log.left_out)] * bool(log.left_out)
+        offset = log.start_offset + len(log.content)
+    assert kept == [*range(8), *range(31, 40)]
+    assert missing == [(31 * MIB, 23 * MIB)]
+    # Whoever followed it and was too slow sees that, too.
+    assert (await read(ledger, mine, 20 * MIB)).left_out == 11 * MIB
+    stranger = Fence(mine.task_id, mine.attempt, uuid4())
+    await append_logs(ledger, [Stretch(stranger, 90 * MIB, b"lies")])
+    assert (await read(ledger, mine, 8 * MIB)).start_offset == 31 * MIB
+    # What was left out is a line, too.
+    last = await find_line(ledger.database, mine.task_id, line=-1)
+    assert last == LineStart(0, 39 * MIB, 18)
+    assert await find_line(ledger.database, mine.task_id, line=9) == LineStart(0, 31 * MIB, 10)
+
+
+async def test_a_log_of_a_worker_that_stops_at_16_mib_is_kept_whole(
+    ledger: Ledger, mine: Claim
+) -> None:
+    for number in range(16):
+        await append(ledger, mine, number * MIB, b"x" * MIB)
+    await append(ledger, mine, 16 * MIB, b"y" * 1024)
+    for number in range(16):
+        assert (await read(ledger, mine, number * MIB)).start_offset == number * MIB
+
+
+TEXT = b"one\ntwo\r\n\nthree\rfour\n"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+async def test_lines_are_found_by_their_number_from_both_ends(
+    ledger: Ledger, mine: Claim, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(operation, "COUNTED_BYTES_PER_READ", size)
+    await append(ledger, mine, 0, TEXT[:8])
+    await append(ledger, mine, 8, TEXT[8:])
+    find = partial(find_line, ledger.database, mine.task_id)
+    starts = [0, 4, 9, 10, 16]
+    for number, start in enumerate(starts, 1):
+        assert await find(line=number) == LineStart(0, start, number)
+        assert await find(line=number - 6) == LineStart(0, start, number)
+    assert await find(line=6) == LineStart(0, len(TEXT), 6)
+    assert await find(line=99) == LineStart(0, len(TEXT), 6)
+    assert await find(line=-99) == LineStart(0, 0, 1)
+    await append(ledger, mine, len(TEXT), b"open")
+    assert await find(line=-1) == LineStart(0, len(TEXT), 6)
+
+
+async def test_what_never_came_is_no_line(ledger: Ledger, mine: Claim) -> None:
+    """Nobody is shown a line for it, as they are for what is left out of a long log."""
+    await append(ledger, mine, 0, b"one\n")
+    await append(ledger, mine, 10, b"two\n")
+    for line in (2, -1):
+        found = await find_line(ledger.database, mine.task_id, line=line)
+        assert found == LineStart(0, 10, 2)
+
+
+async def test_an_empty_log_begins_with_its_first_line(ledger: Ledger, mine: Claim) -> None:
+    assert await find_line(ledger.database, mine.task_id, line=-10) == LineStart(0, 0, 1)
+    assert await find_line(ledger.database, mine.task_id, line=10) == LineStart(0, 0, 1)
+    for line, field in ((0, "line"), (1 << 40, "line"), (-(1 << 40), "tail")):
+        with pytest.raises(Invalid) as refused:
+            await find_line(ledger.database, mine.task_id, line=line)
+        assert refused.value.field == field
 
 
 async def test_what_is_not_there_cannot_be_read(ledger: Ledger, world: World, mine: Claim) -> None:
@@ -237,7 +322,7 @@ async def test_what_is_not_there_cannot_be_read(ledger: Ledger, world: World, mi
         ("task_id", TaskId(0, 0), None, 0),
         ("attempt", mine.task_id, -1, 0),
         ("offset", mine.task_id, 0, -1),
-        ("offset", mine.task_id, 0, LOG_BYTES_MAX + 1),
+        ("offset", mine.task_id, 0, OFFSET_MAX + 1),
     ]
     for field, task_id, attempt, offset in bad:
         with pytest.raises(Invalid) as refused:

@@ -9,7 +9,8 @@ from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
 from holdfast.operations import prune as pruning
-from holdfast.operations.claim import ClaimRequest, claim
+from holdfast.operations.claim import claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.notes import Note
 from holdfast.operations.prune import Retention, prune
 from holdfast.operations.register import Registration, register

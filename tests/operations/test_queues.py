@@ -7,7 +7,8 @@ import pytest
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
-from holdfast.operations.claim import ClaimRequest, claim
+from holdfast.operations.claim import claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.queues import pause_queue, resume_queue
 from tests.world import World
 
@@ -19,7 +20,7 @@ async def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(
     await pause_queue(ledger, "q", actor="ann")
     assert await world.claim() == []
     assert await world.count("ready") == 1
-    await resume_queue(ledger, "q")
+    await resume_queue(ledger, "q", actor="ann")
     assert [mine.task_id for mine in await world.claim()] == [TaskId(job_id, 0)]
 
 
@@ -46,8 +47,8 @@ async def test_pausing_and_resuming_twice_is_harmless(ledger: Ledger, world: Wor
     before = await world.dump()
     await pause_queue(ledger, "q", actor="bob")
     assert await world.dump() == before
-    await resume_queue(ledger, "q")
-    await resume_queue(ledger, "q")
+    await resume_queue(ledger, "q", actor="ann")
+    await resume_queue(ledger, "q", actor="ann")
     assert await world.count("queues") == 0
 
 
@@ -69,5 +70,5 @@ async def test_bad_names_are_refused(ledger: Ledger, world: World) -> None:
             await pause_queue(ledger, **({"actor": "ann"} | words))
         assert refused.value.field == field
     with pytest.raises(Invalid):
-        await resume_queue(ledger, "")
+        await resume_queue(ledger, "", actor="ann")
     assert await world.count("queues") == 0

@@ -2,7 +2,8 @@
 
 Jobs are submitted in one call or in several, between steps of work; some fail, some are retried,
 some cancelled, some placed. No job starts before what it waits for has ended as it had to, and
-nothing waits for ever.
+nothing waits for ever. Then the graph is resumed, perhaps twice: what was broken around the job
+that was asked for, and nothing else, runs again once, and ends as the same evaluation says.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as some
 
+from holdfast.errors import IllegalMove
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.order import Condition, holds
@@ -24,8 +26,10 @@ from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.requeue import requeue_due
 from holdfast.operations.submitting.graph import submit_batch
+from holdfast.operations.submitting.resume import resume
 from holdfast.rules.submission import parse_inputs, parse_spec
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Transaction
+from holdfast.store.reads.tasks import list_continued, list_results
 from tests.audits import assert_audit_is_silent
 from tests.clock import Clock
 from tests.placed_world import PlacedWorld
@@ -49,11 +53,15 @@ class Planned(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A graph, how many jobs go into each call, and what happens meanwhile."""
+    """A graph, how many jobs go into each call, what happens meanwhile, and who is resumed then.
+
+    Of each resume, the place that is asked for, and whether everything ends well from then on.
+    """
 
     jobs: list[Planned]
     calls: list[int]
     steps: list[tuple[str, int]]
+    resumes: list[tuple[int, bool]]
 
 
 @some.composite
@@ -79,7 +87,9 @@ def plans(draw: some.DrawFn) -> Plan:
     calls = draw(some.lists(some.integers(1, JOBS_MAX), max_size=len(jobs)))
     kinds = some.sampled_from(["submit", "work", "work", "work", "follow", "cancel", "place"])
     steps = draw(some.lists(some.tuples(kinds, some.integers(0, JOBS_MAX - 1)), max_size=25))
-    return Plan(jobs, calls, steps)
+    picks = some.integers(0, len(jobs) - 1)
+    resumes = draw(some.lists(some.tuples(picks, some.booleans()), min_size=1, max_size=2))
+    return Plan(jobs, calls, steps, resumes)
 
 
 class Story:
@@ -90,6 +100,10 @@ class Story:
         self.plan = plan
         self.queue = f"q{number}"
         self.job_ids: list[int] = []
+        # The places and the sizes of all jobs, those that run others again among them.
+        self.places: dict[int, int] = {}
+        self.tasks: dict[int, int] = {}
+        self.is_mended = False
         self.cancelled: set[int] = set()
         self._calls = [*plan.calls, JOBS_MAX]
         self._steps: dict[str, Callable[[int], Awaitable[Any]]] = {
@@ -104,6 +118,10 @@ class Story:
         """Play every step, then go on until everything has ended."""
         for kind, pick in self.plan.steps:
             await self._steps[kind](pick)
+        await self.go_on()
+
+    async def go_on(self) -> None:
+        """Go on until everything has ended."""
         for _ in range(TURNS_MAX):
             if len(self.job_ids) == len(self.plan.jobs) and not await self._live():
                 return
@@ -123,7 +141,10 @@ class Story:
             [[now]] = await self.world.clock.fetch("select extract(epoch from holdfast.now())")
             graph = [self._describe(first + n, first, float(now)) for n in range(len(jobs))]
             answers = await submit_batch(self.world.ledger, graph[::-1])
-            self.job_ids += [answer.job_id for answer in answers[::-1]]
+            for job, answer in zip(jobs, answers[::-1], strict=True):
+                self.places[answer.job_id] = len(self.job_ids)
+                self.tasks[answer.job_id] = job.tasks
+                self.job_ids.append(answer.job_id)
 
     def _describe(self, place: int, first: int, now: float) -> Submission:
         job = self.plan.jobs[place]
@@ -147,7 +168,7 @@ class Story:
     async def work(self, _: int = 0) -> None:
         """Claim what there is of this story, and end it as planned."""
         for claim in await self.world.claim(2, queue=self.queue):
-            ends_well = self._ends_well(claim.task_id.job_id, claim.attempt)
+            ends_well = self._ends_well(claim.task_id, claim.attempt)
             await self.world.start(claim)
             await (self.world.succeed(claim) if ends_well else self.world.fail(claim))
 
@@ -159,13 +180,13 @@ class Story:
         rows = await self.world.clock.fetch(
             "select job_id, task_index, attempt from holdfast.leases "
             "where placed and not ending and job_id = any ($1)",
-            self.job_ids,
+            list(self.places),
         )
         for job_id, index, attempt in rows:
             task_id = TaskId(job_id, index)
             worker.start(task_id)
             await self.world.beat()
-            ends_well = self._ends_well(job_id, attempt)
+            ends_well = self._ends_well(task_id, attempt)
             worker.succeed(task_id) if ends_well else worker.fail(task_id)
             await self.world.beat()
 
@@ -179,14 +200,18 @@ class Story:
             await follow_up_all(self.world.ledger)
             await self.world.beat()
 
-    def _ends_well(self, job_id: int, attempt: int) -> bool:
-        job = self.plan.jobs[self.job_ids.index(job_id)]
-        return job.ends_well and (attempt > 0 or not job.is_retried)
+    def _ends_well(self, task_id: TaskId, attempt: int) -> bool:
+        """Tell how an attempt ends; of a job that fails, the last task alone does."""
+        job = self.plan.jobs[self.places[task_id.job_id]]
+        is_good = (
+            job.ends_well or self.is_mended or task_id.task_index < self.tasks[task_id.job_id] - 1
+        )
+        return is_good and (attempt > 0 or not job.is_retried)
 
     async def _live(self) -> list[int]:
         rows = await self.world.clock.fetch(
             "select job_id from holdfast.jobs where job_id = any ($1) and finished_at is null",
-            self.job_ids,
+            list(self.places),
         )
         return [row[0] for row in rows]
 
@@ -220,10 +245,101 @@ class Story:
                   and (ended.id is null or ended.id > begun.id or ended.ts > begun.ts
                        or condition <> 'ended'
                           and (condition = 'succeeded') <> (ended.type = 'succeeded'))""",
-            self.job_ids,
+            list(self.places),
         )
         assert early == []
         await assert_audit_is_silent(self.world.ledger.database)
+
+
+class Resumption:
+    """The graph of a story, resumed after its end; the first jobs stay as they were."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.jobs = story.plan.jobs
+        self.first = story.expected()
+        self.states = list(self.first)
+        # Of each place, the job that ran last.
+        self.latest = list(story.job_ids)
+
+    async def play(self, asked: int, is_mended: bool) -> None:
+        """Resume around one job, work until all has ended, and compare with the evaluation."""
+        self.story.is_mended = is_mended
+        ledger = self.story.world.ledger
+        around = self._around(asked)
+        broken = [place for place in around if self.states[place] != JobState.SUCCEEDED]
+        wanted = [
+            (self.latest[place], await self._count_unsuccessful(self.latest[place]))
+            for place in broken
+        ]
+        try:
+            made = await resume(ledger, self.story.job_ids[asked], actor="operator")
+        except IllegalMove:
+            made = []
+        assert sorted((each.replay_of, each.num_tasks) for each in made) == sorted(wanted)
+        for each in made:
+            assert each.job_id is not None
+            place = self.story.places[each.replay_of]
+            self.story.places[each.job_id] = place
+            self.story.tasks[each.job_id] = each.num_tasks
+            self.latest[place] = each.job_id
+        await self.story.go_on()
+        for place in broken:
+            self.states[place] = self._evaluate(place, around, is_mended=is_mended)
+        states = [await self.story.world.job_state(job_id) for job_id in self.latest]
+        assert states == [TaskState(state) for state in self.states]
+        await self.story.check()
+        async with ledger.database.transaction() as tx:
+            for place in broken:
+                await self._check_results(tx, place)
+
+    def _around(self, asked: int) -> list[int]:
+        """List what is broken around a job: what it missed, and what waited for it in vain."""
+        around = {asked}
+        while True:
+            found = set(around)
+            for place, job in enumerate(self.jobs):
+                for other, condition in job.waits.items():
+                    if condition != "succeeded":
+                        continue
+                    if place in around and self.first[other] != JobState.SUCCEEDED:
+                        found.add(other)
+                    is_unwanted = place in self.story.cancelled
+                    if other in around and self.first[place] != JobState.SUCCEEDED:
+                        found |= set() if is_unwanted else {place}
+            if found == around:
+                return sorted(around)
+            around = found
+
+    def _evaluate(self, place: int, around: list[int], *, is_mended: bool) -> JobState:
+        """Say how a job ends that was run again, once those before it have been said."""
+        job = self.jobs[place]
+        for other, condition in job.waits.items():
+            is_again = condition == "succeeded" and other in around
+            state = self.states[other] if is_again else self.first[other]
+            if not holds(condition, succeeded=state == JobState.SUCCEEDED):
+                return JobState.KILLED
+        if job.ends_well or is_mended:
+            return JobState.SUCCEEDED
+        return JobState.DEAD_LETTERED if job.dead_letters else JobState.FAILED
+
+    async def _count_unsuccessful(self, job_id: int) -> int:
+        [[count]] = await self.story.world.clock.fetch(
+            "select num_tasks - succeeded from holdfast.jobs where job_id = $1", job_id
+        )
+        return int(count)
+
+    async def _check_results(self, tx: Transaction, place: int) -> None:
+        """See that the results of a job and those that it continues are those of all its inputs."""
+        line = await list_continued(tx, self.latest[place])
+        succeeded = [
+            row
+            for job_id in line
+            for row in await list_results(tx, job_id, page_size=9)
+            if row.state == TaskState.SUCCEEDED
+        ]
+        is_whole = len(succeeded) == self.jobs[place].tasks
+        assert is_whole == (self.states[place] == JobState.SUCCEEDED)
 
 
 @asynccontextmanager
@@ -264,6 +380,9 @@ def play_many(url: str, examples: int, *phases: Phase) -> None:
 async def _play(story: Story) -> None:
     await story.play()
     await story.check()
+    resumption = Resumption(story)
+    for asked, is_mended in story.plan.resumes:
+        await resumption.play(asked, is_mended)
 
 
 def test_random_graphs_end_as_a_plain_evaluation_says(database_url: str) -> None:

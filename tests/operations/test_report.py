@@ -1,5 +1,6 @@
 """Reports of where an attempt stands: forward only, and only from whoever holds the lease."""
 
+from datetime import timedelta
 from typing import cast
 from uuid import UUID, uuid4
 
@@ -26,6 +27,48 @@ async def test_a_report_moves_the_task_and_writes_one_event(world: World) -> Non
     assert task.state == RUNNING
     assert task.attempts[0]["started_at"] is not None
     assert await world.story(job_id) == ["claimed", "building", "started"]
+
+
+async def times_of(world: World, job_id: int) -> tuple[timedelta, timedelta]:
+    """Tell how long after its claim a task started, and for how long it ran."""
+    [attempt] = (await world.task(TaskId(job_id, 0))).attempts
+    started_at = attempt["started_at"]
+    return started_at - attempt["created_at"], attempt["finished_at"] - started_at
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+@pytest.mark.parametrize(("run", "start", "took"), [(300, 700, 300), (0, 1000, 0), (9999, 0, 1000)])
+async def test_a_start_that_comes_with_the_end_lies_as_long_ago_as_the_worker_says(
+    world: World, status: str, run: int, start: int, took: int
+) -> None:
+    job_id = await world.submit()
+    [mine] = await world.claim()
+    await world.clock.advance(1000)
+    fields = {"start_reported": False, "run": timedelta(seconds=run)}
+    await world.complete(mine, status, **fields)
+    began, ran = await times_of(world, job_id)
+    # Not before the claim; a while may pass by itself.
+    assert began.total_seconds() == pytest.approx(start, abs=60)
+    assert ran.total_seconds() == pytest.approx(took, abs=60)
+    events = await world.clock.fetch(
+        "select ts from holdfast.events where job_id = $1 and task_index = 0 order by seq", job_id
+    )
+    assert [row["ts"] for row in events] == sorted(row["ts"] for row in events)
+
+
+async def test_a_start_that_is_reported_lies_as_long_ago_as_the_worker_says(
+    world: World, ledger: Ledger
+) -> None:
+    job_id = await world.submit()
+    [mine] = await world.claim()
+    await world.clock.advance(1000)
+    [answer] = await report(ledger, [Report(fence_of(mine), RUNNING, timedelta(seconds=400))])
+    assert isinstance(answer, Recorded)
+    await world.clock.advance(500)
+    await world.succeed(mine)
+    began, ran = await times_of(world, job_id)
+    assert began.total_seconds() == pytest.approx(600, abs=60)
+    assert ran.total_seconds() == pytest.approx(900, abs=60)
 
 
 async def test_a_step_may_be_skipped(world: World) -> None:

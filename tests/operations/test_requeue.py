@@ -1,10 +1,13 @@
 """Time passes: what waits becomes ready, and what was ready for too long is given up."""
 
+import pytest
+
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.queues import pause_queue
-from holdfast.operations.requeue import give_up_scheduling, requeue_due
+from holdfast.operations.requeue import Lines, give_up_scheduling, requeue_due
+from holdfast.store.database import Database
 from tests.world import World
 
 
@@ -52,7 +55,11 @@ async def test_a_task_that_nobody_takes_in_time_is_unschedulable(world: World) -
     assert await world.job_state(job_id) == TaskState.UNSCHEDULABLE
     assert await world.story(job_id) == ["unschedulable"]
     assert await world.claim() == []
-    assert (await world.job(job_id))["error"] is not None
+    lacks = "no worker took it within its scheduling timeout of 20 s: no worker serves queue q"
+    assert (await world.job(job_id))["error"] == lacks
+    query = "select cause from holdfast.events where job_id = $1 and type = 'unschedulable'"
+    # Of the task, and of its job.
+    assert [row["cause"] for row in await world.clock.fetch(query, job_id)] == [lacks] * 2
 
 
 async def test_the_wait_for_a_worker_counts_anew_each_time_the_task_is_eligible(
@@ -110,6 +117,7 @@ async def test_an_unschedulable_replica_ends_the_whole_job(ledger: Ledger, world
     await pause_queue(ledger, "q", actor="operator")
     await world.pass_time(25)
     assert await world.job_state(job_id) == TaskState.UNSCHEDULABLE
+    assert (await world.job(job_id))["error"].endswith(": queue q is paused by operator")
     assert (await world.task(mine.task_id)).state == TaskState.KILLED
     assert (await world.lease(mine.task_id))["ending"]  # type: ignore[index]
 
@@ -127,3 +135,34 @@ async def test_placed_work_is_given_up_too(world: World) -> None:
     job_id = await world.submit(queue=None, scheduling_timeout=20.0)
     await world.pass_time(25)
     assert await world.job_state(job_id) == TaskState.UNSCHEDULABLE
+
+
+async def test_what_a_cancel_could_not_take_out_of_line_is_cleared_away_later(
+    ledger: Ledger, world: World, database: Database
+) -> None:
+    job_id = await world.submit(queue="unserved")
+    async with database.transaction() as holder:
+        await holder.connection.execute("select from holdfast.ready for update")
+        await world.cancel_job(job_id)
+    assert await world.count("ready") == 1
+    live = await world.submit()
+    lines = Lines(ledger, queues_max=1)
+    assert [await lines.clear() for _ in range(3)] == [True, True, False], "a queue a turn"
+    assert await world.count("ready") == 1
+    assert [claim.task_id.job_id for claim in await world.claim(9)] == [live]
+
+
+async def test_a_reason_that_cannot_be_found_holds_nothing_up(
+    ledger: Ledger, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    placed = await world.submit(queue=None, scheduling_timeout=20.0)
+    queued = await world.submit(scheduling_timeout=20.0)
+
+    async def fail(_: int) -> str | None:
+        raise RuntimeError("no look at the fleet")
+
+    await world.clock.advance(21)
+    assert await give_up_scheduling(ledger, find_lacks=fail) == 2
+    for job_id in (placed, queued):
+        assert await world.job_state(job_id) == TaskState.UNSCHEDULABLE
+    assert f"why job {placed} waits" in caplog.text

@@ -19,11 +19,13 @@ from hypothesis.stateful import (
 )
 
 from holdfast.embedded import EmbeddedPostgres
+from holdfast.errors import LeaseConflict
 from holdfast.model.fence import Fence
 from holdfast.model.outcomes import CancelMode, Stage, Status
-from holdfast.model.resources import Capacity
+from holdfast.model.resources import Capacity, fits
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, ClaimRequest, claim
+from holdfast.operations.claim import Claim, claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completed, Completion, complete
@@ -42,7 +44,7 @@ from tests.operations import ledger_model as expected
 from tests.operations.ledger_model import CONFLICT
 from tests.operations.machine import START, Machine
 from tests.operations.model_state import ModelTask
-from tests.operations.placed_rules import PlacedRules
+from tests.operations.placed_rules import BOOK, BOOK_CORES, PlacedRules, shares_book
 from tests.operations.submitting.test_submit import a_submission
 from tests.world import fence_of
 
@@ -155,7 +157,7 @@ def picked(things: list[Thing], pick: int) -> Thing:
     return things[-1 - pick % len(things)]
 
 
-class WorkerRules(Machine):
+class WorkerRules(PlacedRules):
     """What workers do: also late, twice, and with what is not theirs."""
 
     def claim_from_queues(self, worker: int, queues: list[str], count: int) -> None:
@@ -163,14 +165,9 @@ class WorkerRules(Machine):
         name = picked(self.workers, worker)
         claimable = self.model.claimable(queues)
         stale = self.model.count_stale()
-        room = Capacity(cpu=CORES - self.model.cpu_of(name))
-        asked = Asked(count, room, Capacity(cpu=CORES))
-        [answer] = self.ask(
-            claim(
-                self.ledger,
-                [ClaimRequest(name, tuple(queues), count, free=room, capacity=asked.capacity)],
-            )
-        )
+        request, room = self._bound(ClaimRequest(name, tuple(queues), count))
+        asked = Asked(count, room, request.capacity or Capacity(cpu=BOOK_CORES))
+        [answer] = self.ask(claim(self.ledger, [request]))
         if name in self.model.lost:
             assert not isinstance(answer, list) or answer == []
             return
@@ -185,19 +182,32 @@ class WorkerRules(Machine):
         assert min(1 if stale else count, len(fitting)) <= len(answer) <= count
         for task, mine in zip(tasks, answer, strict=True):
             self._take_over(task, mine, name)
-        assert self.model.cpu_of(name) <= CORES
+        assert self.model.cpu_of(name) <= CORES or shares_book(name)
+        assert self.cores_booked() <= BOOK_CORES
 
     def claim_by_id(self, worker: int, task: int) -> None:
         """Claim one task: it is leased if it can be, or refused."""
         name, wanted = picked(self.workers, worker), self.task(task)
         queue = self.model.job_of(wanted).terms.queue
         can_be = self.model.is_claimable(wanted) and queue not in {None, *self.model.paused}
-        answer: Any = self.ask(self.world.claim_by_id(wanted.id, name))
-        if not can_be or name in self.model.lost:
-            assert answer == CONFLICT
+        request, room = self._bound(ClaimRequest(name, task_id=wanted.id))
+        need = self.model.needs_of(wanted)
+        [answer] = self.ask(claim(self.ledger, [request]))
+        if not can_be or name in self.model.lost or (need and not fits(need, room)):
+            assert isinstance(answer, LeaseConflict)
             return
-        assert answer.task_id == wanted.id
-        self._take_over(wanted, answer, name)
+        assert isinstance(answer, list)
+        [mine] = answer
+        assert mine.task_id == wanted.id
+        self._take_over(wanted, mine, name)
+
+    def _bound(self, request: ClaimRequest) -> tuple[ClaimRequest, Capacity]:
+        """Have a request say what its worker has free, by its word or by its book; says it, too."""
+        if shares_book(request.worker_id):
+            room = Capacity(cpu=BOOK_CORES - self.cores_booked())
+            return request._replace(book=BOOK), room
+        room = Capacity(cpu=CORES - self.model.cpu_of(request.worker_id))
+        return request._replace(free=room, capacity=Capacity(cpu=CORES)), room
 
     def _take_over(self, task: ModelTask, mine: Claim, worker: str) -> None:
         seen = (mine.attempt, mine.failure_count, mine.preemption_count)
@@ -282,7 +292,7 @@ class PeopleRules(Machine):
     def pause_or_resume(self, queue: str) -> None:
         """Pause a queue, or let it go on."""
         if queue in self.model.paused:
-            self.ask(resume_queue(self.ledger, queue))
+            self.ask(resume_queue(self.ledger, queue, actor="ann"))
         else:
             self.ask(pause_queue(self.ledger, queue, actor="ann"))
         self.model.paused ^= {queue}
@@ -323,7 +333,7 @@ class TimeRules(Machine):
         expected.requeue(self.model)
 
 
-class LedgerMachine(WorkerRules, PlacedRules, PeopleRules, TimeRules):
+class LedgerMachine(WorkerRules, PeopleRules, TimeRules):
     """Everything that can happen to a ledger."""
 
     @initialize(specs=st.lists(st.tuples(SPECS, st.booleans()), min_size=4, max_size=6))
@@ -350,7 +360,7 @@ class LedgerMachine(WorkerRules, PlacedRules, PeopleRules, TimeRules):
 
 
 BOUNDED = settings(
-    max_examples=10,
+    max_examples=6,
     stateful_step_count=70,
     deadline=None,
     print_blob=True,

@@ -5,7 +5,8 @@ import pytest
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
-from holdfast.operations.claim import Claim, ClaimRequest, claim
+from holdfast.operations.claim import Claim, claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.world import World
@@ -129,3 +130,13 @@ async def test_amounts_that_make_no_sense_are_refused_by_name(
     assert isinstance(answer, Invalid)
     assert answer.field == f"{field}.{next(iter(amount))}"
     assert (await world.claim())[0].task_id.task_index == 0
+
+
+async def test_of_two_claims_for_one_task_the_roomy_one_gets_it(world: World) -> None:
+    task_id = TaskId(await world.submit(resources={"cpu": 2}), 0)
+    rooms = [Capacity(cpu=cpu) for cpu in (1.0, 2.0)]
+    requests = [ClaimRequest(f"w{n}", task_id=task_id, free=free) for n, free in enumerate(rooms)]
+    small, roomy = await claim(world.ledger, requests)
+    assert isinstance(small, LeaseConflict)
+    assert isinstance(roomy, list)
+    assert roomy[0].task_id == task_id

@@ -12,7 +12,8 @@ from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
-from holdfast.operations.claim import Answer, ClaimRequest, claim
+from holdfast.operations.claim import Answer, claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.submitting.submit import submit_one
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database, LockTimeout

@@ -16,7 +16,8 @@ from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import ClaimRequest, claim
+from holdfast.operations.claim import claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.reap import reap

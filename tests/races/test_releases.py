@@ -12,7 +12,8 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.model.states import JobState, TaskState
-from holdfast.operations.claim import ClaimRequest, claim
+from holdfast.operations.claim import claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.follow_up import follow_up, follow_up_all

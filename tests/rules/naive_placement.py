@@ -157,7 +157,7 @@ def serve(places: list[Place], demand: Demand) -> Counter[int]:
     others = [place for place in places if place.view.name != demand.avoid]
     for allowed in (others, places):
         fitting = []
-        for group in groups_of(allowed, demand.shape.group_by):
+        for group in groups_of(allowed, demand.shape):
             most = serve_each(group, demand, 10**6)
             give_back(group, demand.shape, most)
             if most.total() >= demand.count:
@@ -173,12 +173,17 @@ def serve_each(places: list[Place], demand: Demand, count: int) -> Counter[int]:
     """Place task by task on the first worker that fits, the avoided one last."""
     placed: Counter[int] = Counter()
     preferred = sorted(places, key=lambda place: place.view.name == demand.avoid)
+    used: set[str] = set()
     for _ in range(count):
-        found = next((place for place in preferred if place.fits(demand.shape)), None)
+        found = next(
+            (p for p in preferred if p.view.host not in used and p.fits(demand.shape)), None
+        )
         if found is None:
             break
         found.book(demand.shape)
         placed[id(found)] += 1
+        if demand.shape.hosts == "spread":
+            used.add(found.view.host)
     return placed
 
 
@@ -188,16 +193,23 @@ def give_back(places: list[Place], shape: Shape, placed: Counter[int]) -> None:
         place.book(shape, -placed[id(place)])
 
 
-def groups_of(places: list[Place], group_by: str | None) -> list[list[Place]]:
-    """Split workers by the value of an attribute, in order of first appearance."""
-    if group_by is None:
-        return [places]
+def groups_of(places: list[Place], shape: Shape) -> list[list[Place]]:
+    """Split workers by the value of an attribute, and by host, in order of first appearance."""
     groups: dict[object, list[Place]] = {}
     for place in places:
-        if group_by in place.view.attributes:
-            value = place.view.attributes[group_by]
-            groups.setdefault((isinstance(value, bool), value), []).append(place)
+        host = place.view.host if shape.hosts == "pack" else None
+        if shape.group_by is None:
+            groups.setdefault(host, []).append(place)
+        elif shape.group_by in place.view.attributes:
+            value = place.view.attributes[shape.group_by]
+            groups.setdefault((isinstance(value, bool), value, host), []).append(place)
     return list(groups.values())
+
+
+def one_per_host(places: list[Place]) -> Counter[int]:
+    """Count one task for the first worker of each host."""
+    firsts = {place.view.host: place for place in reversed(places)}
+    return Counter(id(place) for place in firsts.values())
 
 
 def choose(places: list[Place], demand: Demand, unstarted_max: int) -> list[Place]:
@@ -206,8 +218,9 @@ def choose(places: list[Place], demand: Demand, unstarted_max: int) -> list[Plac
     idle = {id(place): place.fits_idle(shape, unstarted_max) for place in places}
     able = [p for p in places if p.view.accepts and p.kept_for is None and p.meets(shape)]
     best: tuple[int, list[Place]] | None = None
-    for group in groups_of([place for place in able if idle[id(place)]], shape.group_by):
-        if sum(idle[id(place)] for place in group) < members:
+    for group in groups_of([place for place in able if idle[id(place)]], shape):
+        group_idle = idle if shape.hosts != "spread" else one_per_host(group)
+        if sum(group_idle[id(place)] for place in group) < members:
             continue
         now = serve_each(group, demand._replace(avoid=None), 10**6)
         give_back(group, shape, now)
@@ -215,7 +228,7 @@ def choose(places: list[Place], demand: Demand, unstarted_max: int) -> list[Plac
             nearest = sorted(group, key=lambda p: (not now[id(p)], -p.nearness(shape)))
             kept: list[Place] = []
             for place in nearest:
-                if now[id(place)] or sum(idle[id(p)] for p in kept) < members:
+                if now[id(place)] or sum(group_idle[id(p)] for p in kept) < members:
                     kept.append(place)
             best = now.total(), kept
     return best[1] if best else []

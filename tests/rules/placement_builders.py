@@ -129,6 +129,7 @@ SHAPES = some.builds(
         lambda found: tuple(sorted(msgspec.json.encode(each).decode() for each in found))
     ),
     group_by=some.none(),
+    hosts=some.none(),
 )
 
 
@@ -147,7 +148,10 @@ def demands(draw: some.DrawFn, most: int = 6, waits: bool = True) -> list[Demand
         else:
             members = draw(some.integers(1, 8))
             missing = draw(some.sampled_from([0, 0, 0, 2]))
-            shape = shape._replace(group_by=draw(some.sampled_from([None, "rack"])))
+            shape = shape._replace(
+                group_by=draw(some.sampled_from([None, "rack"])),
+                hosts=draw(some.sampled_from([None, None, "spread", "pack"])),
+            )
             avoid = draw(some.sampled_from([None, None, "n1"]))
             count = max(0, members - missing)
             found.append(Demand(job_id, priority, since, count, shape, members, missing, avoid))

@@ -8,6 +8,8 @@ import pytest
 from holdfast.model.attempts import LockedLease, LockedTask
 from holdfast.model.ids import TaskId
 from holdfast.model.outcomes import (
+    BUILD_UNAVAILABLE,
+    MISSING_TOOL,
     Failed,
     Killed,
     TaskDeadLettered,
@@ -28,6 +30,7 @@ from holdfast.rules.ending import (
     end_undelivered,
 )
 from holdfast.rules.outage import Watch
+from holdfast.rules.retry import Counters, after_attempt
 from tests.model.test_attempts import NOW, a_lease
 from tests.rules.test_retry import some_terms
 
@@ -126,8 +129,35 @@ def test_a_loss_to_an_outage_is_free(expires_at: datetime, outage: Watch, free: 
     lease = a_lease(expires_at=expires_at)
     told = reported(lease, "worker_failed", error="gone", outage=(outage, NOW))
     assert outcome_of(told) == WorkerFailed("gone", free=free)
-    lost = end_lost(lease, cause="gone", is_gone=False, outage=(outage, NOW))
+    lost = lose(lease, cause="gone", is_gone=False, outage=outage)
     assert lost == AttemptEnd(WorkerFailed("gone", free=free), released=False)
+
+
+@pytest.mark.parametrize(
+    ("error_class", "earlier", "expected"),
+    [
+        (MISSING_TOOL, [MISSING_TOOL] * 4, True),
+        (MISSING_TOOL, [MISSING_TOOL] * 3, False),
+        (MISSING_TOOL, [MISSING_TOOL] * 3 + [""], False),
+        (BUILD_UNAVAILABLE, [BUILD_UNAVAILABLE] * 19, True),
+        (BUILD_UNAVAILABLE, [BUILD_UNAVAILABLE] * 18, False),
+        (BUILD_UNAVAILABLE, [BUILD_UNAVAILABLE] * 18 + [MISSING_TOOL], False),
+        (MISSING_TOOL, [BUILD_UNAVAILABLE] * 19, False),
+        (None, [MISSING_TOOL] * 4, False),
+        (None, [], False),
+    ],
+)
+def test_what_cannot_be_built_alike_everywhere_is_given_up(
+    error_class: str | None, earlier: list[str], expected: bool
+) -> None:
+    said: dict[str, Any] = {"error_class": error_class, "earlier": earlier}
+    lost = reported(a_lease(), "worker_failed", outage=(WATCHED, NOW), **said)
+    outcome = outcome_of(lost)
+    assert isinstance(outcome, WorkerFailed)
+    assert (outcome.error_class, outcome.is_hopeless) == (error_class, expected)
+    budget = some_terms(max_retries_preemption=100)
+    verdict = after_attempt(Counters(), outcome, budget, job_is_live=True, jitter=0.5)
+    assert isinstance(verdict, TaskRetried) is not expected
 
 
 # Deadlines
@@ -140,7 +170,7 @@ def test_an_expired_lease_proves_that_the_process_is_gone() -> None:
     assert end_overdue(ending, some_terms(), watch=WATCHED, now=NOW) == "gone"
     unseen = a_lease(expires_at=PAST, acknowledged=False)
     judged = end_overdue(unseen, some_terms(), watch=WATCHED, now=NOW)
-    assert judged == AttemptEnd(WorkerFailed("lease expired", acknowledged=False))
+    assert judged == AttemptEnd(WorkerFailed("lease expired", excused=True))
 
 
 @pytest.mark.parametrize("ending", [False, True])
@@ -159,7 +189,7 @@ def test_other_deadlines_end_the_attempt_and_not_its_lease() -> None:
     cancelled = overrun._replace(cancel_deadline_at=NOW, cancel_reason="enough")
     judged = end_overdue(overrun, terms, watch=WATCHED, now=NOW)
     text = "ran longer than its timeout of 10 s"
-    assert judged == AttemptEnd(Failed(text, error_class="Timeout"), released=False)
+    assert judged == AttemptEnd(Failed(text, error_class="Timeout", stage=None), released=False)
     killing = some_terms(timeout=10.0, on_timeout="kill")
     judged = end_overdue(overrun, killing, watch=WATCHED, now=NOW)
     assert judged == AttemptEnd(Killed("timeout", error=text, timed_out=True), released=False)
@@ -175,13 +205,23 @@ def test_what_is_not_due_is_left_alone() -> None:
     assert end_overdue(ending, some_terms(), watch=WATCHED, now=NOW) is None
 
 
+def lose(lease: LockedLease, *, outage: Watch = WATCHED, **changes: Any) -> Judged:
+    """Judge a lease whose worker was lost."""
+    loss: dict[str, Any] = {"cause": "lost", "is_gone": True, "has_crashed": False}
+    return end_lost(lease, outage=(outage, NOW), **loss | changes)
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_what_a_lost_worker_had_is_gone_if_the_worker_is(is_gone: bool) -> None:
-    outage = (WATCHED, NOW)
-    judged = end_lost(a_lease(ending=True), cause="lost", is_gone=is_gone, outage=outage)
+    judged = lose(a_lease(ending=True), is_gone=is_gone)
     assert judged == ("gone" if is_gone else None)
-    judged = end_lost(a_lease(), cause="lost", is_gone=is_gone, outage=outage)
+    judged = lose(a_lease(), is_gone=is_gone)
     assert judged == AttemptEnd(WorkerFailed("lost"), released=is_gone)
+
+
+def test_what_a_crashed_worker_had_is_excused_unless_it_had_ended() -> None:
+    assert outcome_of(lose(a_lease(), has_crashed=True)) == WorkerFailed("lost", excused=True)
+    assert lose(a_lease(ending=True), has_crashed=True) == "gone"
 
 
 # What follows
@@ -241,7 +281,7 @@ def test_a_cancelled_member_needs_no_siblings() -> None:
 
 def test_what_never_arrived_ends_and_is_released_unless_its_worker_has_named_it() -> None:
     end = end_undelivered(a_lease(acknowledged=False))
-    assert outcome_of(end) == WorkerFailed("it did not arrive on its worker", acknowledged=False)
+    assert outcome_of(end) == WorkerFailed("it did not arrive on its worker", excused=True)
     assert isinstance(end, AttemptEnd)
     assert (end.released, end.reported) == (True, False)
     assert end_undelivered(a_lease(acknowledged=False, ending=True)) == "gone"

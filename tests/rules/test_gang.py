@@ -30,7 +30,7 @@ WORKER_FAILED, DEAD = TaskState.WORKER_FAILED, TaskState.DEAD_LETTERED
 BOOM = Failed("boom")
 WRONG = Failed("wrong", error_class="ValidationError")
 LOST = WorkerFailed("lease expired")
-UNSEEN = WorkerFailed("worker lost", acknowledged=False)
+UNSEEN = WorkerFailed("worker lost", excused=True)
 HANDED_BACK = WorkerFailed("handed back", free=True)
 TIMEOUT = Killed("timeout", timed_out=True)
 

@@ -59,6 +59,7 @@ def test_every_task_is_placed_or_waits_and_gangs_are_whole(
 ) -> None:
     found = plan(fleet, waiting, NOW, placements_max=placements_max)
     racks = {view.worker_id: view.attributes.get("rack") for view in fleet}
+    hosts = {view.worker_id: view.host for view in fleet}
     for demand in waiting:
         mine = [p for p in found.placements if (p.job_id, p.avoid) == (demand.job_id, demand.avoid)]
         count = sum(each.count for each in mine)
@@ -69,6 +70,11 @@ def test_every_task_is_placed_or_waits_and_gangs_are_whole(
         if demand.shape.group_by is not None and mine:
             [rack] = {(isinstance(racks[p.worker_id], bool), racks[p.worker_id]) for p in mine}
             assert rack[1] is not None
+        used = [hosts[p.worker_id] for p in mine]
+        if demand.shape.hosts == "spread":
+            assert len(set(used)) == count
+        if demand.shape.hosts == "pack" and mine:
+            assert len(set(used)) == 1
 
 
 @settings(max_examples=50)
@@ -137,3 +143,22 @@ def test_hundreds_of_workers_are_searched_as_a_few_are() -> None:
         placed[each.job_id] += each.count
     assert placed.total() > 500
     assert found.waiting
+
+
+@given(
+    some.lists(some.sampled_from("abcd"), min_size=1, max_size=6),
+    some.integers(1, 6),
+    some.sampled_from(["spread", "pack"]),
+)
+def test_a_gang_is_laid_out_over_hosts_as_asked_if_that_is_possible(
+    hosts: list[str], members: int, layout: str
+) -> None:
+    fleet = [a_worker(f"w{n}", host=host, cpu=2) for n, host in enumerate(hosts)]
+    waiting = a_demand(1, a_shape(hosts=layout), count=members, gang=members)
+    found = plan(fleet, [waiting], NOW)
+    room = len(set(hosts)) if layout == "spread" else 2 * max(map(hosts.count, hosts))
+    assert bool(found.placements) is (room >= members)
+    on = {view.worker_id: view.host for view in fleet}
+    used = [on[each.worker_id] for each in found.placements for _ in range(each.count)]
+    if used:
+        assert len(set(used)) == (members if layout == "spread" else 1)

@@ -30,8 +30,9 @@ from holdfast.rules.retry import (
 BACKOFF = Backoff(base=1.0, factor=2.0, ceiling=10.0)
 EVEN = 0.5  # the jitter that leaves a delay as it is
 FAILED, WORKER_FAILED = TaskState.FAILED, TaskState.WORKER_FAILED
+FINAL = ("PermanentError", "ValidationError", "ParseError", "RefusedByWorker")
 LOST = WorkerFailed("lease expired")
-UNSEEN = WorkerFailed("never reported", acknowledged=False)
+UNSEEN = WorkerFailed("never reported", excused=True)
 HANDED_BACK = WorkerFailed("handed back", free=True)
 
 
@@ -117,13 +118,7 @@ def test_a_failure_leaves_the_other_budget_alone() -> None:
     assert verdict == TaskRetried(FAILED, 1, 4, 0, delay=1.0)
 
 
-def test_a_failure_ends_the_row_of_unseen_losses() -> None:
-    verdict = after(a_failure(), Counters(0, 0, 3), max_retries_failure=1)
-    assert isinstance(verdict, TaskRetried)
-    assert verdict.free_loss_count == 0
-
-
-@pytest.mark.parametrize("error_class", ["PermanentError", "ValidationError", "ParseError"])
+@pytest.mark.parametrize("error_class", FINAL)
 def test_an_error_that_no_retry_can_cure_finishes_with_budget_left(error_class: str) -> None:
     verdict = after(a_failure(error_class), max_retries_failure=5)
     assert verdict == TaskFinished(FAILED, 1, 0)
@@ -146,6 +141,7 @@ def test_any_other_error_is_transient(error_class: str) -> None:
         ("ParseError", "parse_error"),
         ("Timeout", "timeout"),
         ("DependencyUnavailable", "dependency_unavailable"),
+        ("RefusedByWorker", "policy_violation"),
     ],
 )
 def test_a_dead_letter_says_why_the_last_failure_was_the_last(
@@ -157,7 +153,7 @@ def test_a_dead_letter_says_why_the_last_failure_was_the_last(
     assert verdict == TaskDeadLettered(FAILED, 3, 1, reason_code)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("error_class", ["PermanentError", "ValidationError", "ParseError"])
+@pytest.mark.parametrize("error_class", FINAL)
 def test_an_incurable_error_is_dead_lettered_with_budget_left(error_class: str) -> None:
     verdict = after(a_failure(error_class), max_retries_failure=9, on_exhausted="dead_letter")
     assert isinstance(verdict, TaskDeadLettered)
@@ -235,15 +231,20 @@ def test_an_unseen_loss_beyond_the_fifth_can_exhaust_the_budget() -> None:
     assert verdict == TaskFinished(WORKER_FAILED, 0, 1)
 
 
-@pytest.mark.parametrize("breaker", [LOST, HANDED_BACK])
-def test_an_acknowledged_attempt_breaks_the_row_of_unseen_losses(breaker: WorkerFailed) -> None:
-    verdict = after(breaker, Counters(0, 1, 5), max_retries_preemption=9)
+@pytest.mark.parametrize("breaker", [LOST, HANDED_BACK, a_failure()])
+@pytest.mark.parametrize(("queue", "kept"), [(None, 0), ("q", 5)])
+def test_another_end_breaks_the_row_of_excused_losses_of_placed_work_alone(
+    breaker: Outcome, queue: str | None, kept: int
+) -> None:
+    """A claimed task that was in a crash is known for good."""
+    budgets: Any = {"max_retries_preemption": 9, "max_retries_failure": 9}
+    verdict = after(breaker, Counters(0, 1, 5), queue=queue, **budgets)
     assert isinstance(verdict, TaskRetried)
-    assert verdict.free_loss_count == 0
+    assert verdict.free_loss_count == kept
 
 
 def test_an_unseen_loss_in_an_outage_is_free_however_many_there_were() -> None:
-    loss = WorkerFailed("lease expired", free=True, acknowledged=False)
+    loss = WorkerFailed("lease expired", free=True, excused=True)
     verdict = after(loss, Counters(0, 0, 50))
     assert isinstance(verdict, TaskRetried)
     assert (verdict.preemption_count, verdict.delay) == (0, 0.0)

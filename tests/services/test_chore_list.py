@@ -7,6 +7,7 @@ from holdfast.operations.prune import Retention
 from holdfast.services import chore_list
 from holdfast.services.chore_list import list_chores
 from holdfast.services.chores import Chore
+from holdfast.services.reasons import Reasons
 from holdfast.services.stops import Stops
 from holdfast.services.waking.doorbell import Bell, Doorbells
 from tests.world import World
@@ -15,7 +16,8 @@ from tests.world import World
 def chores(ledger: Ledger, doorbells: Doorbells) -> dict[str, Chore]:
     """List the chores by name."""
     stops = Stops(ledger, doorbells)
-    listed = list_chores(ledger, doorbells, stops, retention=Retention())
+    reasons = Reasons(ledger, ledger.database)
+    listed = list_chores(ledger, doorbells, stops, reasons=reasons, retention=Retention())
     return {chore.name: chore for chore in listed}
 
 
@@ -23,6 +25,7 @@ async def test_every_chore_runs_on_an_empty_ledger_and_finds_nothing(ledger: Led
     found = chores(ledger, Doorbells())
     assert sorted(found) == [
         "add partitions",
+        "clear lines",
         "end jobs over their age",
         "give up scheduling",
         "look for forgotten dependents",

@@ -12,7 +12,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.fence import Fence
 from holdfast.model.spec import Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import ClaimRequest
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending.complete import Completed, Completion
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Recorded, Report

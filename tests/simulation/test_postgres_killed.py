@@ -18,7 +18,8 @@ from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Limits, Submission
 from holdfast.model.states import TaskState
-from holdfast.operations.claim import ClaimRequest, claim
+from holdfast.operations.claim import claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.follow_up import follow_up

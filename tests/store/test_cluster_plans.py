@@ -20,17 +20,27 @@ from holdfast.store.statements import Statement, load_statements
 # By which index each table is read; rows found before are met again by their place.
 LINE = "ready_to_be_placed"
 LEASE_OF_TASK, PLACED = "one_unreleased_attempt_per_task", "placed_leases_of_a_worker"
-EXPECTED: dict[str, dict[str, str]] = {
+EXPECTED: dict[str, dict[str, str | tuple[str, ...]]] = {
     "read_called_workers": {"workers": "worker"},
     "read_wanted": {"leases": PLACED, "tasks": "tasks"},
-    "read_gangs": {"leases": LEASE_OF_TASK, "workers": "worker"},
+    "read_gangs": {
+        "tasks": "tasks",
+        "leases": LEASE_OF_TASK,
+        "attempts": "attempts",
+        "attempt_usage": "one_account_per_attempt",
+        "workers": "worker",
+    },
     "list_placed_stops": {"leases": "leases_asked_to_stop"},
     "hold_workers": {"workers": "worker"},
     "renew_placed": {"leases": LEASE_OF_TASK},
     "record_answers": {"workers": "worker"},
     "count_failures": {"workers": "worker"},
     "mark_lost": {"workers": "worker"},
-    "list_booked": {"leases": PLACED, "tasks": "tasks"},
+    "list_booked": {
+        "leases": (PLACED, "claimed_leases_of_a_book"),
+        "tasks": "tasks",
+        "workers": "worker",
+    },
     "list_ports": {"leases": PLACED, "workers": "worker"},
     "list_devices": {"leases": PLACED, "workers": "worker"},
     "find_placed_ready": {"ready": LINE},

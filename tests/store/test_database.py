@@ -1,15 +1,26 @@
 """Transactions: whole or not at all, with errors that say whether to try again."""
 
 import asyncio
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
 
 import asyncpg
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import Unavailable
+from holdfast.model.outage import Outage
 from holdfast.model.states import TaskState
-from holdfast.store.database import LOCK_TIMEOUT_MS, Database, LockTimeout, Transaction
+from holdfast.store.database import (
+    LOCK_TIMEOUT_MS,
+    Database,
+    LockTimeout,
+    Transaction,
+    without_row,
+)
+from tests.certificates import TestAuthority
 from tests.clock import Clock
+from tests.postgres_front import tls_front
 from tests.store.raw import Raw
 from tests.waiting import eventually, insist
 
@@ -32,6 +43,29 @@ async def test_a_transaction_commits_at_its_end(database: Database, lasting: Raw
         await tx.connection.execute(INSERT)
         assert await count_queues(lasting) == 0
     assert await count_queues(lasting) == 1
+
+
+async def test_a_url_asks_for_tls_and_for_the_name_of_the_host(
+    database_url: str, tmp_path: Path
+) -> None:
+    authority = TestAuthority(tmp_path / "ca")
+    async with tls_front(database_url, authority.issue("db", "localhost")) as port:
+
+        async def connect(host: str, **settings: str) -> int:
+            query = urlencode({"sslmode": "verify-full", **settings})
+            name = urlsplit(database_url).path
+            url = f"postgresql://postgres@{host}:{port}{name}?{query}"
+            async with Database(url) as database, database.connection() as connection:
+                one: int = await connection.fetchval("select 1")
+                return one
+
+        trusted = str(authority.ca_file)
+        assert await connect("localhost", sslrootcert=trusted) == 1
+        with pytest.raises(Unavailable, match=r"127\.0\.0\.1.* IP address mismatch"):
+            await connect("127.0.0.1", sslrootcert=trusted)
+        other = TestAuthority(tmp_path / "other").ca_file
+        with pytest.raises(Unavailable, match="unable to get local issuer"):
+            await connect("localhost", sslrootcert=str(other))
 
 
 async def test_an_error_takes_everything_back(database: Database, lasting: Raw) -> None:
@@ -140,19 +174,38 @@ async def test_at_most_one_call_notices_that_an_idle_connection_was_cut(
                 assert await backend_of(tx) != number
 
 
-async def test_a_postgres_that_is_gone_is_unavailable(
-    tmp_path_factory: pytest.TempPathFactory,
+async def test_a_postgres_that_is_gone_is_unavailable_and_logged_once(
+    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = tmp_path_factory.mktemp("gone") / "cluster"
+    caplog.set_level("INFO", "holdfast.outage")
+    folder, hours = tmp_path_factory.mktemp("gone") / "cluster", [0.0]
     with EmbeddedPostgres(folder, settings={"fsync": "off"}) as postgres:
         url = postgres.url("postgres")
-        database = await Database(url).open()
-    with pytest.raises(Unavailable):
+        outage = Outage(f"Postgres at {folder}/socket", clock=lambda: hours[0])
+        database = await Database(url, outage=outage).open()
+    away = f"Postgres at {folder}/socket"
+    for _ in range(3):
+        with pytest.raises(Unavailable, match=f"^{away} cannot be used now: .") as caught:
+            async with database.transaction() as tx:
+                await tx.connection.execute("select 1")
+        assert caught.value.is_logged
+    with pytest.raises(Unavailable, match=f"^cannot connect to {away}: ."):
+        await Database(url).open()
+    hours[0] = 3600.0
+    with EmbeddedPostgres(folder, settings={"fsync": "off"}):
         async with database.transaction() as tx:
             await tx.connection.execute("select 1")
-    await database.close()
-    with pytest.raises(Unavailable, match="cannot connect to Postgres"):
-        await Database(url).open()
+        await database.close()
+    began, ended = caplog.messages
+    assert began.startswith(f"{away} is away: ")
+    assert ended == f"{away} is back after 0 s"
+
+
+async def test_who_is_connected_has_a_name_unless_the_url_gives_one(database_url: str) -> None:
+    ask = "select application_name from pg_stat_activity where pid = pg_backend_pid()"
+    for url, name in ((database_url, "holdfast"), (f"{database_url}&application_name=me", "me")):
+        async with Database(url) as database, database.connection() as connection:
+            assert await connection.fetchval(ask) == name
 
 
 async def test_a_snapshot_sees_one_moment_and_writes_nothing(
@@ -184,3 +237,20 @@ async def test_the_time_is_the_databases(database: Database, clock: Clock) -> No
     await clock.advance(3600)
     async with database.transaction() as tx:
         assert 3600 <= (await tx.now() - before).total_seconds() < 7200
+
+
+async def test_an_error_does_not_show_the_row_that_was_refused(
+    database: Database, lasting: Raw
+) -> None:
+    with pytest.raises(asyncpg.CheckViolationError, match="short") as refused:
+        async with database.transaction() as tx:
+            await tx.connection.execute(
+                "create temporary table t (a int, b int, c text constraint short check (c = ''));"
+                "insert into t values (7, 8, 'a secret, with a comma')"
+            )
+    assert str(refused.value).endswith("Failing row contains (7, 8, and more.")
+    with pytest.raises(asyncpg.UniqueViolationError, match="already exists"):
+        async with database.transaction() as tx:
+            await tx.connection.execute(f"{INSERT};{INSERT}")
+    assert without_row(None) is None
+    assert await count_queues(lasting) == 0

@@ -138,7 +138,8 @@ async def test_a_database_that_was_never_migrated_is_refused(empty_url: str) -> 
 async def test_nobody_at_the_address_is_unavailable(unused_tcp_port: int) -> None:
     url = f"postgresql://nobody@127.0.0.1:{unused_tcp_port}/none"
     for run in (migrate, check_schema, read_recorded):
-        with pytest.raises(Unavailable, match="cannot connect to Postgres"):
+        address = f"127.0.0.1:{unused_tcp_port}"
+        with pytest.raises(Unavailable, match=f"^cannot connect to Postgres at {address}: "):
             await run(url)
 
 

@@ -37,7 +37,7 @@ HOT = {
     ),
     "ready": (
         "share_ready", "take_ready", "take_ready_by_id", "explain_unclaimable", "promote_waiting",
-        "feed_ready", "drop_stale", "take_overdue", "read_line",
+        "feed_ready", "drop_stale", "take_overdue", "read_line", "leave_line", "drop_stale_heads",
     ),
     "leases": (
         "lock_leases", "renew_leases", "find_leases", "find_ended_attempts", "release_leases",
@@ -54,6 +54,7 @@ HOT = {
     "outbox": ("take_outbox",),
     "dead_letters": ("reopen_letters",),
 }  # fmt: skip
+GROWN = {"tasks_1", "jobs", "ready"}
 STATEMENTS = [load_statements(file)[name] for file, names in HOT.items() for name in names]
 
 
@@ -102,6 +103,11 @@ async def _misreads(
     ]
 
 
+async def _list_misreads(database: Database, relations: set[str]) -> dict[str, list[str]]:
+    misreads = {s.name: await _misreads(database, s, relations) for s in STATEMENTS}
+    return {name: found for name, found in misreads.items() if found}
+
+
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.name)
 async def test_a_hot_statement_finds_its_rows_by_key_on_an_empty_database(
     statement: Statement, database: Database
@@ -118,9 +124,14 @@ async def test_hot_statements_find_rows_by_key_once_tables_have_outgrown_their_s
         await connection.execute("analyze")
     await submit_one(ledger, Submission(spec, ("1",) * 2000))
     await submit(ledger, [Submission(spec, ("1",))] * 500)
-    grown = {"tasks_1", "jobs", "ready"}
-    misread = {s.name: await _misreads(database, s, grown) for s in STATEMENTS}
-    assert {name: found for name, found in misread.items() if found} == {}
+    assert await _list_misreads(database, GROWN) == {}
+    # As a vacuum leaves them that came after nearly all rows had gone.
+    async with database.connection() as connection:
+        await connection.execute(
+            "update pg_class set reltuples = 100, relpages = 100 where relname = any ($1)",
+            list(GROWN),
+        )
+    assert await _list_misreads(database, GROWN) == {}
 
 
 async def test_the_check_sees_a_plan_that_reads_too_much(database: Database) -> None:

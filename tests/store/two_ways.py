@@ -38,7 +38,9 @@ class TwoWays:
         """Submit as the server does; returns the job's id, or the field that was refused."""
         texts = None if inputs is None else tuple(map(encode, inputs))
         try:
-            submission = Submission(parse_spec(fields), texts)
+            fields = dict(fields) if isinstance(fields, dict) else fields
+            is_placed = isinstance(fields, dict) and fields.pop("placed", False)
+            submission = Submission(parse_spec(fields), texts, is_placed=is_placed)
             return (await submit_one(self.ledger, submission)).job_id
         except Invalid as refused:
             return refused.field

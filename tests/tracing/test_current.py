@@ -24,6 +24,7 @@ class Job:
     """What a log line says of a job."""
 
     job_id: str = "7"
+    type: str = "load"
     correlation_id: str = "c"
     trace_id: str | None = "t"
 

@@ -72,7 +72,8 @@ def story(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("traced")
     name = f"traced_{uuid4().hex}"
     asyncio.run(run_sql(postgres.url("postgres"), f"create database {name} template {TEMPLATE}"))
-    options = ("--queue=traced", "--placed", "--import=tests.tracing.tasks", "--drain-seconds=1")
+    allowed = ("--import=tests.tracing.tasks", "--allow-commands")
+    options = ("--queue=traced", "--placed", *allowed, "--drain-seconds=1")
     with listening_sink() as sink:
         tracing = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": sink.url,
@@ -226,9 +227,9 @@ def test_events_and_log_lines_name_the_trace(story: Story) -> None:
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     about = [line for line in lines if line.get("job_id") == story.jobs["function"]]
     said = [(line["message"], line["attempt"]) for line in about]
-    assert said == [
-        (text, attempt) for attempt in (0, 1) for text in ("by the context", "by a logger")
-    ]
+    own = [(text, attempt) for attempt in (0, 1) for text in ("by the context", "by a logger")]
+    failure = ("task 2.0 (fail_once) attempt 0 failed: ValueError: the first time", 0)
+    assert said == [*own[:2], failure, *own[2:]]
     for line in about:
         named = (line["trace_id"], line["correlation_id"])
         assert named == (story.trace_of("function"), correlation_id)

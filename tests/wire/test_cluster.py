@@ -8,6 +8,7 @@ from holdfast.model.resources import Resources
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import (
+    CompletedTask,
     Gang,
     PlacedJob,
     RunningTask,
@@ -16,7 +17,6 @@ from holdfast.wire.cluster import (
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
-from holdfast.wire.requests import TaskCompletion
 
 TOKEN = uuid4()
 JOB = PlacedJob(
@@ -81,7 +81,7 @@ def test_an_answer_says_all_that_is_there_and_tolerates_what_is_new() -> None:
         number=9,
         running_tasks=[RunningTask(task_id="7.0", attempt=1, lease_token=TOKEN, state="BUILDING")],
         completed_tasks=[
-            TaskCompletion("7.1", 0, TOKEN, "failed", 137, usage={"cpu_seconds": 1.5})
+            CompletedTask("7.1", TOKEN, "failed", 137, attempt=0, usage={"cpu_seconds": 1.5})
         ],
     )
     fields = msgspec.json.decode(msgspec.json.encode(answer))

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2] / "proto"
 PACKAGE = "holdfast.v1"
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     "JobStatus": status.JobStatus,
+    "JobCause": status.JobCause,
     "TaskStatus": status.TaskStatus,
     "TaskAttempt": status.TaskAttempt,
     "ResourceUsage": status.ResourceUsage,
@@ -40,7 +41,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "TaskToKill": cluster.TaskToKill,
     "WorkerHeartbeatAnswer": cluster.WorkerHeartbeatAnswer,
     "RunningTask": cluster.RunningTask,
-    "CompletedTaskEntry": requests.TaskCompletion,
+    "CompletedTaskEntry": cluster.CompletedTask,
     "UserEvent": requests.UserEvent,
     "OutputEntry": OutputEntry,
 }

@@ -9,14 +9,15 @@ import pytest
 
 from holdfast import errors
 from holdfast.api.errors import ForeignHost, UnsupportedMediaType, status_of
+from holdfast.api.routes import attempt_calls as attempt_routes
 from holdfast.api.routes import worker_protocol, worker_reports
 from holdfast.model.outcomes import STAGES, STATUSES
 from holdfast.store.database import LockTimeout
-from holdfast.wire import answers, cluster, events, requests
+from holdfast.wire import answers, attempt_calls, cluster, events, functions, requests
 from holdfast.wire.answers import ClaimedJob
 from holdfast.wire.cluster import HEARTBEAT_PATH, SECRET_HEADER, PlacedJob
 
-SHAPES = (requests, events, answers, cluster)
+SHAPES = (attempt_calls, requests, events, answers, cluster, functions)
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "worker-protocol.md").read_text("utf-8")
 TABLES = re.findall(r"^\*\*.+\*\*, `(\w+)`.*:\n\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
 EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -24,6 +25,8 @@ CODES = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \| ([0-9, ]+) \|", PAGE, re.MUL
 KINDS: list[type[errors.HoldfastError]] = [
     errors.Invalid,
     errors.TooLarge,
+    errors.Unauthenticated,
+    errors.NotAllowed,
     errors.NotFound,
     errors.KeyReused,
     errors.IllegalMove,
@@ -80,6 +83,8 @@ def test_an_example_can_be_read(name: str, text: str) -> None:
 def test_every_route_of_workers_is_on_the_page() -> None:
     for route in (*worker_protocol.ROUTES, *worker_reports.ROUTES):
         assert route.path in PAGE
+    for route in attempt_routes.ROUTES:
+        assert route.path.replace("{given}", "{job_id}") in PAGE
     assert f"POST {HEARTBEAT_PATH}" in PAGE
     assert SECRET_HEADER in PAGE
 

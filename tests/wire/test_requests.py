@@ -101,7 +101,7 @@ def test_output_may_be_any_bytes() -> None:
 
 def test_a_job_request_is_a_spec_and_its_inputs() -> None:
     fields = set(JobRequest.__struct_fields__) - set(JobSpec.__struct_fields__)
-    assert fields == {"inputs", "local_name"}
+    assert fields == {"inputs", "local_name", "placed"}
     body = b'{"entrypoint": {"shell": "ls"}, "inputs": [1, null, {"a":  2}]}'
     asked = msgspec.json.decode(body, type=JobRequest)
     assert [bytes(text) for text in asked.inputs or ()] == [b"1", b"null", b'{"a":  2}']

@@ -8,8 +8,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from holdfast.client.bundle import pack
+from holdfast.client.context import Lease
 from holdfast.client.transport import Transport
+from holdfast.ledger.ledger import Ledger
+from holdfast.model.spec import Submission
+from holdfast.operations.claim import claim as claim_tasks
+from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.operations.submitting.submit import submit_one
+from holdfast.rules.submission import parse_spec
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.wire.bundles import StoredBundle, bundle_path
@@ -22,6 +31,7 @@ class Store:
     transport: Transport
     folder: Path
     temporary: Path
+    ledger: Ledger | None = None
 
     async def upload(self, workspace: Path) -> str:
         """Upload a folder."""
@@ -35,6 +45,18 @@ class Store:
         file.write_bytes(content)
         return await self.put(file, hashlib.sha256(content).hexdigest())
 
+    async def lease_for(self, bundle: str) -> Lease:
+        """Hold the lease of an attempt whose job has a bundle, as only placed work has."""
+        assert self.ledger is not None, "this store is somebody else's"
+        fields = {"entrypoint": {"function": "app:work"}, "queue": "q"}
+        job_id = (await submit_one(self.ledger, Submission(parse_spec(fields), None))).job_id
+        [claims] = await claim_tasks(self.ledger, [ClaimRequest("w1", ("q",), 1)])
+        assert not isinstance(claims, Exception), claims
+        [claim] = claims
+        spec = msgspec.structs.replace(claim.job.spec, bundle=bundle)
+        self.ledger.specs.remember(job_id, claim.job._replace(spec=spec))
+        return Lease(str(claim.task_id), claim.attempt, claim.lease_token)
+
     async def put(self, file: Path, bundle: str) -> str:
         """Upload a file."""
         await self.transport.call("PUT", bundle_path(bundle), StoredBundle, body=file)
@@ -46,7 +68,7 @@ async def open_store(database_url: str, folder: Path) -> AsyncIterator[Store]:
     """Serve bundles for the time of a block."""
     options = Options(database_url, object_store=str(folder / "objects"))
     async with serve(options, Address(port=0)) as server, Transport(server.url) as transport:
-        yield Store(transport, folder / "objects", folder)
+        yield Store(transport, folder / "objects", folder, server.runtime.ledger)
 
 
 def zip_of(entries: Sequence[tuple[str | zipfile.ZipInfo, str]]) -> bytes:

@@ -20,7 +20,7 @@ class FaultyProxy:
         self._is_open = asyncio.Event()
         self._is_open.set()
         self._rewriting = (b"", b"")
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._listening: asyncio.Server | None = None
         self.url = ""
         self.answers_lost = 0
@@ -34,9 +34,7 @@ class FaultyProxy:
     async def __aexit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        assert self._listening is not None
-        self._listening.close()
-        await self._hang_up()
+        await self.refuse()
 
     async def cut(self) -> None:
         """Break every connection, and take no new one."""
@@ -47,7 +45,7 @@ class FaultyProxy:
         """Break every connection, and listen no more: nobody can connect."""
         assert self._listening is not None
         self._listening.close()
-        await self._hang_up()
+        await self.cut()  # also whoever was accepted a moment ago
 
     def lose_answers(self) -> None:
         """Let requests through; the first bytes of any answer end the connection instead."""
@@ -68,37 +66,49 @@ class FaultyProxy:
         self._is_open.set()
 
     async def _hang_up(self) -> None:
-        for call in self._calls:
+        calls = dict(self._calls)
+        for call in calls:
             call.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        await asyncio.gather(*calls, return_exceptions=True)
+        for near in calls.values():  # a call that is cancelled before its first step closes nothing
+            await _close(near)
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_cut:
             writer.close()
             return
         call = asyncio.create_task(self._pass_on(reader, writer))
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
+        self._calls[call] = writer
+        call.add_done_callback(self._calls.pop)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
-        asking = asyncio.create_task(_pump(reader, far_writer))
         try:
-            while content := await far_reader.read(CHUNK_BYTES):
-                if self._loses_answers:
-                    self.answers_lost += 1
-                    return
-                await self._is_open.wait()
-                writer.write(content.replace(*self._rewriting) if self._rewriting[0] else content)
-                await writer.drain()
+            far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+            asking = asyncio.create_task(_pump(reader, far_writer))
+            try:
+                await self._answer(far_reader, writer)
+            finally:
+                asking.cancel()
+                await _close(far_writer)
         except OSError:
             return
         finally:
-            asking.cancel()
-            for end in (writer, far_writer):
-                end.close()
-                with suppress(OSError, asyncio.CancelledError):
-                    await end.wait_closed()
+            await _close(writer)
+
+    async def _answer(self, far: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+        while content := await far.read(CHUNK_BYTES):
+            if self._loses_answers:
+                self.answers_lost += 1
+                return
+            await self._is_open.wait()
+            near.write(content.replace(*self._rewriting) if self._rewriting[0] else content)
+            await near.drain()
+
+
+async def _close(end: asyncio.StreamWriter) -> None:
+    end.close()
+    with suppress(OSError, asyncio.CancelledError):
+        await end.wait_closed()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from holdfast.worker.allowing import EVERYTHING
 from holdfast.worker.claimed import attempt as attempt_module
 from holdfast.worker.claimed import function_runner as functions_module
 from holdfast.worker.claimed import worker as worker_module
@@ -33,7 +34,8 @@ async def work(folder: Path, options: dict[str, Any]) -> None:
     if "mark" in options:  # for the programs that its functions start
         name, value = options["mark"].split("=")
         os.environ[name] = value
-    worker = Worker(WorkerOptions(folder=folder / f"slot-{slot.number}", **options), slot)
+    own = folder / f"slot-{slot.number}"
+    worker = Worker(WorkerOptions(folder=own, allowed=EVERYTHING, **options), slot)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
     await worker.run()
 

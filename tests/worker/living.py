@@ -53,9 +53,9 @@ def a_token() -> str:
     return uuid4().hex
 
 
-def start_sleeper(token: str) -> subprocess.Popen[bytes]:
-    """Start a process group that carries a token."""
-    environment = {**os.environ, "HOLDFAST_LEASE_TOKEN": token}
+def start_sleeper(mark: str) -> subprocess.Popen[bytes]:
+    """Start a process group that carries a mark."""
+    environment = {**os.environ, "HOLDFAST_MARK": mark}
     return subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
 
 

@@ -11,13 +11,13 @@ from holdfast.model.resources import Resources
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import (
+    CompletedTask,
     PlacedJob,
     TaskToKill,
     TaskToRun,
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
-from holdfast.wire.requests import TaskCompletion
 from holdfast.worker.placed.worker import PlacedWorker
 from tests.waiting import eventually
 
@@ -99,10 +99,10 @@ class Caller:
 
     async def until_ended(
         self, run: Sequence[TaskToRun] = (), kill: Sequence[TaskToRun] = ()
-    ) -> list[TaskCompletion]:
+    ) -> list[CompletedTask]:
         """Call until everything there has ended, and say how."""
 
-        def ends() -> list[TaskCompletion]:
+        def ends() -> list[CompletedTask]:
             answer = self.call(run, kill)
             return [] if answer.running_tasks else answer.completed_tasks
 

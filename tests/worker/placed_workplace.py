@@ -15,6 +15,7 @@ from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
+from holdfast.worker.allowing import EVERYTHING
 from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
 from holdfast.worker.slots import take_slot
 from tests.test_guides import free_port
@@ -76,6 +77,7 @@ class PlacedWorkplace(Workplace):
             "server": self.url,
             "folder": self.folder / f"slot-{slot.number}",
             "capacity": ROOM,
+            "allowed": EVERYTHING,
             "name": f"w{slot.number}",
             "drain_seconds": 0.0,
             "cache": self.folder / "cache",
@@ -129,7 +131,11 @@ class PlacedWorkplace(Workplace):
 
 @asynccontextmanager
 async def open_placed(
-    database_url: str, folder: Path, *, tick: float = TICK_SECONDS
+    database_url: str,
+    folder: Path,
+    *,
+    tick: float = TICK_SECONDS,
+    requires_tokens: bool = False,
 ) -> AsyncIterator[PlacedWorkplace]:
     """Run a server for the time of a block; leases may be short there."""
     ledger = await asyncpg.connect(database_url)
@@ -138,6 +144,7 @@ async def open_placed(
         limits=Limits(lease_seconds_min=0.5),
         object_store=str(folder / "objects"),
         heartbeat_seconds=tick,
+        requires_tokens=requires_tokens,
     )
     try:
         async with serve(options, Address(port=0)) as server:

@@ -15,6 +15,7 @@ from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder
 from holdfast.worker.processes import resource_limits, shim, shim_folder
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.mark import mark_of
 from tests.worker.living import a_token
 
 PATH = {"PATH": os.environ["PATH"]}
@@ -71,17 +72,17 @@ def run_shim(folder: Path) -> subprocess.CompletedProcess[bytes]:
 def find_cgroup(token: str) -> str | None:
     """Find the cgroup of a command, if it is there."""
     own = resource_limits.find_own_cgroup()
-    if own is not None and os.path.exists(path := resource_limits.path_of(own, token)):
+    if own is not None and os.path.exists(path := resource_limits.path_of(own, mark_of(token))):
         return path
     return None
 
 
 def list_carriers(token: str) -> list[psutil.Process]:
-    """List the living processes that carry a token."""
+    """List the living processes that carry the mark of a token."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("HOLDFAST_LEASE_TOKEN") == token:
+            if process.environ().get("HOLDFAST_MARK") == mark_of(token):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

@@ -94,9 +94,9 @@ def test_nothing_is_watched_before_the_start_or_after_the_stop(slot: Slot) -> No
 
 def test_bad_values_are_refused_and_change_nothing(watchdog: WatchdogHandle) -> None:
     sleeper = start_sleeper(ONE)
-    for token in ("", "two words", "one\nforget", "ö", "x" * 129):
-        with pytest.raises(Invalid, match="token"):
-            watchdog.watch_group(sleeper.pid, token, 0)
+    for mark in ("", "two words", "one\nforget", "ö", "x" * 129):
+        with pytest.raises(Invalid, match="mark"):
+            watchdog.watch_group(sleeper.pid, mark, 0)
     for deadline in (float("inf"), float("nan")):
         with pytest.raises(Invalid, match="deadline"):
             watchdog.watch_group(sleeper.pid, ONE, deadline)

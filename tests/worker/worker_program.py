@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
+from holdfast.model.worker_credentials import WorkerCredential
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.command import RunningProcess
 from holdfast.worker.slots import take_slot
@@ -49,7 +50,7 @@ def hang(how: str) -> None:
 async def work(options: argparse.Namespace) -> None:
     """Start a command, tell the pids, and do what stdin says."""
     slot = take_slot(options.folder / "slots")
-    slot.record(options.incarnation)
+    slot.record(WorkerCredential(options.incarnation, uuid4().hex))
     watchdog = WatchdogHandle()
     token, mark = uuid4().hex, uuid4().hex
     watchdog.start(slot.fd, mark=f"{MARK}={mark}")
@@ -64,7 +65,11 @@ async def work(options: argparse.Namespace) -> None:
         deadline=boot_clock() + HOURS,
         lock_fd=slot.fd,
     )
-    told = {"slot": slot.number, "previous": slot.previous, "watchdog": watchdog.pid}
+    told = {
+        "slot": slot.number,
+        "previous": slot.previous and slot.previous.worker_id,
+        "watchdog": watchdog.pid,
+    }
     told |= {"command": running.pid, "forked": fork(), "spawned": spawn(mark)}
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()

@@ -26,6 +26,7 @@ from holdfast.services.runtime import Options
 from holdfast.services.waking.sqs import SqsPublisher
 from holdfast.wire.answers import TaskClaimAnswer
 from holdfast.wire.requests import TaskClaimRequest
+from holdfast.worker.allowing import EVERYTHING
 from holdfast.worker.claimed.attempt import Attempt, JobCache
 from holdfast.worker.claimed.options import WorkerOptions
 from holdfast.worker.claimed.worker import Worker
@@ -73,6 +74,7 @@ class Workplace:
         """Start a worker in this loop; returns it and its run."""
         slot = take_slot(self.folder / "slots")
         known: dict[str, Any] = {"server": self.url, "queues": (QUEUE,), "drain_seconds": 0.0}
+        known["allowed"] = EVERYTHING
         folder = self.folder / f"slot-{slot.number}"
         worker = Worker(WorkerOptions(folder=folder, **known | options), slot)
         running = asyncio.create_task(worker.run())

@@ -1,9 +1,9 @@
 /** Calls to the server: typed by its own description, refusals as errors that a page can show. */
 import createClient from "openapi-fetch";
+import { readCsrf, root } from "./csrf";
 import type { paths } from "./schema";
 
-/** Where the dashboard is served, with a slash at its end; the server's <base> says so. */
-export const root = new URL(document.baseURI);
+export { root };
 
 /** A refusal in the server's words, or the news that there was no answer. */
 export class Refusal extends Error {
@@ -31,10 +31,16 @@ function noteClock(response: Response): void {
   if (Math.abs(lead - clockLead) >= 2000) clockLead = lead;
 }
 
+/** Told of every answer that says: log in first. */
+export const strangers = new EventTarget();
+
 async function send(request: Request): Promise<Response> {
+  const csrf = readCsrf();
+  if (csrf !== null && request.method !== "GET") request.headers.set("Holdfast-Csrf", csrf);
   try {
     const response = await fetch(request);
     noteClock(response);
+    if (response.status === 401) strangers.dispatchEvent(new Event("seen"));
     return response;
   } catch (problem) {
     if (problem instanceof DOMException && problem.name === "AbortError") throw problem;

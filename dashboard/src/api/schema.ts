@@ -4,6 +4,40 @@
  */
 
 export interface paths {
+    "/api/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List who cancelled, replayed, paused, cut over or changed a policy, the newest first. */
+        get: operations["list_what_people_did"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the attempts that ended on a worker, the newest first. */
+        get: operations["list_worker_attempts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/bundles/{bundle}": {
         parameters: {
             query?: never;
@@ -236,7 +270,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List dead letters by id: those that wait for a decision, or with `settled` all of them. */
+        /** List dead letters: those that wait for a decision, or with `settled` all of them. */
         get: operations["show_dead_letters"];
         put?: never;
         post?: never;
@@ -304,7 +338,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Sum up the dead letters that wait for a decision; of very many, the newest. */
+        /** Sum up the dead letters that wait for a decision, of all jobs or one; of many, the newest. */
         get: operations["sum_up_letters"];
         put?: never;
         post?: never;
@@ -378,6 +412,40 @@ export interface paths {
         };
         /** Follow events as they come: from now, or after the id of an event (0-0: from the first). */
         get: operations["follow_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/functions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the functions that workers have announced, by path. */
+        get: operations["list_functions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/functions/{function}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a function that workers have announced. */
+        get: operations["show_function"];
         put?: never;
         post?: never;
         delete?: never;
@@ -500,7 +568,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the output of a job's tasks as it was stored; a short page is not the last one. */
+        /**
+         * Read the output of a job's tasks as it was stored; a short page is not the last one.
+         *
+         *         From the first on, or with `tail` from the last page on, and back from there.
+         */
         get: operations["read_job_logs"];
         put?: never;
         post?: never;
@@ -517,7 +589,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List how the tasks of a job stand and what they returned, by index. */
+        /**
+         * List how the tasks of a job stand and what they returned, by index.
+         *
+         *         A job that continues another has the results of both: where a task did not succeed there, that
+         *         of the task which ran it again.
+         */
         get: operations["list_results"];
         put?: never;
         post?: never;
@@ -578,6 +655,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/jobs/{job_id}:resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Run again what failed around a job, and what was killed because of that. */
+        post: operations["resume_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/jobs:batch": {
         parameters: {
             query?: never;
@@ -619,7 +713,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List every queue that is paused, or whose tasks wait, run or have just finished. */
+        /** List every queue that is served or paused, or whose tasks wait, run or have just ended. */
         get: operations["list_queues"];
         put?: never;
         post?: never;
@@ -657,6 +751,42 @@ export interface paths {
         put?: never;
         /** Hand out tasks of a queue again. */
         post: operations["resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Say who calls, and how one logs in if that is not known. */
+        get: operations["show_session"];
+        put?: never;
+        /** Open a session, by a token or by what an identity provider gave; the answer sets a cookie. */
+        post: operations["log_in"];
+        /** End the session of this browser, and have it forget the cookie. */
+        delete: operations["log_out"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/oidc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begin a login at the identity provider, which leads back to a page of the dashboard. */
+        post: operations["begin_oidc"];
         delete?: never;
         options?: never;
         head?: never;
@@ -760,7 +890,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the output of an attempt from an offset on; `follow` waits up to `wait_ms` for more. */
+        /**
+         * Read the output of an attempt from an offset on; `follow` waits up to `wait_ms` for more.
+         *
+         *         With `tail` or `line` it begins with a line instead, and the answer says which one that is.
+         */
         get: operations["show_log"];
         put?: never;
         post?: never;
@@ -815,6 +949,58 @@ export interface paths {
         put?: never;
         /** Move a task that has not finished to the dead letters, as an operator's decision. */
         post: operations["dead_letter_task"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List tokens by name; their secrets are not known here. */
+        get: operations["list_tokens"];
+        put?: never;
+        /** Make a token; its text is told here, and never again. */
+        post: operations["create_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tokens/{token}:revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Take a token, by name or id, out of use for ever. */
+        post: operations["revoke_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tokens/{token}:rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Give a token, by name or id, another secret; the old one may be used for a while. */
+        post: operations["rotate_token"];
         delete?: never;
         options?: never;
         head?: never;
@@ -930,6 +1116,50 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * Action
+         * @description Who did what, to what, and why.
+         */
+        Action: {
+            action: string;
+            actor: string;
+            at_ms: number;
+            facts?: unknown;
+            id: number;
+            /** @default null */
+            reason: string | null;
+            subject: string;
+            subject_kind: string;
+            /** @default null */
+            token_id: string | null;
+        };
+        /**
+         * ActionListQuery
+         * @description Which actions to list, the newest first; `subject` such as job:42 or queue:mail.
+         */
+        ActionListQuery: {
+            /** @default null */
+            action: string | null;
+            /** @default null */
+            actor: string | null;
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            subject: string | null;
+        };
+        /**
+         * ActionPage
+         * @description A page of actions; without a token it is the last one.
+         */
+        ActionPage: {
+            actions: components["schemas"]["Action"][];
+            /** @default null */
+            next_page_token: string | null;
+        };
+        /**
          * AdoptedAttempt
          * @description An attempt of a replaced incarnation whose process still runs, or whose end is known.
          */
@@ -949,6 +1179,39 @@ export interface components {
             disk: number;
             gpu: number;
             memory: number;
+        };
+        /**
+         * AnnounceAnswer
+         * @description The functions whose options are new or others than before, and what was not taken.
+         */
+        AnnounceAnswer: {
+            changed: string[];
+            /** @default {} */
+            refused: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * AnnounceRequest
+         * @description A worker names the functions that it has; of several workers, the latest word counts.
+         */
+        AnnounceRequest: {
+            functions: components["schemas"]["AnnouncedFunction"][];
+            /** @example builder-7f3a */
+            worker_id: string;
+        };
+        /**
+         * AnnouncedFunction
+         * @description A function that a worker has; `path` is what an entrypoint calls it.
+         */
+        AnnouncedFunction: {
+            /** @default null */
+            doc: string | null;
+            /** @default {} */
+            options: components["schemas"]["FunctionOptions"];
+            /** @default [] */
+            parameters: components["schemas"]["FunctionParameter"][];
+            path: string;
         };
         /**
          * AttemptList
@@ -971,11 +1234,16 @@ export interface components {
          * Attention
          * @description One thing that somebody should look at.
          *
-         *         kind: failing_type, dead_letters, queue_stalled or worker_lost; `subject` is the type of job,
-         *         the reason code, the queue or the worker.
+         *         kind: failing_jobs, failing_type, dead_letters, queue_stalled, never_fits, worker_lost or
+         *         worker_failing; `subject` is the error, the type of job, the reason code, the queue, what the
+         *         tasks ask for, or the worker. Jobs are listed by `fingerprint`, or some of them are named.
          */
         Attention: {
             count: number;
+            /** @default null */
+            fingerprint: string | null;
+            /** @default [] */
+            job_ids: string[];
             kind: string;
             message: string;
             severity: string;
@@ -1106,6 +1374,7 @@ export interface components {
             attempt: number;
             failure_count: number;
             input?: unknown;
+            isolate?: boolean;
             job: unknown;
             lease_expires_at: string;
             lease_remaining_ms: number;
@@ -1147,6 +1416,13 @@ export interface components {
             next_page_token: string | null;
         };
         /**
+         * CompensatedCall
+         * @description What the job was called with that a compensation undoes.
+         */
+        CompensatedCall: {
+            entrypoint: components["schemas"]["Entrypoint"];
+        };
+        /**
          * CompletionAnswer
          * @description Whether a completion counted; not accepted means that the attempt had been ended before.
          */
@@ -1174,10 +1450,14 @@ export interface components {
         /**
          * Coscheduling
          * @description A gang: all tasks start together; `group_by` names an attribute their workers share.
+         *
+         *         `hosts`: "spread" puts each task on a host of its own, "pack" all of them on one host.
          */
         Coscheduling: {
             /** @default null */
             group_by: string | null;
+            /** @default null */
+            hosts: ("pack" | "spread") | null;
         };
         /**
          * CutOverAnswer
@@ -1310,8 +1590,11 @@ export interface components {
         /**
          * DeadLetterFilter
          * @description Which dead letters; what is left out matches all.
+         *
+         *         `fingerprint` is the kind of their error: that of a group in the sum of dead letters.
          */
         DeadLetterFilter: {
+            fingerprint?: string | null;
             job_id?: string | null;
             queue?: string | null;
             reason_code?: string | null;
@@ -1321,10 +1604,16 @@ export interface components {
         /**
          * DeadLetterListQuery
          * @description Which dead letters to list; settled ones have been replayed or discarded.
+         *
+         *         By id, the oldest job first, or the `newest` first.
          */
         DeadLetterListQuery: {
             /** @default null */
+            fingerprint: string | null;
+            /** @default null */
             job_id: string | null;
+            /** @default false */
+            newest: boolean;
             /** @default 100 */
             page_size: number;
             /** @default null */
@@ -1649,6 +1938,127 @@ export interface components {
             what_if: components["schemas"]["WhatIfAnswer"] | null;
         };
         /**
+         * FunctionListQuery
+         * @description Which functions to list: all, by path.
+         */
+        FunctionListQuery: {
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+        };
+        /**
+         * FunctionOptions
+         * @description What the decorator says of a function's jobs, in the words of a job's spec.
+         *
+         *         Without a queue its jobs are placed work. With `only_in_queue` all of this counts for jobs that
+         *         name this queue themselves; so it is where a token that is for queues has announced it.
+         */
+        FunctionOptions: {
+            /** @default null */
+            backoff: components["schemas"]["Backoff"] | null;
+            /** @default null */
+            bundle: string | null;
+            /** @default null */
+            compensation: components["schemas"]["Entrypoint"] | null;
+            /** @default [] */
+            constraints: components["schemas"]["Constraint"][];
+            /** @default null */
+            coscheduling: components["schemas"]["Coscheduling"] | null;
+            /** @default {} */
+            environment: {
+                [key: string]: string;
+            };
+            /** @default null */
+            grace: number | null;
+            /** @default {} */
+            labels: {
+                [key: string]: string;
+            };
+            /** @default null */
+            lease: number | null;
+            /** @default null */
+            max_retries_failure: number | null;
+            /** @default null */
+            max_retries_preemption: number | null;
+            /** @default null */
+            max_task_failures: number | null;
+            /** @default null */
+            name: string | null;
+            /** @default null */
+            on_exhausted: ("dead_letter" | "fail") | null;
+            /** @default null */
+            on_timeout: ("fail" | "kill") | null;
+            /** @default false */
+            only_in_queue: boolean;
+            /** @default [] */
+            outputs: components["schemas"]["Output"][];
+            /** @default null */
+            owner: string | null;
+            /** @default null */
+            priority: number | null;
+            /** @default null */
+            queue: string | null;
+            /** @default null */
+            replicas: number | null;
+            /** @default [] */
+            requirements: string[];
+            /** @default null */
+            resources: components["schemas"]["Resources"] | null;
+            /** @default null */
+            scheduling_timeout: number | null;
+            /** @default null */
+            timeout: number | null;
+            /** @default null */
+            type: string | null;
+            /** @default null */
+            verbose_events: boolean | null;
+        };
+        /**
+         * FunctionPage
+         * @description Some functions, by path.
+         */
+        FunctionPage: {
+            functions: components["schemas"]["FunctionStatus"][];
+            /** @default null */
+            next_page_token: string | null;
+        };
+        /**
+         * FunctionParameter
+         * @description One parameter; `schema` is a JSON schema, where its annotation has one.
+         */
+        FunctionParameter: {
+            /** @default null */
+            annotation: string | null;
+            /** @default null */
+            default: string | null;
+            /** @default false */
+            is_rest: boolean;
+            name: string;
+            /** @default false */
+            positional_only: boolean;
+            /** @default false */
+            required: boolean;
+            /** @default null */
+            schema: Record<string, never> | null;
+        };
+        /**
+         * FunctionStatus
+         * @description A function, and which worker announced it last.
+         */
+        FunctionStatus: {
+            announced_by: string;
+            changed_at_ms: number;
+            /** @default null */
+            doc: string | null;
+            last_seen_at_ms: number;
+            /** @default {} */
+            options: components["schemas"]["FunctionOptions"];
+            /** @default [] */
+            parameters: components["schemas"]["FunctionParameter"][];
+            path: string;
+        };
+        /**
          * GraphEdge
          * @description Job `to` waits for job `from`; `holds` is null until it is known whether that ended so.
          */
@@ -1704,8 +2114,10 @@ export interface components {
             lease_token?: string | null;
             leases?: components["schemas"]["LeaseReport"][] | null;
             progress?: components["schemas"]["Progress"] | null;
+            run_ms?: number | null;
             state?: string | null;
             task_id?: string | null;
+            usage?: Record<string, never> | null;
             wait_ms?: number;
             worker_id?: string | null;
         };
@@ -1762,6 +2174,22 @@ export interface components {
             specs: components["schemas"]["JobRequest"][];
         };
         /**
+         * JobCause
+         * @description What ended a job: a task, a job that it waited for, its parent, or somebody's cancel.
+         *
+         *         kind: task, dependency, parent or cancel; `job_id` and `task_id` name it, `actor` is who asked.
+         */
+        JobCause: {
+            /** @default null */
+            actor: string | null;
+            /** @default null */
+            job_id: string | null;
+            kind: string;
+            message: string;
+            /** @default null */
+            task_id: string | null;
+        };
+        /**
          * JobGraph
          * @description The jobs that a job depends on and that depend on it, directly or not, by id.
          *
@@ -1778,11 +2206,16 @@ export interface components {
          * JobListQuery
          * @description Which jobs to list; `name` is a prefix, `label` is key=value.
          *
+         *         `state` may be several: repeated, or with commas between them; `unsuccessful` stands for every
+         *         end but SUCCEEDED. `fingerprint` is that of a job's error, as the overview names it.
          *         `submitted_from_ms` is the first moment that counts, `submitted_until_ms` the first after them.
+         *         `worker` is the id of one that has run attempts of theirs: among its newest 10,000, or now.
          */
         JobListQuery: {
             /** @default null */
             correlation_id: string | null;
+            /** @default null */
+            fingerprint: string | null;
             /** @default null */
             label: string | null;
             /** @default null */
@@ -1805,30 +2238,42 @@ export interface components {
             submitted_until_ms: number | null;
             /** @default null */
             type: string | null;
+            /** @default null */
+            worker: string | null;
         };
         /**
          * JobLogPage
          * @description The output of a job's tasks in the order in which it was stored.
          *
          *         `next_page_token` leads on even where nothing more is there yet; it is null once `is_complete`
-         *         tells that nothing more will come.
+         *         tells that nothing more will come. `older_page_token` leads back from a page that was asked for
+         *         by `tail`, or by such a token; it is null if nothing stands before it.
          */
         JobLogPage: {
             /** @default false */
             is_complete: boolean;
             /** @default null */
             next_page_token: string | null;
+            /** @default null */
+            older_page_token: string | null;
             stretches: components["schemas"]["LogStretch"][];
         };
         /**
          * JobLogQuery
          * @description Which output of a job to read: of all tasks, or of one.
+         *
+         *         `tail` begins with the last page instead of the first; `older_page_token` of an answer asks for
+         *         the page before it. Both are for the output of all tasks.
          */
         JobLogQuery: {
+            /** @default null */
+            older_page_token: string | null;
             /** @default 100 */
             page_size: number;
             /** @default null */
             page_token: string | null;
+            /** @default false */
+            tail: boolean;
             /** @default null */
             task_index: number | null;
         };
@@ -1891,6 +2336,7 @@ export interface components {
             on_timeout?: ("fail" | "kill") | null;
             outputs?: components["schemas"]["Output"][];
             owner?: string | null;
+            placed?: boolean;
             priority?: number | null;
             queue?: string | null;
             replicas?: number | null;
@@ -1915,6 +2361,10 @@ export interface components {
             cancel_mode: string | null;
             /** @default null */
             cancel_reason: string | null;
+            /** @default null */
+            cancelled_by: string | null;
+            /** @default [] */
+            causes: components["schemas"]["JobCause"][];
             /** @default null */
             compensated_by: string | null;
             /** @default null */
@@ -1948,6 +2398,8 @@ export interface components {
             owner: string;
             /** @default null */
             parent_job_id: string | null;
+            /** @default null */
+            pending_reason: string | null;
             /** @default null */
             ports: {
                 [key: string]: number;
@@ -2035,6 +2487,8 @@ export interface components {
         /**
          * LeaseReport
          * @description One lease to renew; `state` says where its attempt stands, if that is news.
+         *
+         *         With RUNNING, `run_ms` is for how long it has run by now, by the worker's own clock.
          */
         LeaseReport: {
             attempt: number;
@@ -2042,10 +2496,14 @@ export interface components {
             lease_token: string;
             /** @default null */
             progress: components["schemas"]["Progress"] | null;
+            /** @default 0 */
+            run_ms: number;
             /** @default null */
             state: string | null;
             /** @example 4182.3 */
             task_id: string;
+            /** @default null */
+            usage: Record<string, never> | null;
         };
         /**
          * LetterCell
@@ -2077,6 +2535,8 @@ export interface components {
          */
         LetterSummaryQuery: {
             /** @default null */
+            job_id: string | null;
+            /** @default null */
             queue: string | null;
             /** @default null */
             reason_code: string | null;
@@ -2089,15 +2549,20 @@ export interface components {
          * LiveTasks
          * @description Where tasks stand that have not finished.
          *
-         *         `ready` can be claimed or placed now, `waiting` is due later; both count as pending. A deep line
-         *         is measured by a sample: then `is_estimate`.
+         *         All that stand in line, each counted once: `ready` can be claimed or placed now, `paused` stand
+         *         in a queue that is paused, `unserved` in one that no worker serves, `never_fits` ask for more
+         *         than any worker has. `waiting` is due later. These count as pending. A deep line is measured by
+         *         a sample: then `is_estimate`.
          */
         LiveTasks: {
             assigned: number;
             building: number;
             is_estimate: boolean;
+            never_fits: number;
+            paused: number;
             ready: number;
             running: number;
+            unserved: number;
             waiting: number;
         };
         /**
@@ -2149,12 +2614,18 @@ export interface components {
          * LogChunk
          * @description A stretch of an attempt's output; read on from `next_offset`.
          *
-         *         `times` says when it was stored, as a rule within half a second after it was written.
+         *         `times` says when it was stored, as a rule within half a second after it was written. Of a long
+         *         log the middle is not kept: `left_out` is how many of the bytes asked for are missing before
+         *         `offset`. `line` is the number of the line at `offset`, if a line or the tail was asked for.
          */
         LogChunk: {
             attempt: number;
             content: string;
             is_complete: boolean;
+            /** @default 0 */
+            left_out: number;
+            /** @default null */
+            line: number | null;
             next_offset: number;
             offset: number;
             task_id: string;
@@ -2208,14 +2679,23 @@ export interface components {
         /**
          * LogQuery
          * @description Where to read a log from; `follow` waits for more, up to `wait_ms`.
+         *
+         *         In the place of an `offset`, `line` begins with a line, counted from 1, and `tail` with so many
+         *         lines before the end. An answer has `bytes_max` bytes at most.
          */
         LogQuery: {
             /** @default null */
             attempt: number | null;
+            /** @default 1048576 */
+            bytes_max: number;
             /** @default false */
             follow: boolean;
+            /** @default null */
+            line: number | null;
             /** @default 0 */
             offset: number;
+            /** @default null */
+            tail: number | null;
             /** @default 10000 */
             wait_ms: number;
         };
@@ -2241,6 +2721,31 @@ export interface components {
             stored_at_ms: number;
         };
         /**
+         * LoginRequest
+         * @description A token, or what an identity provider gave; the cookie is for `path`, the dashboard's.
+         */
+        LoginRequest: {
+            oidc?: components["schemas"]["OidcReturn"] | null;
+            path?: string;
+            token?: string | null;
+        };
+        /**
+         * LogoutQuery
+         * @description Where the dashboard is, for the cookie that is dropped.
+         */
+        LogoutQuery: {
+            /** @default / */
+            path: string;
+        };
+        /**
+         * MadeToken
+         * @description A token's id and its text; this is the only time that it is told.
+         */
+        MadeToken: {
+            token: string;
+            token_id: string;
+        };
+        /**
          * NearMiss
          * @description A worker that does not fit, with all it lacks.
          */
@@ -2254,6 +2759,41 @@ export interface components {
          * @description A body or a query without fields.
          */
         Nothing: Record<string, never>;
+        /**
+         * OidcRequest
+         * @description The page of the dashboard to which the identity provider leads back.
+         */
+        OidcRequest: {
+            redirect_uri: string;
+        };
+        /**
+         * OidcReturn
+         * @description What a browser came back with from the identity provider, and what it had begun with.
+         */
+        OidcReturn: {
+            code: string;
+            nonce: string;
+            redirect_uri: string;
+            verifier: string;
+        };
+        /**
+         * OidcStart
+         * @description Where to log in, and what the browser keeps until it comes back.
+         */
+        OidcStart: {
+            location: string;
+            nonce: string;
+            state: string;
+            verifier: string;
+        };
+        /**
+         * OpenedSession
+         * @description Who has logged in, and what his browser shows beside the cookie; this is told only here.
+         */
+        OpenedSession: {
+            caller: components["schemas"]["SessionCaller"];
+            csrf: string;
+        };
         /**
          * Output
          * @description A dataset that a job writes, and the version that its tasks fill.
@@ -2473,7 +3013,7 @@ export interface components {
         };
         /**
          * QueueList
-         * @description Queues that hold, run or recently finished something.
+         * @description Queues that are served or paused, or that hold, run or recently finished something.
          */
         QueueList: {
             queues: components["schemas"]["QueueStatus"][];
@@ -2486,6 +3026,10 @@ export interface components {
             depth: number;
             /** @default 0 */
             finished_per_second: number;
+            /** @default true */
+            is_served: boolean;
+            /** @default 0 */
+            never_fits: number;
             /** @default null */
             oldest_age_seconds: number | null;
             /** @default false */
@@ -2497,15 +3041,31 @@ export interface components {
             running: number;
             /** @default 0 */
             waiting: number;
+            /** @default 0 */
+            workers: number;
         };
         /**
          * ReplayAnswer
          * @description What a replay did, or would do.
+         *
+         *         `killed_in_vain` jobs waited for those in `waited_for`, directly or not, and were killed because
+         *         these failed. With `resume` they go on as the jobs in `resumed`; `not_resumed` says for which
+         *         replayed jobs what waited for them does not, and why.
          */
         ReplayAnswer: {
             /** @default false */
             dry_run: boolean;
+            /** @default 0 */
+            killed_in_vain: number;
+            /** @default {} */
+            not_resumed: {
+                [key: string]: string;
+            };
             replays: components["schemas"]["Replayed"][];
+            /** @default [] */
+            resumed: components["schemas"]["ResumedJob"][];
+            /** @default [] */
+            waited_for: string[];
         };
         /**
          * ReplayRequest
@@ -2514,7 +3074,8 @@ export interface components {
          *         With `rebind_outputs` they write the newest open version of a dataset where the version that
          *         their job named by its number is not open any more. The first `canary` of them go first, and
          *         the others when these have succeeded; `rate` of them start in a second. A single one may get
-         *         another `input` than its own.
+         *         another `input` than its own. With `resume`, what waited for their jobs in vain goes on with the
+         *         replays, where these run all that did not succeed.
          */
         ReplayRequest: {
             canary?: number | null;
@@ -2524,6 +3085,7 @@ export interface components {
             input?: unknown;
             rate?: number | null;
             rebind_outputs?: boolean;
+            resume?: boolean;
             task_ids?: string[] | null;
         };
         /**
@@ -2635,11 +3197,53 @@ export interface components {
             wait_ms: number;
         };
         /**
+         * ResumeAnswer
+         * @description What is run again, in the order of the graph.
+         */
+        ResumeAnswer: {
+            /** @default false */
+            dry_run: boolean;
+            jobs: components["schemas"]["ResumedJob"][];
+        };
+        /**
+         * ResumeRequest
+         * @description Run again what failed around a job, and what was killed because of that.
+         *
+         *         `inputs` has corrected ones by task id, for tasks that are run again. With `rebind_outputs` as
+         *         in a replay of dead letters.
+         */
+        ResumeRequest: {
+            dry_run?: boolean;
+            idempotency_key?: string | null;
+            inputs?: {
+                [key: string]: unknown;
+            };
+            rebind_outputs?: boolean;
+        };
+        /**
+         * ResumedJob
+         * @description A job that is run again by another; in a dry run, without its id.
+         */
+        ResumedJob: {
+            job_id: string | null;
+            name: string;
+            num_tasks: number;
+            replay_of: string;
+        };
+        /**
+         * RotateRequest
+         * @description For how many seconds the secret of before may still be used.
+         */
+        RotateRequest: {
+            grace_seconds?: number;
+        };
+        /**
          * Series
          * @description What happened over time: one value per step in each list, null where nothing is known.
          *
-         *         Counts are of tasks that moved there within the step; depth and running are as they stood at
-         *         its end. Waits are from eligible to claimed.
+         *         An end is counted once, within its step: as dead_lettered if the task was put aside, otherwise
+         *         by how the attempt ended; retried are those of them that were tried again. Depth and running
+         *         are as they stood at its end. Waits are from eligible to claimed.
          */
         Series: {
             at_ms: number[];
@@ -2654,6 +3258,27 @@ export interface components {
             wait_p50_ms: (number | null)[];
             wait_p95_ms: (number | null)[];
             worker_failed: (number | null)[];
+        };
+        /**
+         * SessionCaller
+         * @description Whoever calls: his roles, with those they imply; without owners or queues, he reaches all.
+         */
+        SessionCaller: {
+            /** @default null */
+            ends_at: string | null;
+            name: string;
+            owners: string[];
+            queues: string[];
+            roles: string[];
+        };
+        /**
+         * SessionStatus
+         * @description Whether this server asks who calls, how one logs in, and who calls now, if he is known.
+         */
+        SessionStatus: {
+            caller: components["schemas"]["SessionCaller"] | null;
+            has_oidc: boolean;
+            requires_tokens: boolean;
         };
         /**
          * StoredBundle
@@ -2731,6 +3356,7 @@ export interface components {
          * @description Claim one task by id, or up to `max_tasks` from queues; `wait_ms` makes it a long poll.
          */
         TaskClaimRequest: {
+            book?: string | null;
             capacity?: components["schemas"]["Capacity"] | null;
             free?: components["schemas"]["Capacity"] | null;
             idempotency_key?: string | null;
@@ -2757,6 +3383,7 @@ export interface components {
          */
         TaskCompleteRequest: {
             attempt?: number | null;
+            build?: Record<string, never> | null;
             completions?: components["schemas"]["TaskCompletion"][] | null;
             error?: string | null;
             error_class?: string | null;
@@ -2766,9 +3393,11 @@ export interface components {
             lease_token?: string | null;
             outputs?: components["schemas"]["OutputEntry"][];
             result?: unknown;
+            run_ms?: number | null;
             stage?: ("commit" | "exec" | "fetch" | "input" | "output") | null;
             status?: ("succeeded" | "failed" | "killed" | "worker_failed" | "handed_back") | null;
             task_id?: string | null;
+            usage?: Record<string, never> | null;
             worker_id?: string | null;
         };
         /**
@@ -2792,6 +3421,8 @@ export interface components {
             /** @default [] */
             outputs: components["schemas"]["OutputEntry"][];
             result?: unknown;
+            /** @default 0 */
+            run_ms: number;
             /** @default null */
             stage: ("commit" | "exec" | "fetch" | "input" | "output") | null;
             /** @default true */
@@ -2849,6 +3480,19 @@ export interface components {
             /** @default null */
             next_page_token: string | null;
             tasks: components["schemas"]["TaskStatus"][];
+        };
+        /**
+         * TaskProgressRequest
+         * @description How far an attempt has got, from 0 to 1, and what it says about it.
+         */
+        TaskProgressRequest: {
+            attempt: number;
+            fraction: number;
+            /** Format: uuid */
+            lease_token: string;
+            message?: string | null;
+            /** @example 4182.3 */
+            task_id: string;
         };
         /**
          * TaskResult
@@ -2918,6 +3562,56 @@ export interface components {
             worker_address: string | null;
             /** @default null */
             worker_id: string | null;
+        };
+        /**
+         * TokenList
+         * @description All tokens, by name.
+         */
+        TokenList: {
+            tokens: components["schemas"]["TokenStatus"][];
+        };
+        /**
+         * TokenListQuery
+         * @description Whether to list tokens that were revoked, too.
+         */
+        TokenListQuery: {
+            /** @default false */
+            revoked: boolean;
+        };
+        /**
+         * TokenRequest
+         * @description A token to make; without queues it is for all of them.
+         *
+         *         Without owners it is for all, too, but with the role submit for the owner of its own name; then
+         *         * stands for all.
+         */
+        TokenRequest: {
+            expires_at?: string | null;
+            name: string;
+            owners?: string[];
+            queues?: string[];
+            roles: string[];
+        };
+        /**
+         * TokenStatus
+         * @description A token, without its secret; `last_used_at` is a minute late at most.
+         */
+        TokenStatus: {
+            created_at: string;
+            created_by: string;
+            /** @default null */
+            expires_at: string | null;
+            /** @default null */
+            last_used_at: string | null;
+            name: string;
+            owners: string[];
+            queues: string[];
+            /** @default null */
+            revoked_at: string | null;
+            /** @default null */
+            revoked_by: string | null;
+            roles: string[];
+            token_id: string;
         };
         /**
          * TriggerList
@@ -3066,6 +3760,76 @@ export interface components {
             supposed: string;
         };
         /**
+         * WorkerAttempt
+         * @description One attempt that has ended on a worker; of its error, the beginning.
+         */
+        WorkerAttempt: {
+            attempt_id: number;
+            created_at_ms: number;
+            /** @default null */
+            error: string | null;
+            /** @default null */
+            error_class: string | null;
+            /** @default null */
+            exit_code: number | null;
+            finished_at_ms: number;
+            /** @default false */
+            is_worker_failure: boolean;
+            job_id: string;
+            job_name: string;
+            job_type: string;
+            /** @default null */
+            stage: string | null;
+            /** @default null */
+            started_at_ms: number | null;
+            state: string;
+            task_id: string;
+        };
+        /**
+         * WorkerAttemptPage
+         * @description Some attempts that ended on a worker, the newest first; a short page may not be the last.
+         */
+        WorkerAttemptPage: {
+            attempts: components["schemas"]["WorkerAttempt"][];
+            /** @default null */
+            next_page_token: string | null;
+        };
+        /**
+         * WorkerAttemptQuery
+         * @description Which attempts to list: those that ended on a worker, all or those that did not succeed.
+         */
+        WorkerAttemptQuery: {
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+            /** @default false */
+            unsuccessful: boolean;
+            worker: string;
+        };
+        /**
+         * WorkerDrainRequest
+         * @description A worker takes nothing more, finishes what it has, and leaves.
+         */
+        WorkerDrainRequest: {
+            /** @example builder-7f3a */
+            worker_id: string;
+        };
+        /**
+         * WorkerEnds
+         * @description How many attempts ended on a worker within the last hour, by how they did.
+         */
+        WorkerEnds: {
+            /** @default 0 */
+            failed: number;
+            /** @default 0 */
+            killed: number;
+            /** @default 0 */
+            succeeded: number;
+            /** @default 0 */
+            worker_failed: number;
+        };
+        /**
          * WorkerLeaveRequest
          * @description A called worker is gone for good, with everything that ran there.
          */
@@ -3098,6 +3862,8 @@ export interface components {
         WorkerRegisterAnswer: {
             /** @default [] */
             adopted: components["schemas"]["AttemptName"][];
+            /** @default null */
+            heartbeat_seconds: number | null;
             taken_over: number;
             worker_id: string;
         };
@@ -3105,7 +3871,11 @@ export interface components {
          * WorkerRegisterRequest
          * @description A worker process says who it is; `replaces` names an incarnation it knows to be gone.
          *
-         *         With an `address` it is called there for placed work, by calls that carry its `secret`.
+         *         `crash` says how the process of that one ended, if not by its own will.
+         *         It is known by its `secret` from here on; `replaces_secret` was that of the other. With an
+         *         `address` it is called there for placed work, by calls that carry the hash of its `secret`. What
+         *         is claimed by its `book` is taken from its resources, too. Without an `address`, `resources` are
+         *         what it has for tasks of its queues, and `book` is that of the other half of its process.
          */
         WorkerRegisterRequest: {
             address?: string | null;
@@ -3113,10 +3883,13 @@ export interface components {
             attributes?: {
                 [key: string]: boolean | number | string;
             };
+            book?: string | null;
+            crash?: string | null;
             host: string;
             name: string;
             queues?: string[];
             replaces?: string | null;
+            replaces_secret?: string | null;
             resources?: components["schemas"]["Capacity"] | null;
             secret?: string | null;
             /** @example builder-7f3a */
@@ -3150,6 +3923,15 @@ export interface components {
             consecutive_failures: number;
             /** @default false */
             draining: boolean;
+            /**
+             * @default {
+             *       "failed": 0,
+             *       "killed": 0,
+             *       "succeeded": 0,
+             *       "worker_failed": 0
+             *     }
+             */
+            ended_last_hour: components["schemas"]["WorkerEnds"];
             health: string;
             host: string;
             /** @default null */
@@ -3175,6 +3957,8 @@ export interface components {
             running: number;
             /** @default [] */
             running_tasks: string[];
+            /** @default null */
+            same_process: string | null;
             worker_id: string;
         };
     };
@@ -3186,6 +3970,58 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    list_what_people_did: {
+        parameters: {
+            query?: {
+                actor?: string;
+                action?: string;
+                subject?: string;
+                since?: string;
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ActionPage"];
+                };
+            };
+        };
+    };
+    list_worker_attempts: {
+        parameters: {
+            query: {
+                worker: string;
+                unsuccessful?: boolean;
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerAttemptPage"];
+                };
+            };
+        };
+    };
     fetch_bundle: {
         parameters: {
             query?: never;
@@ -3638,9 +4474,11 @@ export interface operations {
                 type?: string;
                 queue?: string;
                 job_id?: string;
+                fingerprint?: string;
                 settled?: boolean;
                 page_size?: number;
                 page_token?: string;
+                newest?: boolean;
             };
             header?: never;
             path?: never;
@@ -3736,6 +4574,7 @@ export interface operations {
                 stage?: string;
                 type?: string;
                 queue?: string;
+                job_id?: string;
             };
             header?: never;
             path?: never;
@@ -3851,6 +4690,51 @@ export interface operations {
             };
         };
     };
+    list_functions: {
+        parameters: {
+            query?: {
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionPage"];
+                };
+            };
+        };
+    };
+    show_function: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                function: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionStatus"];
+                };
+            };
+        };
+    };
     list_jobs: {
         parameters: {
             query?: {
@@ -3864,8 +4748,10 @@ export interface operations {
                 correlation_id?: string;
                 submitted_from_ms?: number;
                 submitted_until_ms?: number;
+                fingerprint?: string;
                 page_size?: number;
                 page_token?: string;
+                worker?: string;
             };
             header?: never;
             path?: never;
@@ -4053,6 +4939,8 @@ export interface operations {
                 task_index?: number;
                 page_size?: number;
                 page_token?: string;
+                tail?: boolean;
+                older_page_token?: string;
             };
             header?: never;
             path: {
@@ -4177,6 +5065,32 @@ export interface operations {
             };
         };
     };
+    resume_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ResumeRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResumeAnswer"];
+                };
+            };
+        };
+    };
     submit_jobs: {
         parameters: {
             query?: never;
@@ -4291,6 +5205,96 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    show_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionStatus"];
+                };
+            };
+        };
+    };
+    log_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LoginRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenedSession"];
+                };
+            };
+        };
+    };
+    log_out: {
+        parameters: {
+            query?: {
+                path?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    begin_oidc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OidcRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OidcStart"];
                 };
             };
         };
@@ -4425,6 +5429,9 @@ export interface operations {
                 offset?: number;
                 follow?: boolean;
                 wait_ms?: number;
+                line?: number;
+                tail?: number;
+                bytes_max?: number;
             };
             header?: never;
             path: {
@@ -4517,6 +5524,104 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    list_tokens: {
+        parameters: {
+            query?: {
+                revoked?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenList"];
+                };
+            };
+        };
+    };
+    create_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MadeToken"];
+                };
+            };
+        };
+    };
+    revoke_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    rotate_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RotateRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MadeToken"];
                 };
             };
         };

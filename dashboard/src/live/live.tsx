@@ -6,12 +6,15 @@
  */
 import { type Query, type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, use, useEffect, useState } from "react";
-import { root } from "../api/client";
+import { root, strangers } from "../api/client";
+import { useScope } from "../session/may";
 import { isAbout, restMs } from "./keys";
 import { follow } from "./stream";
 
 /** Under load there is news all the time: lists are read again this often, not more. */
 const FLUSH_MS = 1000;
+/** The stream is about everybody's jobs: whoever is kept to some reads again by the clock. */
+const SCOPED_MS = 5000;
 
 const Live = createContext(false);
 
@@ -23,19 +26,32 @@ export function useIsLive(): boolean {
 export function LiveProvider({ children }: { children: ReactNode }) {
   const client = useQueryClient();
   const [isLive, setIsLive] = useState(false);
+  const isScoped = useScope() !== null;
   useEffect(() => {
     const reader = new Reader(client);
-    const stop = follow(
-      new URL("api/changes/stream", root),
-      (jobIds, all) => reader.hear(jobIds, all),
-      setIsLive,
-    );
+    const stop = isScoped
+      ? readByTheClock(reader, setIsLive)
+      : follow(
+          new URL("api/changes/stream", root),
+          (jobIds, all) => reader.hear(jobIds, all),
+          (isOpen) => {
+            setIsLive(isOpen);
+            // It may have ended because the session has: a stream cannot tell.
+            if (!isOpen) strangers.dispatchEvent(new Event("seen"));
+          },
+        );
     return () => {
       stop();
       reader.stop();
     };
-  }, [client]);
+  }, [client, isScoped]);
   return <Live value={isLive}>{children}</Live>;
+}
+
+function readByTheClock(reader: Reader, onLive: (isLive: boolean) => void): () => void {
+  const timer = setInterval(() => document.hidden || reader.hear([], true), SCOPED_MS);
+  onLive(true);
+  return () => clearInterval(timer);
 }
 
 /** Gathers news for a moment, then has what it concerns read again. */

@@ -36,7 +36,8 @@ export function follow(
     source.onerror = () => {
       disconnect();
       if (document.hidden) return;
-      waiting = setTimeout(connect, retryMs);
+      // Not all pages at one moment: a server that was away has enough to do.
+      waiting = setTimeout(connect, retryMs * (0.5 + Math.random() / 2));
       retryMs = Math.min(retryMs * 2, RETRY_MS_MAX);
     };
   }

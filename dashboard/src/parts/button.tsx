@@ -1,4 +1,5 @@
 import type { ButtonHTMLAttributes } from "react";
+import { type Role, useLack } from "../session/may";
 
 const LOOKS = {
   plain: "border-line bg-panel text-ink hover:bg-hover",
@@ -6,16 +7,20 @@ const LOOKS = {
   danger: "border-transparent bg-[#cf222e] text-white hover:bg-[#a40e26]",
 };
 
-export function Button({
-  look = "plain",
-  className = "",
-  ...rest
-}: ButtonHTMLAttributes<HTMLButtonElement> & { look?: keyof typeof LOOKS }) {
+type Props = ButtonHTMLAttributes<HTMLButtonElement> & {
+  look?: keyof typeof LOOKS;
+  /** The role that its request asks for: without it, it says so and does nothing. */
+  needs?: Role;
+};
+
+export function Button({ look = "plain", className = "", needs, ...rest }: Props) {
+  const lack = useLack(needs);
   return (
     <button
       type="button"
       className={`rounded-md border px-3 py-1 font-medium whitespace-nowrap disabled:opacity-50 ${LOOKS[look]} ${className}`}
       {...rest}
+      {...(lack !== null && { disabled: true, title: lack })}
     />
   );
 }

@@ -19,8 +19,14 @@ export type Question = {
   /** The name of the button that does it. */
   action: string;
   danger?: boolean;
-  /** Does it; what it returns is announced. An error stays in the dialog, to be tried again. */
-  run: () => Promise<string>;
+  /** Ask why, too; what it is for is said beside the field. */
+  reasonFor?: string;
+  /**
+   * Does it, for a reason, which is empty where none was given or asked for; what it returns is
+   * announced, and stays until it is dismissed if it is more than a text: it has links. An error
+   * stays in the dialog, to be tried again.
+   */
+  run: (reason: string) => Promise<ReactNode>;
 };
 
 const NOTICE_MS = 15_000;
@@ -36,12 +42,14 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
   const [question, setQuestion] = useState<Question | null>(null);
   const [isBusy, setIsBusy] = useState(false);
   const [error, setError] = useState<Error | null>(null);
-  const [notice, setNotice] = useState("");
+  const [notice, setNotice] = useState<ReactNode>("");
+  const [reason, setReason] = useState("");
 
   const current = useRef<Question | null>(null);
   const put = useCallback((asked: Question | null) => {
     current.current = asked;
     setQuestion(asked);
+    setReason("");
     setError(null);
     setIsBusy(false);
   }, []);
@@ -54,6 +62,7 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
     [put],
   );
   useEffect(() => {
+    if (typeof notice !== "string") return;
     const fading = setTimeout(() => setNotice(""), NOTICE_MS);
     return () => clearTimeout(fading);
   }, [notice]);
@@ -66,7 +75,7 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
     setIsBusy(true);
     setError(null);
     try {
-      setNotice(await question.run());
+      setNotice(await question.run(reason.trim()));
       if (isHere()) dialog.current?.close();
     } catch (problem) {
       const told = problem instanceof Error ? problem : new Error(String(problem));
@@ -100,10 +109,16 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
               {question.title}
             </h2>
             <div className="flex flex-col gap-2 break-words">{question.body}</div>
+            {question.reasonFor !== undefined && (
+              <Reason text={reason} onChange={setReason} meaning={question.reasonFor} />
+            )}
             {error && <Failure error={error} />}
             <div className="flex justify-end gap-2">
               {/* A key that is held too long does nothing that cannot be undone. */}
-              <Button autoFocus={question.danger} onClick={() => dialog.current?.close()}>
+              <Button
+                autoFocus={question.danger && question.reasonFor === undefined}
+                onClick={() => dialog.current?.close()}
+              >
                 {isBusy ? "Close" : "Keep as it is"}
               </Button>
               <Button
@@ -118,7 +133,7 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
           </form>
         )}
       </dialog>
-      <p
+      <div
         role="status"
         className={
           notice === ""
@@ -137,7 +152,29 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
             ✕
           </button>
         )}
-      </p>
+      </div>
     </Ask>
+  );
+}
+
+const REASON_LENGTH_MAX = 1000;
+
+/** Enter does not send it: a key that is held too long does nothing that cannot be undone. */
+function Reason(props: { text: string; onChange: (text: string) => void; meaning: string }) {
+  return (
+    <label className="flex flex-col gap-1">
+      <span>
+        Reason <span className="text-dim">({props.meaning})</span>
+      </span>
+      <input
+        type="text"
+        autoFocus
+        maxLength={REASON_LENGTH_MAX}
+        value={props.text}
+        onChange={(event) => props.onChange(event.target.value)}
+        onKeyDown={(event) => event.key === "Enter" && event.preventDefault()}
+        className="border-line bg-page rounded-md border px-2 py-1"
+      />
+    </label>
   );
 }

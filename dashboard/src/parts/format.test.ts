@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, duration, isFinal, relative, stateName } from "./format";
+import { bytes, count, duration, isFinal, relative, stateName, localTimes } from "./format";
 
 test.each([
   [0, "0 ms"],
@@ -40,4 +40,15 @@ test("large numbers are short", () => {
     "123 M",
   ]);
   expect([512, 1536, 13_529_146_982].map(bytes)).toEqual(["512 B", "1.5 KiB", "12.6 GiB"]);
+});
+
+test("moments in a sentence are told in the reader's own time", () => {
+  const nowMs = new Date(2026, 10, 18, 9, 30).getTime();
+  const utc = (ms: number) => new Date(ms).toISOString().replace(".000Z", "Z");
+  const soon = new Date(2026, 10, 18, 10, 5, 7).getTime();
+  const later = new Date(2026, 10, 20, 1, 2, 3).getTime();
+  expect(localTimes(`retry due at ${utc(soon)}, not before ${utc(later)}.`, nowMs)).toBe(
+    "retry due at 10:05:07, not before 2026-11-20 01:02:03.",
+  );
+  expect(localTimes("queue 2026-01-02 is paused", nowMs)).toBe("queue 2026-01-02 is paused");
 });

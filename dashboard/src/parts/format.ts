@@ -72,6 +72,17 @@ export function dateTime(ms: number): string {
   return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${clock(ms)}`;
 }
 
+const MOMENTS = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g;
+
+/** A sentence of the server's, with the moments in it in the reader's own time zone. */
+export function localTimes(sentence: string, nowMs: number): string {
+  const today = dateTime(nowMs).slice(0, 10);
+  return sentence.replace(MOMENTS, (text) => {
+    const local = dateTime(Date.parse(text));
+    return local.startsWith(today) ? local.slice(11) : local;
+  });
+}
+
 /** The whole truth about a moment, for a hover: with milliseconds and the zone. */
 export function absolute(ms: number): string {
   const offset = -new Date(ms).getTimezoneOffset();

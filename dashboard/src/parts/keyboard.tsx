@@ -11,12 +11,15 @@ export const GOES: Record<string, [path: string, name: string]> = {
   "g q": ["/queues", "Queues"],
   "g d": ["/dead-letters", "Dead letters"],
   "g v": ["/datasets", "Datasets"],
+  "g f": ["/functions", "Functions"],
+  "g a": ["/actions", "Actions"],
 };
 
 const OTHERS: [keys: string, meaning: string][] = [
   ["/", "Search"],
   ["j, k", "Next row, row before"],
-  ["Enter or o", "Open the row"],
+  ["Enter", "Open the row: its page, or what is below it"],
+  ["o", "Unfold the row"],
   ["x", "Select the row"],
   ["[, ]", "Task before, next task of the job"],
   ["t", "Light or dark"],

@@ -1,5 +1,5 @@
 /** A log: followed while it is written, searched, sifted by level. */
-import { useEffect, useMemo, useState } from "react";
+import { type RefObject, useEffect, useMemo, useRef, useState } from "react";
 import { countLevels } from "./log/buffer";
 import { Download, Levels, Switch, useHabit } from "./log/controls";
 import { Find, patternOf } from "./log/find";
@@ -12,10 +12,15 @@ import { useParam } from "./params";
 
 export type { LogSource };
 
+const MARGIN_PIXELS = 8;
+/** So near to the end counts as the end. */
+const END_PIXELS = 24;
+
 export function LogView({ source }: { source: LogSource }) {
   const [lineParam] = useParam("line");
-  const [isFollowing, setIsFollowing] = useState(lineParam === "");
-  const [log, again] = useLog(source, !isFollowing);
+  const line = numberOf(lineParam);
+  const [isFollowing, setIsFollowing] = useState(line === null);
+  const [log, again, readBack] = useLog(source, !isFollowing, line);
   const [isWrapped, switchWrap] = useHabit("wrap", true);
   const [isTimed, switchTimes] = useHabit("times", false);
   const [chosen, setChosen] = useParam("level");
@@ -33,20 +38,32 @@ export function LogView({ source }: { source: LogSource }) {
   );
   const [target, setTarget] = useState<Target | null>(null);
   useEffect(() => {
-    const number = Number(lineParam);
-    if (!Number.isInteger(number) || number < 1) return setTarget(null);
-    setTarget({ number });
+    if (line === null) return setTarget(null);
+    setTarget({ number: line });
     setIsFollowing(false);
-  }, [lineParam]);
+  }, [line]);
+  const section = useEndInSight(isFollowing, setIsFollowing);
+  // What is looked for may stand anywhere.
+  const isWanted =
+    pattern !== null ||
+    chosen !== "" ||
+    (log.isNumbered && (target?.number ?? Infinity) <= log.leftOut);
+  const { hasOlder, isReadingOlder, isRead, error } = log;
+  useEffect(() => {
+    if (isWanted && isRead && hasOlder && !isReadingOlder && error === null) readBack();
+  }, [isWanted, isRead, hasOlder, isReadingOlder, error, readBack]);
 
   function go(number: number) {
     setIsFollowing(false);
     setTarget({ number });
   }
   const name = source.kind === "job" ? `job ${source.id}` : `${source.taskId}.${source.attempt}`;
-  const isLost = target !== null && target.number <= log.leftOut;
   return (
-    <section aria-label={`Log of ${name}`} className="border-line bg-panel rounded-lg border">
+    <section
+      ref={section}
+      aria-label={`Log of ${name}`}
+      className="border-line bg-panel rounded-lg border"
+    >
       <div className="border-line flex flex-wrap items-center gap-2 border-b px-3 py-2">
         <Find found={found.map((line) => line.number)} at={target?.number} onGo={go} />
         <Levels counts={counts} chosen={chosen} onChoose={setChosen} />
@@ -64,12 +81,7 @@ export function LogView({ source }: { source: LogSource }) {
         </div>
       </div>
       {log.error && <Failure error={log.error} retry={again} />}
-      {log.leftOut > 0 && (
-        <p className="border-line text-dim border-b px-3 py-1 text-xs">
-          {plural(log.leftOut, "line")} before these {log.leftOut === 1 ? "is" : "are"} left out
-          {isLost && `, line ${target.number} among them`}. The download has them.
-        </p>
-      )}
+      {hasBefore(log) && <Older log={log} target={target} readBack={readBack} />}
       {shown.length > 0 ? (
         <div className="relative">
           <Lines
@@ -80,8 +92,10 @@ export function LogView({ source }: { source: LogSource }) {
             isWrapped={isWrapped}
             isFollowing={isFollowing}
             withTask={source.kind === "job"}
+            withNumbers={log.isNumbered}
             withTimes={isTimed}
             onFollow={setIsFollowing}
+            onTop={hasOlder && !isReadingOlder ? readBack : null}
           />
           {!isFollowing && (
             <button
@@ -97,13 +111,94 @@ export function LogView({ source }: { source: LogSource }) {
         <NoLines log={log} />
       )}
       <p role="status" className="border-line text-dim border-t px-3 py-1 text-xs">
-        {shown.length === log.lines.length
-          ? plural(shown.length, "line")
-          : `${count(shown.length)} of ${plural(log.lines.length, "line")}`}
+        {howMany(log, shown.length)}
         {log.isComplete ? "; the log is complete" : log.isRead ? "; more may come" : "; reading on"}
       </p>
     </section>
   );
+}
+
+function numberOf(text: string): number | null {
+  const number = Number(text);
+  return Number.isInteger(number) && number >= 1 ? number : null;
+}
+
+/** Of a log whose lines are not counted, lines stand before these until all have been read. */
+function hasBefore({ leftOut, hasOlder, isNumbered, isTrimmed }: Log): boolean {
+  return isNumbered ? leftOut > 0 : hasOlder || isTrimmed;
+}
+
+function howMany({ lines, leftOut, isNumbered, hasOlder }: Log, shown: number): string {
+  if (shown < lines.length) return `${count(shown)} of ${plural(lines.length, "line")}`;
+  if (!isNumbered) return `${hasOlder ? "the last " : ""}${plural(shown, "line")}`;
+  if (leftOut === 0 || shown === 0) return plural(shown, "line");
+  return `lines ${count(leftOut + 1)} to ${count(leftOut + shown)}`;
+}
+
+/** What stands before the lines that are shown. */
+function Older({
+  log: { leftOut, hasOlder, isReadingOlder, isNumbered },
+  target,
+  readBack,
+}: {
+  log: Log;
+  target: Target | null;
+  readBack: () => void;
+}) {
+  const isLost = target !== null && target.number <= leftOut;
+  return (
+    <p className="border-line text-dim border-b px-3 py-1 text-xs">
+      {isNumbered ? plural(leftOut, "earlier line") : "Earlier lines"}
+      {hasOlder ? (
+        <button
+          type="button"
+          disabled={isReadingOlder}
+          onClick={readBack}
+          className="text-accent ml-2 hover:underline disabled:opacity-50"
+        >
+          {isReadingOlder ? "Reading …" : "Show earlier lines"}
+        </button>
+      ) : (
+        ` ${leftOut === 1 ? "is" : "are"} left out${isLost ? `, line ${target.number} among them` : ""}. The download has them.`
+      )}
+    </p>
+  );
+}
+
+/**
+ * While a log is followed, its end stays in sight, also when it grows below the edge of the window;
+ * whoever scrolls the page up, away from it, no longer follows.
+ */
+function useEndInSight(
+  isFollowing: boolean,
+  onFollow: (isFollowing: boolean) => void,
+): RefObject<HTMLElement | null> {
+  const section = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const element = section.current;
+    if (element === null || !isFollowing) return;
+    let lastY = window.scrollY;
+    const below = () => element.getBoundingClientRect().bottom - window.innerHeight;
+    function show() {
+      if (below() > 0) window.scrollBy({ top: below() + MARGIN_PIXELS, behavior: "instant" });
+      lastY = window.scrollY;
+    }
+    function scrolled() {
+      if (window.scrollY < lastY && below() > END_PIXELS) onFollow(false);
+      lastY = window.scrollY;
+    }
+    const sizes = new ResizeObserver(show);
+    sizes.observe(element);
+    window.addEventListener("resize", show);
+    window.addEventListener("scroll", scrolled, { passive: true });
+    show();
+    return () => {
+      sizes.disconnect();
+      window.removeEventListener("resize", show);
+      window.removeEventListener("scroll", scrolled);
+    };
+  }, [isFollowing, onFollow]);
+  return section;
 }
 
 function NoLines({ log }: { log: Log }) {

@@ -1,4 +1,4 @@
-import { Component, type ReactNode } from "react";
+import { Component, type ReactNode, useEffect } from "react";
 import { Button } from "./button";
 import { Failure, Page } from "./page";
 
@@ -27,6 +27,7 @@ export class Mishap extends Component<
     return (
       <Page title="This page cannot be shown">
         <Failure error={this.state.error} />
+        <Recovery error={this.state.error} />
         <p>The server may have been upgraded since this tab was opened, or may be away.</p>
         <div>
           <Button onClick={() => window.location.reload()}>Reload the dashboard</Button>
@@ -34,4 +35,34 @@ export class Mishap extends Component<
       </Page>
     );
   }
+}
+
+const LOOK_AGAIN_MS = 1000;
+
+/**
+ * Reloads the dashboard when the file that was missing can be had again: the server was away.
+ *
+ * To import it again would not do: what could not be loaded once is remembered as such.
+ */
+function Recovery({ error }: { error: Error }) {
+  const [file] = /https?:\/\/\S+\.js/.exec(error.message) ?? [];
+  useEffect(() => {
+    if (file === undefined) return;
+    let timer: ReturnType<typeof setTimeout>;
+    const leaving = new AbortController();
+    const { signal } = leaving;
+    const look = async () => {
+      // An error means that the server is still away: that is what is waited for.
+      const answer = await fetch(file, { cache: "no-store", signal }).catch(() => null);
+      if (signal.aborted) return;
+      if (answer?.ok) window.location.reload();
+      else if (answer?.status !== 404) timer = setTimeout(() => void look(), LOOK_AGAIN_MS);
+    };
+    timer = setTimeout(() => void look(), LOOK_AGAIN_MS);
+    return () => {
+      clearTimeout(timer);
+      leaving.abort();
+    };
+  }, [file]);
+  return null;
 }

@@ -1,6 +1,7 @@
 /** The frame of a page: heading, panels, and what is shown while there is nothing to show. */
 import type { UseQueryResult } from "@tanstack/react-query";
 import { type ReactNode, useEffect } from "react";
+import { Refusal } from "../api/client";
 import { inert } from "./text";
 
 export function Page({
@@ -71,6 +72,7 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
 
 /** What failed, in the server's words, and a way to try again. */
 export function Failure({ error, retry }: { error: Error; retry?: () => void }) {
+  if (error instanceof Refusal && error.code === "not_allowed") return <NotAllowed error={error} />;
   return (
     <div
       role="alert"
@@ -83,6 +85,15 @@ export function Failure({ error, retry }: { error: Error; retry?: () => void }) 
         </button>
       )}
     </div>
+  );
+}
+
+/** Nothing is broken, and to try again is of no use: it is not for whoever is logged in. */
+function NotAllowed({ error }: { error: Refusal }) {
+  return (
+    <p role="status" className="border-line bg-panel rounded border px-3 py-2 break-words">
+      Not for you: <bdi>{inert(error.message)}</bdi>
+    </p>
   );
 }
 

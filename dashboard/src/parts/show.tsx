@@ -2,7 +2,7 @@
 import { type ReactNode, useState, useSyncExternalStore } from "react";
 import { Link } from "wouter";
 import { now } from "../api/client";
-import { absolute, clock, dateTime, duration, relative, stateName } from "./format";
+import { absolute, clock, dateTime, duration, localTimes, relative, stateName } from "./format";
 import { putOnClipboard } from "./clipboard";
 import { inert, shorten } from "./text";
 
@@ -114,9 +114,17 @@ export function Id({ id, to, what = "id" }: { id: string; to?: string; what?: st
   );
 }
 
-/** Text that somebody else wrote: inert, in its own direction, cut where it is too long. */
+/**
+ * Text that somebody else wrote: inert, in its own direction, cut where it is too long. It breaks
+ * as its surroundings do: in a cell of a table with wrap-anywhere, so that it does not widen it.
+ */
 export function Said({ text, lengthMax = TEXT_MAX }: { text: string; lengthMax?: number }) {
-  return <bdi className="break-words">{shorten(inert(text), lengthMax)}</bdi>;
+  return <bdi>{shorten(inert(text), lengthMax)}</bdi>;
+}
+
+/** A sentence of the server's about what is to come: its moments are told in local time. */
+export function Told({ text, lengthMax = TEXT_MAX }: { text: string; lengthMax?: number }) {
+  return <Said text={localTimes(text, now())} lengthMax={lengthMax} />;
 }
 
 /** A block of text as it is: an error, an input, a spec. */
@@ -150,13 +158,14 @@ export function Fact({ name, children }: { name: string; children: ReactNode }) 
   return (
     <div className="min-w-0">
       <dt className="text-dim text-xs">{name}</dt>
-      <dd className="min-w-0 break-words">{children}</dd>
+      <dd className="min-w-0 wrap-anywhere">{children}</dd>
     </div>
   );
 }
 
-export function Facts({ children }: { children: ReactNode }) {
+export function Facts({ children, isDense = false }: { children: ReactNode; isDense?: boolean }) {
+  const columns = isDense ? "lg:grid-cols-5 xl:grid-cols-6" : "lg:grid-cols-4";
   return (
-    <dl className="grid grid-cols-2 gap-x-6 gap-y-3 sm:grid-cols-3 lg:grid-cols-4">{children}</dl>
+    <dl className={`grid grid-cols-2 gap-x-6 gap-y-2 sm:grid-cols-3 ${columns}`}>{children}</dl>
   );
 }

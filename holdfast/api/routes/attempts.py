@@ -1,19 +1,31 @@
-"""The routes that list attempts: those of a task, and those of all tasks of a job."""
+"""The routes that list attempts: of a task, of all tasks of a job, and those on a worker."""
 
 from holdfast.api import convert
 from holdfast.api.page_tokens import (
     AttemptToken,
+    EndedToken,
     IndexToken,
     check_page_size,
+    from_microseconds,
     read_token,
+    to_microseconds,
     write_token,
 )
 from holdfast.api.route import Call, Route
-from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.model.ids import check_worker_id, parse_job_id, parse_task_id
+from holdfast.model.roles import Role
 from holdfast.model.states import TaskState
-from holdfast.store.reads import attempts, jobs, queues, tasks
+from holdfast.store.reads import attempts, jobs, queues, tasks, worker_attempts
 from holdfast.store.reads.attempts import JobAttemptRow
-from holdfast.wire.lists import JobAttempt, JobAttemptPage, JobAttemptQuery
+from holdfast.store.reads.worker_attempts import AttemptMoment, WorkerAttemptRow
+from holdfast.wire.lists import (
+    JobAttempt,
+    JobAttemptPage,
+    JobAttemptQuery,
+    WorkerAttempt,
+    WorkerAttemptPage,
+    WorkerAttemptQuery,
+)
 from holdfast.wire.requests import PageQuery
 from holdfast.wire.status import AttemptList
 
@@ -50,6 +62,45 @@ async def list_job_attempts(call: Call[None, JobAttemptQuery]) -> JobAttemptPage
     return JobAttemptPage([_attempt(row) for row in page], write_token(following))
 
 
+async def list_worker_attempts(call: Call[None, WorkerAttemptQuery]) -> WorkerAttemptPage:
+    """List the attempts that ended on a worker, the newest first."""
+    asked = call.query
+    worker_id = check_worker_id(asked.worker, "worker")
+    page_size, token = check_page_size(asked.page_size), read_token(asked.page_token, EndedToken)
+    after = worker_attempts.NEWEST_ATTEMPT
+    if token is not None:
+        at = from_microseconds(token.microseconds)
+        after = AttemptMoment(at, token.job_id, token.task_index, token.attempt)
+    async with call.runtime.reads.transaction() as tx:
+        page = await worker_attempts.list_attempts_of_worker(
+            tx, worker_id, only_unsuccessful=asked.unsuccessful, after=after, page_size=page_size
+        )
+    following = None
+    if page.next_after is not None:
+        at, *position = page.next_after
+        following = EndedToken(to_microseconds(at), *position)
+    return WorkerAttemptPage([_worker_attempt(row) for row in page.rows], write_token(following))
+
+
+def _worker_attempt(row: WorkerAttemptRow) -> WorkerAttempt:
+    return WorkerAttempt(
+        task_id=str(row.task_id),
+        attempt_id=row.attempt,
+        job_id=str(row.job_id),
+        job_name=row.job_name,
+        job_type=row.job_type,
+        state=convert.task_state(row.state),
+        created_at_ms=convert.to_ms(row.created_at),
+        started_at_ms=convert.ms(row.started_at),
+        finished_at_ms=convert.to_ms(row.finished_at),
+        exit_code=row.exit_code,
+        error=row.error,
+        error_class=row.error_class,
+        stage=row.stage,
+        is_worker_failure=row.state == TaskState.WORKER_FAILED,
+    )
+
+
 def _attempt(row: JobAttemptRow) -> JobAttempt:
     return JobAttempt(
         task_index=row.task_index,
@@ -64,12 +115,28 @@ def _attempt(row: JobAttemptRow) -> JobAttempt:
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/api/tasks/{task_id}/attempts", list_attempts, AttemptList, query=PageQuery),
+    Route(
+        "GET",
+        "/api/attempts",
+        list_worker_attempts,
+        WorkerAttemptPage,
+        Role.READ,
+        query=WorkerAttemptQuery,
+    ),
+    Route(
+        "GET",
+        "/api/tasks/{task_id}/attempts",
+        list_attempts,
+        AttemptList,
+        Role.READ,
+        query=PageQuery,
+    ),
     Route(
         "GET",
         "/api/jobs/{job_id}/attempts",
         list_job_attempts,
         JobAttemptPage,
+        Role.READ,
         query=JobAttemptQuery,
     ),
 )

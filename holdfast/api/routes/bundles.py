@@ -1,7 +1,9 @@
 """The routes of workspace bundles: taken in and given out by the hash of their content."""
 
-from holdfast.api.route import Call, Octets, Reply, Route, Stream
+from holdfast.api.bodies import Octets
+from holdfast.api.route import Call, Narrowing, Reply, Route, Stream
 from holdfast.errors import NotFound, Unavailable
+from holdfast.model.roles import Role
 from holdfast.services.objects import ObjectStore
 from holdfast.services.runtime import Runtime
 from holdfast.wire.bundles import BUNDLE_BYTES_MAX, OCTETS, StoredBundle, check_bundle_hash
@@ -20,8 +22,12 @@ async def store_bundle(call: Call[Octets, Nothing]) -> Reply:
 
 async def fetch_bundle(call: Call[None, Nothing]) -> Stream:
     """Give out a workspace; with HEAD, only say how large it is."""
-    bundle = check_bundle_hash(call.path["bundle"])
-    store = _store_of(call.runtime)
+    return await give_out(call.runtime, check_bundle_hash(call.path["bundle"]))
+
+
+async def give_out(runtime: Runtime, bundle: str) -> Stream:
+    """Send a bundle, if it is there."""
+    store = _store_of(runtime)
     size = await store.find_size(bundle)
     if size is None:
         raise NotFound("bundle", bundle)
@@ -37,6 +43,23 @@ def _store_of(runtime: Runtime) -> ObjectStore:
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("PUT", PATH, store_bundle, StoredBundle, body=Octets, also={201: StoredBundle}),
-    Route("GET", PATH, fetch_bundle, None, content_type=OCTETS),
+    Route(
+        "PUT",
+        PATH,
+        store_bundle,
+        StoredBundle,
+        Role.SUBMIT,
+        body=Octets,
+        also={201: StoredBundle},
+        narrowing=Narrowing.FUNCTION,
+    ),
+    Route(
+        "GET",
+        PATH,
+        fetch_bundle,
+        None,
+        Role.CONTENT,
+        content_type=OCTETS,
+        narrowing=Narrowing.FUNCTION,
+    ),
 )

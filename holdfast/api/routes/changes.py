@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.api.route import Call, Route, Stream
 from holdfast.errors import Invalid, Unavailable
+from holdfast.model.roles import Role
 from holdfast.services.changes import TICK_SECONDS, Tick
 from holdfast.services.runtime import Runtime
 from holdfast.wire.events import ChangeStreamQuery
@@ -60,6 +61,7 @@ ROUTES: tuple[Route, ...] = (
         "/api/changes/stream",
         follow_changes,
         None,
+        Role.READ,
         query=ChangeStreamQuery,
         content_type="text/event-stream",
     ),

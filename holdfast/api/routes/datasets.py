@@ -15,6 +15,7 @@ from holdfast.api.page_tokens import (
 )
 from holdfast.api.route import Call, Reply, Route, decode_text
 from holdfast.errors import Invalid
+from holdfast.model.roles import Role
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.operations.datasets import triggers as dataset_triggers
 from holdfast.operations.datasets import versions as datasets
@@ -240,8 +241,10 @@ async def list_triggers(call: Call[None, Nothing]) -> TriggerList:
 
 async def remove_trigger(call: Call[None, Nothing]) -> Changed:
     """Have cut-overs start this job no more."""
-    name, trigger = _name(call), call.path["trigger"]
-    return Changed(await dataset_triggers.delete_trigger(call.runtime.ledger, name, trigger))
+    is_gone = await dataset_triggers.delete_trigger(
+        call.runtime.ledger, _name(call), call.path["trigger"], actor=call.actor
+    )
+    return Changed(is_gone)
 
 
 def _name(call: Call[Any, Any]) -> str:
@@ -280,15 +283,17 @@ ROUTES: tuple[Route, ...] = (
         LIST_PATH,
         create_dataset,
         DatasetStatus,
+        Role.SUBMIT,
         body=DatasetRequest,
         also={201: DatasetStatus, **_CONFLICT},
     ),
-    Route("GET", LIST_PATH, list_datasets, DatasetPage, query=DatasetListQuery),
+    Route("GET", LIST_PATH, list_datasets, DatasetPage, Role.READ, query=DatasetListQuery),
     Route(
         "POST",
         f"{_ONE}:cut-over",
         cut_dataset_over,
         CutOverAnswer,
+        Role.ADMIN,
         body=CutOverRequest,
         also=_CONFLICT,
     ),
@@ -297,24 +302,38 @@ ROUTES: tuple[Route, ...] = (
         f"{_ONE}:compare",
         compare_versions,
         ComparisonPage,
+        Role.CONTENT,
         query=CompareQuery,
         also=_CONFLICT,
     ),
-    Route("GET", _ONE, show_dataset, DatasetStatus),
+    Route("GET", _ONE, show_dataset, DatasetStatus, Role.READ),
     Route(
         "POST",
         _VERSIONS,
         open_version,
         None,
+        Role.SUBMIT,
         body=VersionRequest,
         also={201: VersionStatus, **_CONFLICT},
     ),
-    Route("GET", _VERSIONS, list_versions, VersionPage, query=PageQuery),
-    Route("POST", f"{_VERSION}:drop", drop_version, Changed, body=Nothing, also=_CONFLICT),
-    Route("GET", _VERSION, show_version, VersionStatus),
-    Route("GET", f"{_VERSION}/entries", list_entries, EntryPage, query=PageQuery, also=_CONFLICT),
-    Route("GET", f"{_ONE}/cut-overs", list_cut_overs, CutOverPage, query=PageQuery),
-    Route("PUT", _TRIGGER, put_trigger, Changed, body=TriggerRequest, also={201: Changed}),
-    Route("GET", f"{_ONE}/triggers", list_triggers, TriggerList),
-    Route("DELETE", _TRIGGER, remove_trigger, Changed),
+    Route("GET", _VERSIONS, list_versions, VersionPage, Role.READ, query=PageQuery),
+    Route(
+        "POST", f"{_VERSION}:drop", drop_version, Changed, Role.ADMIN, body=Nothing, also=_CONFLICT
+    ),
+    Route("GET", _VERSION, show_version, VersionStatus, Role.READ),
+    Route(
+        "GET",
+        f"{_VERSION}/entries",
+        list_entries,
+        EntryPage,
+        Role.CONTENT,
+        query=PageQuery,
+        also=_CONFLICT,
+    ),
+    Route("GET", f"{_ONE}/cut-overs", list_cut_overs, CutOverPage, Role.READ, query=PageQuery),
+    Route(
+        "PUT", _TRIGGER, put_trigger, Changed, Role.ADMIN, body=TriggerRequest, also={201: Changed}
+    ),
+    Route("GET", f"{_ONE}/triggers", list_triggers, TriggerList, Role.CONTENT),
+    Route("DELETE", _TRIGGER, remove_trigger, Changed, Role.ADMIN),
 )

@@ -2,11 +2,12 @@
 
 import msgspec
 
+from holdfast.api.attempts import AttemptMay
 from holdfast.api.convert import to_ms
 from holdfast.api.page_tokens import PageToken, Text, check_page_size, read_token, write_token
-from holdfast.api.route import Call, Route
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId, parse_task_id
+from holdfast.api.route import Call, Narrowing, Route
+from holdfast.model.ids import TaskId
+from holdfast.model.roles import Role
 from holdfast.operations import endpoints
 from holdfast.store.tables.endpoints import Published
 from holdfast.wire.answers import ErrorAnswer
@@ -33,7 +34,7 @@ class EndpointToken(PageToken, frozen=True):
 async def register_endpoint(call: Call[EndpointRegisterRequest, Nothing]) -> EndpointStatus:
     """Publish an address for a running attempt; it is gone when the attempt ends."""
     asked = call.body
-    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    fence = call.fence_of(asked)
     metadata = None if asked.metadata is None else msgspec.json.encode(asked.metadata).decode()
     published = await endpoints.register_endpoint(
         call.runtime.ledger, fence, asked.name, address=asked.address, metadata=metadata
@@ -44,7 +45,7 @@ async def register_endpoint(call: Call[EndpointRegisterRequest, Nothing]) -> End
 async def remove_endpoint(call: Call[EndpointRemoveRequest, Nothing]) -> Changed:
     """Take back what a running attempt has published; doing it twice is harmless."""
     asked = call.body
-    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    fence = call.fence_of(asked)
     return Changed(await endpoints.remove_endpoint(call.runtime.ledger, fence, asked.name))
 
 
@@ -85,12 +86,30 @@ ROUTES = (
         REGISTER_PATH,
         register_endpoint,
         EndpointStatus,
+        Role.WORKER,
         body=EndpointRegisterRequest,
         also=_CONFLICT,
+        narrowing=Narrowing.FUNCTION,
+        attempt=AttemptMay.LIVE,
     ),
     Route(
-        "POST", REMOVE_PATH, remove_endpoint, Changed, body=EndpointRemoveRequest, also=_CONFLICT
+        "POST",
+        REMOVE_PATH,
+        remove_endpoint,
+        Changed,
+        Role.WORKER,
+        body=EndpointRemoveRequest,
+        also=_CONFLICT,
+        narrowing=Narrowing.FUNCTION,
+        attempt=AttemptMay.LIVE,
     ),
-    Route("GET", LIST_PATH, list_endpoints, EndpointPage, query=EndpointListQuery),
-    Route("GET", f"{LIST_PATH}/{{name:path}}", show_endpoint, EndpointStatus),
+    Route("GET", LIST_PATH, list_endpoints, EndpointPage, Role.READ, query=EndpointListQuery),
+    Route(
+        "GET",
+        f"{LIST_PATH}/{{name:path}}",
+        show_endpoint,
+        EndpointStatus,
+        Role.READ,
+        attempt=AttemptMay.LIVE,
+    ),
 )

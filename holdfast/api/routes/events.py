@@ -4,15 +4,30 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import msgspec
 
 from holdfast.api import convert
-from holdfast.api.event_names import find_note, parse_event_types, parse_logged_types
-from holdfast.api.page_tokens import EventToken, check_page_size, read_token, write_token
-from holdfast.api.route import Call, Route, Stream
+from holdfast.api.attempts import AttemptMay
+from holdfast.api.event_names import (
+    find_note,
+    parse_event_types,
+    parse_logged_types,
+    parse_searched_types,
+)
+from holdfast.api.page_tokens import (
+    EventToken,
+    check_page_size,
+    from_microseconds,
+    read_token,
+    to_microseconds,
+    write_token,
+)
+from holdfast.api.route import Call, Narrowing, Route, Stream
 from holdfast.errors import Invalid, Unavailable
 from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.model.roles import Role
 from holdfast.rules.submission import check_text
 from holdfast.services.runtime import Runtime
 from holdfast.store.reads import events, jobs, tasks
@@ -23,9 +38,9 @@ from holdfast.store.reads.events import (
     Moment,
     list_events_of_job,
     list_events_of_task,
-    list_notes,
     search_events,
 )
+from holdfast.store.reads.notes import list_notes, search_user_events
 from holdfast.wire.events import SEARCH_PATH, EventListQuery, EventSearchQuery, EventStreamQuery
 from holdfast.wire.status import EventPage
 
@@ -88,7 +103,7 @@ async def search_all_events(call: Call[None, EventSearchQuery]) -> EventPage:
     A page may be short and still not be the last: the next page token says.
     """
     asked = call.query
-    types, page_size = parse_logged_types(asked.type), check_page_size(asked.page_size)
+    types, page_size = parse_searched_types(asked.type), check_page_size(asked.page_size)
     check_text("correlation_id", asked.correlation_id or "", TEXT_MAX)
     since, until = parse_time(asked.since, "since"), parse_time(asked.until, "until")
     if since is not None and until is not None and since >= until:
@@ -97,9 +112,11 @@ async def search_all_events(call: Call[None, EventSearchQuery]) -> EventPage:
     async with call.runtime.reads.transaction() as tx:
         if after is None and since is None and asked.correlation_id is None:
             since = (until or await tx.now()) - SEARCHED
-        found, following = await search_events(
-            tx,
-            types,
+        note = find_note(types)
+        search = partial(search_events, tx, types)
+        if note is not None:
+            search = partial(search_user_events, tx, note)
+        found, following = await search(
             correlation_id=asked.correlation_id,
             after=after or (_FIRST if since is None else Moment(since)),
             until=until,
@@ -132,14 +149,13 @@ def _read_moment(page_token: str | None) -> Moment | None:
     token = read_token(page_token, EventToken)
     if token is None:
         return None
-    return Moment(_FIRST.ts + timedelta(microseconds=token.microseconds), token.id)
+    return Moment(from_microseconds(token.microseconds), token.id)
 
 
 def _write_moment(following: Moment | None) -> str | None:
     if following is None:
         return None
-    microseconds = (following.ts - _FIRST.ts) // timedelta(microseconds=1)
-    return write_token(EventToken(microseconds, following.id))
+    return write_token(EventToken(to_microseconds(following.ts), following.id))
 
 
 def _make_page(found: list[events.Event], page_size: int) -> EventPage:
@@ -154,6 +170,10 @@ async def follow_events(call: Call[None, EventStreamQuery]) -> Stream:
     asked = call.query
     types = parse_logged_types(asked.type)
     job_id = None if asked.job_id is None else parse_job_id(asked.job_id)
+    if job_id is None:
+        call.caller.refuse_narrow("the stream of all jobs' events")
+    else:
+        await call.check_jobs([job_id])
     last_seen = call.headers.get(b"last-event-id", b"").decode("latin-1")
     cursor = None
     # A browser that connects again says where it was; its address still says where it began.
@@ -214,15 +234,33 @@ def _write_id(comment: str, cursor: Cursor) -> bytes:
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/api/jobs/{job_id}/events", list_job_events, EventPage, query=EventListQuery),
-    Route("GET", SEARCH_PATH, search_all_events, EventPage, query=EventSearchQuery),
-    Route("GET", "/api/tasks/{task_id}/events", list_task_events, EventPage, query=EventListQuery),
+    Route(
+        "GET",
+        "/api/jobs/{job_id}/events",
+        list_job_events,
+        EventPage,
+        Role.READ,
+        query=EventListQuery,
+        attempt=AttemptMay.LIVE,
+    ),
+    Route("GET", SEARCH_PATH, search_all_events, EventPage, Role.READ, query=EventSearchQuery),
+    Route(
+        "GET",
+        "/api/tasks/{task_id}/events",
+        list_task_events,
+        EventPage,
+        Role.READ,
+        query=EventListQuery,
+        attempt=AttemptMay.LIVE,
+    ),
     Route(
         "GET",
         "/api/events/stream",
         follow_events,
         None,
+        Role.READ,
         query=EventStreamQuery,
         content_type="text/event-stream",
+        narrowing=Narrowing.FUNCTION,
     ),
 )

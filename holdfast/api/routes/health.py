@@ -4,6 +4,7 @@ import asyncio
 
 from holdfast.api.route import Call, Reply, Route
 from holdfast.errors import Unavailable
+from holdfast.model.roles import EVERYBODY, Role
 from holdfast.services.measuring.metrics import CONTENT_TYPE
 from holdfast.wire.requests import Nothing
 from holdfast.wire.status import Health
@@ -33,7 +34,7 @@ async def scrape(call: Call[None, Nothing]) -> Reply:
 
 
 ROUTES = (
-    Route("GET", "/healthz", is_alive, Health),
-    Route("GET", "/readyz", is_ready, Health),
-    Route("GET", "/metrics", scrape, None, content_type="text/plain"),
+    Route("GET", "/healthz", is_alive, Health, EVERYBODY),
+    Route("GET", "/readyz", is_ready, Health, EVERYBODY),
+    Route("GET", "/metrics", scrape, None, Role.READ, content_type="text/plain"),
 )

@@ -4,23 +4,30 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+import msgspec
+
 from holdfast.api import convert
+from holdfast.api.attempts import AttemptMay
 from holdfast.api.job_statuses import job_status
 from holdfast.api.page_tokens import JobToken, check_page_size, read_token, write_token
-from holdfast.api.route import Call, Route, check_wait
-from holdfast.api.task_statuses import list_statuses, read_facts
+from holdfast.api.route import Call, Narrowing, Route, check_wait
+from holdfast.api.task_statuses import list_statuses, read_facts, why_job_waits
 from holdfast.errors import Invalid
-from holdfast.model.ids import JOB_ID_MAX, parse_job_id
+from holdfast.model.ids import JOB_ID_MAX, check_worker_id, parse_job_id
 from holdfast.model.order import Condition
-from holdfast.model.states import parse_state
+from holdfast.model.roles import Role
+from holdfast.model.states import UNSUCCESSFUL_STATES, parse_states
 from holdfast.operations.ending.cancel import cancel_job
+from holdfast.rules.reading.fingerprint import is_fingerprint
 from holdfast.rules.submission import check_text
 from holdfast.services.waking.doorbell import Bell
 from holdfast.store.reads import jobs, tasks
+from holdfast.store.reads.causes import list_causes
 from holdfast.store.reads.graph import EdgeRow, NodeRow, read_graph
 from holdfast.store.reads.totals import read_totals
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.graphs import GraphEdge, GraphNode, JobGraph
+from holdfast.wire.raw import raw
 from holdfast.wire.requests import CancelRequest, JobListQuery, JobQuery, Nothing
 from holdfast.wire.status import Changed, JobPage, JobStatus, TaskStatus
 
@@ -35,7 +42,10 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 async def list_jobs(call: Call[None, JobListQuery]) -> JobPage:
     """List jobs, the newest first; a short page with a token is not the last one."""
-    asked = call.query
+    owner, queue = call.query.owner, call.query.queue
+    asked = msgspec.structs.replace(
+        call.query, owner=call.caller.narrow_owner(owner), queue=call.caller.narrow_queue(queue)
+    )
     wanted = _job_filter(asked)
     page_size = check_page_size(asked.page_size)
     token = read_token(asked.page_token, JobToken)
@@ -58,11 +68,17 @@ def _job_filter(asked: JobListQuery) -> jobs.JobFilter:
                 "label", f"{asked.label!r} has no key or value; write it like team=search"
             )
         label = (key, value)
+    if asked.fingerprint is not None and not is_fingerprint(asked.fingerprint):
+        problem = f"{asked.fingerprint!r} is none; take one from an item of /api/overview"
+        raise Invalid("fingerprint", problem)
+    states = None if asked.state is None else parse_states(asked.state)
+    if states is None and asked.fingerprint is not None:
+        states = UNSUCCESSFUL_STATES  # the others have no error
     since, until = asked.submitted_from_ms, asked.submitted_until_ms
     if since is not None and until is not None and since >= until:
         raise Invalid("submitted_until_ms", "is not after submitted_from_ms; swap the two")
     return jobs.JobFilter(
-        state=None if asked.state is None else parse_state(asked.state),
+        states=states,
         # Every name starts with nothing.
         name=asked.name or None,
         type=asked.type,
@@ -73,6 +89,8 @@ def _job_filter(asked: JobListQuery) -> jobs.JobFilter:
         correlation_id=asked.correlation_id,
         submitted_from=None if since is None else _moment(since),
         submitted_until=None if until is None else _moment(until),
+        fingerprint=asked.fingerprint,
+        worker_id=None if asked.worker is None else check_worker_id(asked.worker, "worker"),
     )
 
 
@@ -94,11 +112,15 @@ async def show_job(call: Call[None, JobQuery]) -> JobStatus:
                 break
             await listener.wait(remaining)
     shown = await _show_tasks(call, job) if call.query.tasks else None
-    if not call.query.totals:
-        return job_status(job, tasks=shown)
+    reasons = await why_job_waits(call.runtime.reasons, call.runtime.reads, job)
     async with call.runtime.reads.transaction() as tx:
-        totals = await read_totals(tx, job)
-    return job_status(job, tasks=shown, totals=totals)
+        causes = await list_causes(tx, job)
+        totals = await read_totals(tx, job) if call.query.totals else None
+    status = job_status(job, tasks=shown, totals=totals, causes=causes, reasons=reasons)
+    if Role.CONTENT not in call.caller.roles:
+        # Arguments, environment and result are not for everybody who sees states.
+        status = msgspec.structs.replace(status, spec=None, serialized_result=raw(None))
+    return status
 
 
 async def _show_tasks(call: Call[None, JobQuery], job: jobs.JobRow) -> list[TaskStatus]:
@@ -158,15 +180,41 @@ def _edge(row: EdgeRow) -> GraphEdge:
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/api/jobs", list_jobs, JobPage, query=JobListQuery),
+    Route(
+        "GET",
+        "/api/jobs",
+        list_jobs,
+        JobPage,
+        Role.READ,
+        query=JobListQuery,
+        narrowing=Narrowing.FUNCTION,
+    ),
     Route(
         "POST",
         "/api/jobs/{job_id}:cancel",
         stop_job,
         Changed,
+        Role.SUBMIT,
         body=CancelRequest,
         also={409: ErrorAnswer},
+        attempt=AttemptMay.LIVE,
     ),
-    Route("GET", "/api/jobs/{job_id}", show_job, JobStatus, query=JobQuery, waits=True),
-    Route("GET", "/api/jobs/{job_id}/graph", show_graph, JobGraph),
+    Route(
+        "GET",
+        "/api/jobs/{job_id}",
+        show_job,
+        JobStatus,
+        Role.READ,
+        query=JobQuery,
+        waits=True,
+        attempt=AttemptMay.LIVE,
+    ),
+    Route(
+        "GET",
+        "/api/jobs/{job_id}/graph",
+        show_graph,
+        JobGraph,
+        Role.READ,
+        narrowing=Narrowing.REFUSED,
+    ),
 )

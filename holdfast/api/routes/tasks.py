@@ -3,17 +3,19 @@
 import msgspec
 
 from holdfast.api import convert
+from holdfast.api.attempts import AttemptMay
 from holdfast.api.explain import explain_task
 from holdfast.api.page_tokens import IndexToken, check_page_size, read_token, write_token
 from holdfast.api.route import Call, Route
 from holdfast.api.task_statuses import count_ahead, list_statuses, read_facts, why_pending
 from holdfast.api.what_if import answer_what_if, show_reason, suppose_facts
 from holdfast.model.ids import TaskId, parse_job_id, parse_task_id
+from holdfast.model.roles import Role
 from holdfast.model.states import TaskState, parse_state
 from holdfast.operations.ending.cancel import cancel_task
 from holdfast.rules.placement.what_if import suppose
 from holdfast.store.database import Transaction
-from holdfast.store.reads import attempts, dead_letters, jobs, queues, tasks
+from holdfast.store.reads import attempts, dead_letters, jobs, tasks
 from holdfast.store.reads.attempts import AttemptRow
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.explanations import ExplainQuery, Explanation
@@ -72,8 +74,6 @@ async def explain(call: Call[None, ExplainQuery]) -> Explanation:
         job = await jobs.get_job_with_spec(tx, task_id.job_id)
         attempts = await _read_attempts(tx, task_id)
         facts = await read_facts(tx, job, [task], ahead=await count_ahead(tx, job, task))
-        if task.state == TaskState.PENDING:
-            facts = facts._replace(feeding=await queues.find_feeding(tx, job.job_id))
         letter = None
         if task.state == TaskState.DEAD_LETTERED:
             letter = await dead_letters.get_dead_letter(tx, task_id)
@@ -126,16 +126,35 @@ async def stop_task(call: Call[CancelRequest, Nothing]) -> Changed:
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/api/jobs/{job_id}/tasks", list_tasks, TaskPage, query=TaskListQuery),
+    Route(
+        "GET",
+        "/api/jobs/{job_id}/tasks",
+        list_tasks,
+        TaskPage,
+        Role.READ,
+        query=TaskListQuery,
+        attempt=AttemptMay.LIVE,
+    ),
     Route(
         "POST",
         "/api/tasks/{task_id}:cancel",
         stop_task,
         Changed,
+        Role.SUBMIT,
         body=CancelRequest,
         also={409: ErrorAnswer},
+        attempt=AttemptMay.LIVE,
     ),
-    Route("GET", "/api/tasks/{task_id}", show_task, TaskStatus),
-    Route("GET", "/api/tasks/{task_id}/explain", explain, Explanation, query=ExplainQuery),
-    Route("GET", "/api/tasks/{task_id}/input", show_input, TaskInput),
+    Route(
+        "GET",
+        "/api/tasks/{task_id}",
+        show_task,
+        TaskStatus,
+        Role.READ,
+        attempt=AttemptMay.LIVE,
+    ),
+    Route(
+        "GET", "/api/tasks/{task_id}/explain", explain, Explanation, Role.READ, query=ExplainQuery
+    ),
+    Route("GET", "/api/tasks/{task_id}/input", show_input, TaskInput, Role.CONTENT),
 )

@@ -11,6 +11,7 @@ from holdfast.api.page_tokens import PageToken, Text, check_page_size, read_toke
 from holdfast.api.route import Call, Route
 from holdfast.errors import NotFound
 from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
+from holdfast.model.roles import Role
 from holdfast.operations import policies
 from holdfast.rules.quantiles import quantile_ms
 from holdfast.services.runtime import Runtime
@@ -147,9 +148,19 @@ def _content(policy: TypePolicy | None) -> PolicyContent | None:
 _TYPE = f"{LIST_PATH}/{{type:path}}"
 # The history first: the name of a type may hold slashes.
 ROUTES = (
-    Route("GET", LIST_PATH, list_types, TypePage, query=TypeListQuery),
-    Route("GET", f"{_TYPE}/history", list_history, PolicyHistory, query=PolicyHistoryQuery),
-    Route("GET", _TYPE, show_type, TypeStatus),
-    Route("PUT", _TYPE, put_policy, TypeStatus, body=PolicyRequest, also={409: ErrorAnswer}),
-    Route("DELETE", _TYPE, remove_policy, Changed),
+    Route("GET", LIST_PATH, list_types, TypePage, Role.READ, query=TypeListQuery),
+    Route(
+        "GET", f"{_TYPE}/history", list_history, PolicyHistory, Role.READ, query=PolicyHistoryQuery
+    ),
+    Route("GET", _TYPE, show_type, TypeStatus, Role.READ),
+    Route(
+        "PUT",
+        _TYPE,
+        put_policy,
+        TypeStatus,
+        Role.ADMIN,
+        body=PolicyRequest,
+        also={409: ErrorAnswer},
+    ),
+    Route("DELETE", _TYPE, remove_policy, Changed, Role.ADMIN),
 )

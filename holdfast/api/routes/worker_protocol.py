@@ -7,21 +7,25 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.api.errors import describe
-from holdfast.api.route import Call, Route
-from holdfast.errors import Invalid, LeaseConflict
+from holdfast.api.route import Call, Narrowing, Route
+from holdfast.errors import Invalid, LeaseConflict, NotAllowed
 from holdfast.ledger.keys import request_key
 from holdfast.model.fence import Fence
 from holdfast.model.ids import check_worker_id, parse_task_id
 from holdfast.model.resources import Capacity
+from holdfast.model.roles import Role
 from holdfast.model.states import TaskState, parse_state
-from holdfast.operations.claim import Claim, ClaimRequest
+from holdfast.operations.claim import Claim
+from holdfast.operations.claim_requests import ClaimRequest
 from holdfast.operations.notes import check_progress, note_progress
 from holdfast.operations.register import Placing, Registration, leave, register
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Report
 from holdfast.operations.report_once import report_once
+from holdfast.operations.usage import Usage, note_usage
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.services.job_descriptions import describe_job
+from holdfast.services.runtime import Runtime
 from holdfast.services.server_spans import now_ns, trace_claims
 from holdfast.services.stops import Stop
 from holdfast.services.waking.doorbell import Bell
@@ -36,14 +40,13 @@ from holdfast.wire.answers import (
     TaskClaimAnswer,
     WorkerRegisterAnswer,
 )
+from holdfast.wire.cluster import WorkerLeaveRequest, WorkerNewsRequest
 from holdfast.wire.raw import raw
 from holdfast.wire.requests import (
     HeartbeatRequest,
     LeaseReport,
     Nothing,
     TaskClaimRequest,
-    WorkerLeaveRequest,
-    WorkerNewsRequest,
     WorkerRegisterRequest,
 )
 
@@ -54,6 +57,10 @@ _encode = msgspec.json.Encoder().encode
 async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
     """Lease tasks to a worker: one by id, or up to max_tasks from queues; may wait for some."""
     asked, runtime = call.body, call.runtime
+    call.caller.check_queues(asked.queues, "tasks are claimed")
+    if asked.task_id is not None:
+        await call.check_jobs([parse_task_id(asked.task_id).job_id])
+    await runtime.credentials.check(call.headers, asked.worker_id)
     request = ClaimRequest(
         check_worker_id(asked.worker_id),
         tuple(asked.queues),
@@ -62,6 +69,7 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
         asked.idempotency_key,
         asked.free,
         asked.capacity,
+        asked.book,
     )
     claiming_from = received_at = _now()
     began_ns = now_ns()
@@ -73,7 +81,7 @@ async def claim_tasks(call: Call[TaskClaimRequest, Nothing]) -> TaskClaimAnswer:
             claims = await runtime.writers.claim(request)
             while not claims and request.task_id is None:
                 heard = await listener.wait(ends_at - _now())
-                if not heard or runtime.doorbells.is_closed:
+                if not heard or runtime.doorbells.is_closed or call.caller.is_over:
                     break
                 claiming_from, began_ns = _now(), now_ns()
                 claims = await runtime.writers.claim(request)
@@ -97,9 +105,11 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
     reports = _lease_reports(asked)
     fences = [Fence(parse_task_id(r.task_id), r.attempt, r.lease_token) for r in reports]
     alone = fences[0] if asked.leases is None and fences else None
+    if asked.worker_id is not None:
+        await runtime.credentials.check(call.headers, asked.worker_id)
     worker_id = await runtime.stops.see_caller(asked.worker_id, alone)
     said = [
-        Report(fence, parse_state(report.state))
+        Report(fence, parse_state(report.state), timedelta(milliseconds=report.run_ms))
         for fence, report in zip(fences, reports, strict=True)
         if report.state is not None
     ]
@@ -109,7 +119,13 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
         problem = "goes with a state; without one, a heartbeat may be sent twice"
         raise Invalid("idempotency_key", problem)
     answers = await _write_beat(call, fences, starts, progress=_progress(call, fences, reports))
-    leases = [_lease_answer(call, f, answer) for f, answer in zip(fences, answers, strict=True)]
+    used = [
+        Usage(fence, report.usage, is_final=False)
+        for fence, report, answer in zip(fences, reports, answers, strict=True)
+        if isinstance(answer, Renewed)
+    ]
+    await note_usage(runtime.ledger, used)
+    leases = [_lease_answer(f, answer) for f, answer in zip(fences, answers, strict=True)]
     if asked.leases is None and answers and isinstance(answers[0], Exception):
         raise answers[0]
     notices = [
@@ -118,6 +134,8 @@ async def beat(call: Call[HeartbeatRequest, Nothing]) -> HeartbeatAnswer:
         if isinstance(renewal, Renewed) and renewal.cancel is not None
     ]
     if asked.wait_ms and not notices and worker_id is not None:
+        # These are of all that the worker runs, and not of the one lease alone.
+        await runtime.credentials.check(call.headers, worker_id)
         stops = await runtime.stops.wait(worker_id, asked.wait_ms / 1000)
         notices = [_notice(stop) for stop in stops]
     return HeartbeatAnswer(leases, notices, drain=worker_id in runtime.stops.draining)
@@ -139,6 +157,7 @@ async def _write_beat(
         assert keyed is not None
         once = await report_once(runtime.ledger, starts, fences, keyed=keyed)
         if not once.is_repeat:
+            _count_renewals(runtime, once.answers)
             await note_progress(runtime.ledger, progress)
         return [*once.answers]
     started, renewed, _ = await asyncio.gather(
@@ -151,15 +170,28 @@ async def _write_beat(
         for start, answer in zip(starts, started, strict=True)
         if isinstance(answer, Exception)
     }
-    return [
+    answers = [
         refused.get(fence, answer) if isinstance(answer, Renewed) else answer
         for fence, answer in zip(fences, renewed, strict=True)
     ]
+    _count_renewals(runtime, answers)
+    return answers
 
 
 async def register_worker(call: Call[WorkerRegisterRequest, Nothing]) -> WorkerRegisterAnswer:
     """Make a worker's incarnation known; one that it replaces is ended at once."""
     asked = call.body
+    if call.runtime.callers is not None and not call.caller.token_id:
+        # A worker ends with its token; nothing would end one that has come without.
+        raise NotAllowed(
+            f"a worker registers with a token of Holdfast, and {call.caller.name!r} has shown "
+            "none; use one with the role worker",
+            lacks="a token of the role worker",
+        )
+    call.caller.check_queues(asked.queues, "a worker claims")
+    if asked.address is not None:
+        call.caller.refuse_narrow("placed work")
+        await call.runtime.reach.check(asked.address)
     registration = Registration(
         asked.worker_id,
         asked.name,
@@ -171,17 +203,27 @@ async def register_worker(call: Call[WorkerRegisterRequest, Nothing]) -> WorkerR
             Fence(parse_task_id(item.task_id), item.attempt, item.lease_token)
             for item in asked.adopts
         ),
+        asked.crash,
+        asked.resources if asked.address is None else None,
+        asked.book if asked.address is None else None,
+        asked.secret,
+        asked.replaces_secret,
+        call.caller.token_id or None,
+        must_prove=call.runtime.callers is not None,
     )
     registered = await register(call.runtime.ledger, registration)
+    call.runtime.credentials.note_registered(asked.worker_id)
     call.runtime.stops.see(asked.worker_id)
     if registration.placing is not None:
         call.runtime.hint(asked.worker_id)
     adopted = [AttemptName(str(fence.task_id), fence.attempt) for fence in registered.adopted]
-    return WorkerRegisterAnswer(asked.worker_id, registered.taken_over, adopted)
+    tick = None if registration.placing is None else call.runtime.leader.tick
+    return WorkerRegisterAnswer(asked.worker_id, registered.taken_over, adopted, tick)
 
 
 async def take_hint(call: Call[WorkerNewsRequest, Nothing]) -> Nothing:
     """Call a worker of placed work soon: it has something to tell."""
+    await call.runtime.credentials.check(call.headers, call.body.worker_id)
     call.runtime.hint(check_worker_id(call.body.worker_id))
     return Nothing()
 
@@ -195,15 +237,11 @@ async def let_leave(call: Call[WorkerLeaveRequest, Nothing]) -> Nothing:
 def _placing(asked: WorkerRegisterRequest) -> Placing | None:
     """Read what a worker says of itself that is to be called."""
     if asked.address is None:
-        for field in ("secret", "resources", "attributes"):
-            if getattr(asked, field):
-                raise Invalid(field, "goes with address; say where the worker is called")
+        if asked.attributes:
+            raise Invalid("attributes", "goes with address; say where the worker is called")
         return None
-    if asked.secret is None:
-        raise Invalid("secret", "is missing; a worker obeys only calls that carry it")
-    return Placing(
-        asked.address, asked.secret, asked.resources or Capacity(), dict(asked.attributes)
-    )
+    capacity = asked.resources or Capacity()
+    return Placing(asked.address, capacity, dict(asked.attributes), asked.book)
 
 
 def _claimed(claim: Claim, span: str | None) -> ClaimedTask:
@@ -218,6 +256,7 @@ def _claimed(claim: Claim, span: str | None) -> ClaimedTask:
         claim.preemption_count,
         raw(claim.input),
         msgspec.UNSET if span is None else span,
+        claim.free_loss_count > 0 or msgspec.UNSET,
     )
 
 
@@ -231,7 +270,8 @@ def _claimed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
 
 def _lease_reports(asked: HeartbeatRequest) -> list[LeaseReport]:
     if asked.leases is not None:
-        for field in ("task_id", "attempt", "lease_token", "state", "progress"):
+        alone = ("task_id", "attempt", "lease_token", "state", "progress", "run_ms", "usage")
+        for field in alone:
             if getattr(asked, field) is not None:
                 raise Invalid(field, "goes without leases; give one of the two")
         if len(asked.leases) > LEASES_MAX:
@@ -243,7 +283,15 @@ def _lease_reports(asked: HeartbeatRequest) -> list[LeaseReport]:
         missing = "attempt" if asked.attempt is None else "lease_token"
         raise Invalid(missing, "is missing; a lease is named by task_id, attempt and lease_token")
     return [
-        LeaseReport(asked.task_id, asked.attempt, asked.lease_token, asked.state, asked.progress)
+        LeaseReport(
+            asked.task_id,
+            asked.attempt,
+            asked.lease_token,
+            asked.state,
+            asked.progress,
+            asked.run_ms or 0,
+            asked.usage,
+        )
     ]
 
 
@@ -260,16 +308,17 @@ def _progress(
     return progress
 
 
-def _lease_answer(
-    call: Call[HeartbeatRequest, Nothing], fence: Fence, answer: Renewed | Exception
-) -> LeaseAnswer:
-    metrics = call.runtime.metrics
+def _count_renewals(runtime: Runtime, answers: Sequence[Renewed | Exception]) -> None:
+    """Count what was renewed and what was lost; of repeats, nothing was."""
+    metrics = runtime.metrics
+    metrics.renewals.inc(sum(isinstance(answer, Renewed) for answer in answers))
+    metrics.lease_conflicts.inc(sum(isinstance(answer, LeaseConflict) for answer in answers))
+
+
+def _lease_answer(fence: Fence, answer: Renewed | Exception) -> LeaseAnswer:
     if isinstance(answer, Renewed):
-        metrics.renewals.inc()
         remaining_ms = _ms(answer.lease_remaining)
         return LeaseAnswer(str(fence.task_id), answer.lease_expires_at, remaining_ms)
-    if isinstance(answer, LeaseConflict):
-        metrics.lease_conflicts.inc()
     return LeaseAnswer(str(fence.task_id), error=describe(answer))
 
 
@@ -293,27 +342,49 @@ ROUTES = (
         "/internal/task-claim",
         claim_tasks,
         TaskClaimAnswer,
+        Role.WORKER,
         body=TaskClaimRequest,
         also=CONFLICT,
         waits=True,
+        narrowing=Narrowing.FUNCTION,
     ),
     Route(
         "POST",
         "/internal/heartbeat",
         beat,
         HeartbeatAnswer,
+        Role.WORKER,
         body=HeartbeatRequest,
         also=CONFLICT,
         waits=True,
+        narrowing=Narrowing.FUNCTION,
     ),
     Route(
         "POST",
         "/internal/worker-register",
         register_worker,
         WorkerRegisterAnswer,
+        Role.WORKER,
         body=WorkerRegisterRequest,
         also=CONFLICT,
+        narrowing=Narrowing.FUNCTION,
     ),
-    Route("POST", "/internal/worker-news", take_hint, Nothing, body=WorkerNewsRequest),
-    Route("POST", "/internal/worker-leave", let_leave, Nothing, body=WorkerLeaveRequest),
+    Route(
+        "POST",
+        "/internal/worker-news",
+        take_hint,
+        Nothing,
+        Role.WORKER,
+        body=WorkerNewsRequest,
+        narrowing=Narrowing.FUNCTION,
+    ),
+    Route(
+        "POST",
+        "/internal/worker-leave",
+        let_leave,
+        Nothing,
+        Role.WORKER,
+        body=WorkerLeaveRequest,
+        narrowing=Narrowing.FUNCTION,
+    ),
 )

@@ -1,16 +1,19 @@
 """The routes by which an attempt ends, and for what it leaves behind: output and checkpoints."""
 
-from typing import TypeVar
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.api.attempts import AttemptMay
 from holdfast.api.errors import describe
-from holdfast.api.route import Call, Route, decode_text
+from holdfast.api.route import Call, Narrowing, Route, decode_text
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.keys import request_key
 from holdfast.model.fence import Fence
 from holdfast.model.ids import parse_task_id
 from holdfast.model.outcomes import parse_status
+from holdfast.model.roles import Role
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.logs import Stretch, append_log, append_logs, lost_lease
@@ -49,6 +52,8 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
     reported = _completions(asked)
     completions = [_completion(item) for item in reported]
     alone = completions[0].fence if asked.completions is None else None
+    if asked.worker_id is not None:
+        await runtime.credentials.check(call.headers, asked.worker_id)
     await runtime.stops.see_caller(asked.worker_id, alone)
     began_ns = now_ns()
     caller = asked.worker_id or f"lease {asked.lease_token}"
@@ -84,7 +89,7 @@ async def complete_tasks(call: Call[TaskCompleteRequest, Nothing]) -> TaskComple
 
 async def take_log(call: Call[LogAppendRequest, Nothing]) -> LogAppendAnswer:
     """Keep a stretch of an attempt's output."""
-    stretch = _stretch(call.body)
+    stretch = _stretch(call, call.body)
     await append_log(call.runtime.ledger, stretch)
     return LogAppendAnswer(stretch.start_offset + len(stretch.content))
 
@@ -94,7 +99,7 @@ async def take_logs(call: Call[LogBatchRequest, Nothing]) -> LogBatchAnswer:
     asked = call.body.logs
     if len(asked) > LOGS_MAX:
         raise Invalid("logs", f"has more than {LOGS_MAX}; send them in parts")
-    stretches = list(map(_stretch, asked))
+    stretches = [_stretch(call, each) for each in asked]
     lost = await append_logs(call.runtime.ledger, stretches)
     return LogBatchAnswer(
         [
@@ -106,15 +111,14 @@ async def take_logs(call: Call[LogBatchRequest, Nothing]) -> LogBatchAnswer:
     )
 
 
-def _stretch(asked: LogAppendRequest) -> Stretch:
-    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
-    return Stretch(fence, asked.offset, asked.content)
+def _stretch(call: Call[Any, Nothing], asked: LogAppendRequest) -> Stretch:
+    return Stretch(call.fence_of(asked), asked.offset, asked.content)
 
 
 async def keep_checkpoint(call: Call[CheckpointSaveRequest, Nothing]) -> CheckpointAnswer:
     """Keep what the next attempt of a task should find."""
     asked = call.body
-    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    fence = call.fence_of(asked)
     await save_checkpoint(call.runtime.ledger, fence, decode_text(asked.checkpoint, "checkpoint"))
     return CheckpointAnswer(asked.checkpoint, asked.attempt)
 
@@ -122,7 +126,7 @@ async def keep_checkpoint(call: Call[CheckpointSaveRequest, Nothing]) -> Checkpo
 async def take_event(call: Call[TaskEventRequest, Nothing]) -> Nothing:
     """Keep what user code has to say while its attempt runs."""
     asked = call.body
-    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    fence = call.fence_of(asked)
     event = Note(asked.kind, decode_text(asked.payload, "payload"))
     await add_user_event(call.runtime.ledger, fence, event, idempotency_key=asked.idempotency_key)
     return Nothing()
@@ -131,7 +135,7 @@ async def take_event(call: Call[TaskEventRequest, Nothing]) -> Nothing:
 async def find_checkpoint(call: Call[CheckpointLoadRequest, Nothing]) -> CheckpointAnswer:
     """Give back what an earlier attempt of a task has kept."""
     asked = call.body
-    fence = Fence(parse_task_id(asked.task_id), asked.attempt, asked.lease_token)
+    fence = call.fence_of(asked)
     found = await load_checkpoint(call.runtime.ledger, fence)
     return CheckpointAnswer(raw(found.text), found.attempt)
 
@@ -157,7 +161,10 @@ def _completions(asked: TaskCompleteRequest) -> list[TaskCompletion]:
             asked.stage,
             asked.result,
             asked.events,
+            usage=asked.usage,
+            build=asked.build,
             outputs=asked.outputs,
+            run_ms=asked.run_ms or 0,
         )
     ]
 
@@ -174,6 +181,7 @@ def _completion(item: TaskCompletion) -> Completion:
         tuple(Note(event.kind, decode_text(event.payload, "payload")) for event in item.events),
         item.start_reported,
         tuple(item.outputs),
+        timedelta(milliseconds=item.run_ms),
     )
 
 
@@ -190,33 +198,63 @@ ROUTES = (
         "/internal/task-complete",
         complete_tasks,
         TaskCompleteAnswer,
+        Role.WORKER,
         body=TaskCompleteRequest,
         also=CONFLICT,
+        narrowing=Narrowing.FUNCTION,
     ),
     Route(
         "POST",
         "/internal/task-log",
         take_log,
         LogAppendAnswer,
+        Role.WORKER,
         body=LogAppendRequest,
         also=CONFLICT,
+        narrowing=Narrowing.FUNCTION,
+        attempt=AttemptMay.ENDING_TOO,
     ),
-    Route("POST", "/internal/task-logs", take_logs, LogBatchAnswer, body=LogBatchRequest),
-    Route("POST", WRITE_PATH, take_event, Nothing, body=TaskEventRequest, also=CONFLICT),
+    Route(
+        "POST",
+        "/internal/task-logs",
+        take_logs,
+        LogBatchAnswer,
+        Role.WORKER,
+        body=LogBatchRequest,
+        narrowing=Narrowing.FUNCTION,
+        attempt=AttemptMay.ENDING_TOO,
+    ),
+    Route(
+        "POST",
+        WRITE_PATH,
+        take_event,
+        Nothing,
+        Role.WORKER,
+        body=TaskEventRequest,
+        also=CONFLICT,
+        narrowing=Narrowing.FUNCTION,
+        attempt=AttemptMay.LIVE,
+    ),
     Route(
         "POST",
         "/internal/checkpoint-save",
         keep_checkpoint,
         CheckpointAnswer,
+        Role.WORKER,
         body=CheckpointSaveRequest,
         also=CONFLICT,
+        narrowing=Narrowing.FUNCTION,
+        attempt=AttemptMay.ENDING_TOO,
     ),
     Route(
         "POST",
         "/internal/checkpoint-load",
         find_checkpoint,
         CheckpointAnswer,
+        Role.WORKER,
         body=CheckpointLoadRequest,
         also=CONFLICT,
+        narrowing=Narrowing.FUNCTION,
+        attempt=AttemptMay.LIVE,
     ),
 )

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, cast
 
+from holdfast.cli.output.write import remark
 from holdfast.cli.settings import Json
 from holdfast.cli.target import DatabaseUrl, ask
 
@@ -37,7 +38,7 @@ async def read_findings(url: str) -> "AsyncIterator[Finding]":
     from holdfast.store.migrate import check_schema
 
     await check_schema(url)
-    async with Database(url, connections_max=1) as database:
+    async with Database(url, connections_max=1, program="holdfast audit") as database:
         findings = cast("AsyncGenerator[Finding]", audit(database))
         async with aclosing(findings):
             async for finding in findings:
@@ -75,10 +76,10 @@ async def _write_table(url: str) -> int:
             words = finding.invariant.replace("_", " ")
             table.add_row(Text(finding.subject), Text(words), Text(finding.detail))
     if not count:
-        sys.stderr.write("sound: no invariant is broken\n")
+        remark("sound: no invariant is broken")
         return 0
     Console(highlight=False).print(table)
     if count > SHOWN_MAX:
-        sys.stderr.write(f"the first {SHOWN_MAX} are shown; --json lists all\n")
-    sys.stderr.write(f"not sound: {count} found\n")
+        remark(f"the first {SHOWN_MAX} are shown; --json lists all")
+    remark(f"not sound: {count} found")
     return count

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cyclopts import App
 
+from holdfast.cli.output.write import remark
 from holdfast.cli.settings import Json
 from holdfast.cli.target import DatabaseUrl, ask
 from holdfast.errors import SchemaMismatch
@@ -90,7 +91,7 @@ def check(*, database_url: DatabaseUrl = None) -> int:
     try:
         ask(database_url, check_schema)
     except SchemaMismatch as mismatch:
-        sys.stderr.write(f"holdfast: {mismatch}\n")
+        remark(f"holdfast: {mismatch}")
         return 1
     return 0
 

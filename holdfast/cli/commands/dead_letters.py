@@ -24,7 +24,7 @@ from holdfast.errors import Invalid
 from holdfast.model.ids import parse_task_id
 
 if TYPE_CHECKING:
-    from holdfast.wire.dead_letters import DeadLetter, Replayed
+    from holdfast.wire.dead_letters import DeadLetter, ReplayAnswer, Replayed
     from holdfast.wire.requests import DeadLetterFilter
 
 LETTERS_SHOWN = 50
@@ -69,6 +69,9 @@ def list_dead_letters(
     settled: Annotated[
         bool, Parameter(negative="", help="Also those that were replayed or discarded.")
     ] = False,
+    newest: Annotated[
+        bool, Parameter(negative="", help="The newest first, not the oldest job first.")
+    ] = False,
     limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many.")] = LETTERS_SHOWN,
     server: Server = None,
     as_json: Json = False,
@@ -79,7 +82,7 @@ def list_dead_letters(
     check_limit(limit)
     wanted = msgspec.structs.asdict(filters.as_filter())
     with open_client(server) as client:
-        page = client.dead_letters.list(**wanted, settled=settled, count_max=limit)
+        page = client.dead_letters.list(**wanted, settled=settled, newest=newest, count_max=limit)
     if as_json:
         write_json(page)
         return 0
@@ -134,6 +137,9 @@ def replay(
     edit: Annotated[
         bool, Parameter(negative="", help="Edit its input first, in $VISUAL or $EDITOR.")
     ] = False,
+    resume: Annotated[
+        bool, Parameter(negative="", help="Let go on what was killed because their jobs failed.")
+    ] = False,
     key: RepeatKey = None,
     rebind_outputs: RebindOutputs = False,
     server: Server = None,
@@ -161,17 +167,37 @@ def replay(
             rebind_outputs=rebind_outputs,
             canary=canary,
             rate=per_second,
+            resume=resume,
             **_read_input("--edit" if edit else "--input", input),
         )
     if as_json:
         write_json(answer)
         return 0
+    _write_replays(answer, canary)
+    _write_waiting(answer, resume=resume)
+    return 0
+
+
+def _write_replays(answer: "ReplayAnswer", canary: int | None) -> None:
     for made in answer.replays:
         target = "would be replayed" if made.job_id is None else f"→ job {made.job_id}"
         write_line(_name_tasks(made.task_ids), ", ".join([target, *_tell_manner(made, canary)]))
     if not answer.replays:
         remark("no dead letters match")
-    return 0
+
+
+def _write_waiting(answer: "ReplayAnswer", *, resume: bool) -> None:
+    """Say what becomes of jobs that were killed because of these dead letters."""
+    for again in answer.resumed:
+        write_line(f"{again.replay_of} waited for it", f"→ job {again.job_id}")
+    for job_id, why in answer.not_resumed.items():
+        remark(f"{why}; then: holdfast resume {job_id}")
+    count = answer.killed_in_vain
+    if count and not resume:
+        jobs = "1 job was" if count == 1 else f"{count} jobs were"
+        remark(f"{jobs} killed because of these; --resume lets them go on with the replay")
+        for job_id in [] if answer.dry_run else answer.waited_for:
+            remark(f"by now: holdfast resume {job_id}")
 
 
 @app.command

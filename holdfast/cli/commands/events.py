@@ -98,8 +98,9 @@ def write_own_event(
 
     payload = dict(map(_read_fact, facts))
     with open_client(server) as client:
-        body = describe_event(own_lease(client), kind, payload)
-        client.loop_thread.run(client.change(WRITE_PATH, body, Nothing))
+        lease = own_lease(client)
+        body = describe_event(lease, kind, payload)
+        client.loop_thread.run(client.change(WRITE_PATH, body, Nothing, lease=lease))
     return 0
 
 

@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from holdfast.cli.commands.task import describe_progress, describe_usage
 from holdfast.cli.connect import open_client
-from holdfast.cli.output.text import age, decimal, first_line, moment, size, took
+from holdfast.cli.output.text import age, decimal, first_line, local_times, moment, size, took
 from holdfast.cli.output.write import (
     Column,
     remark,
@@ -50,7 +50,14 @@ _TASK_COLUMNS = (
 
 def list_jobs(
     *,
-    state: Annotated[str | None, Parameter(help="In this state, such as running.")] = None,
+    state: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="In this state, such as running; repeat it, or name several with commas. "
+            "unsuccessful: every end but succeeded.",
+        ),
+    ] = (),
     name: Annotated[str | None, Parameter(help="With a name that begins so.")] = None,
     type: Annotated[str | None, Parameter(help="Of this type.")] = None,
     owner: Annotated[str | None, Parameter(help="Of this owner.")] = None,
@@ -58,6 +65,12 @@ def list_jobs(
     parent: Annotated[str | None, Parameter(help="Children of this job.")] = None,
     label: Annotated[str | None, Parameter(help="With this label, as key=value.")] = None,
     correlation_id: Annotated[str | None, Parameter(help="With this correlation id.")] = None,
+    fingerprint: Annotated[
+        str | None, Parameter(help="With this kind of error, as `holdfast overview` names it.")
+    ] = None,
+    worker: Annotated[
+        str | None, Parameter(help="That this worker has run something of, of late.")
+    ] = None,
     limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many.")] = JOBS_SHOWN,
     server: Server = None,
     as_json: Json = False,
@@ -65,7 +78,7 @@ def list_jobs(
     """List jobs, the newest first."""
     check_limit(limit)
     filters = {
-        "state": state,
+        "state": ",".join(state) or None,
         "name": name,
         "type": type,
         "owner": owner,
@@ -73,6 +86,8 @@ def list_jobs(
         "parent": parent,
         "label": label,
         "correlation_id": correlation_id,
+        "fingerprint": fingerprint,
+        "worker": worker,
     }
     with open_client(server) as client:
         page = client.jobs.list(**filters, count_max=limit)
@@ -137,7 +152,9 @@ def _count_tasks(job: "JobStatus") -> str:
 
 
 def _job_fields(job: "JobStatus") -> dict[str, str]:
-    cancelled = f"{job.cancel_mode}: {job.cancel_reason}" if job.cancel_mode else ""
+    cancelled = ""
+    if job.cancelled_by is not None:
+        cancelled = f"{job.cancel_mode}, by {job.cancelled_by}: {job.cancel_reason}"
     spec = job.spec or {}
     return {
         "type": "" if job.type == job.name else job.type,
@@ -157,6 +174,7 @@ def _job_fields(job: "JobStatus") -> dict[str, str]:
         "preemptions": str(job.preemption_count) if job.preemption_count else "",
         "used": describe_usage(job.resource_usage),
         "cancelled": cancelled,
+        "because": "" if cancelled else "\n".join(cause.message for cause in job.causes),
         "exit code": "" if job.exit_code is None else str(job.exit_code),
         "error": first_line(job.error),
         "waits for": _tell_order(job),
@@ -179,9 +197,14 @@ def _tell_undo(job: "JobStatus") -> str:
 
 
 def _tell_order(job: "JobStatus") -> str:
-    """Say how many of the jobs that a job depends on it still waits for."""
-    if not job.unmet_dependencies or job.finished_at_ms is not None:
+    """Say what a job's tasks wait for, or how many of the jobs it depends on."""
+    if job.finished_at_ms is not None:
         return ""
+    if not job.unmet_dependencies:
+        if job.pending_reason is None:
+            return ""
+        tasks = "1 task" if job.tasks_pending == 1 else f"{job.tasks_pending} tasks"
+        return f"{tasks}: {local_times(job.pending_reason)}"
     count = len((job.spec or {}).get("depends_on", ()))
     return f"{job.unmet_dependencies} of {count} jobs; `holdfast graph {job.job_id}` shows them"
 
@@ -202,7 +225,9 @@ def _tell_gang(spec: "Mapping[str, Any]") -> str:
     if gang is None:
         return ""
     group_by = gang.get("group_by")
-    return "all tasks start together" + (f", within one {group_by}" if group_by else "")
+    hosts = {"spread": ", each on a host of its own", "pack": ", on one host"}
+    within = f", within one {group_by}" if group_by else ""
+    return "all tasks start together" + hosts.get(gang.get("hosts"), "") + within
 
 
 def _tell_where(spec: "Mapping[str, Any]") -> str:
@@ -231,5 +256,6 @@ def _task_row(task: "TaskStatus") -> "Sequence[str]":
 def _remark(task: "TaskStatus") -> str | None:
     """Choose what is worth knowing of a task: what it waits for, what went wrong, how far it is."""
     if task.pending_reason or task.error:
-        return "; ".join(filter(None, (task.pending_reason, task.error)))
+        waits = local_times(task.pending_reason or "")
+        return "; ".join(filter(None, (waits, task.error)))
     return describe_progress(task)

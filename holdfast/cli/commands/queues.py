@@ -17,30 +17,32 @@ _COLUMNS = (
     Column("oldest", right=True),
     Column("running", right=True),
     Column("per second", right=True),
+    Column("workers", right=True),
     Column("paused"),
 )
 
 
 @app.default
 def list_queues(*, server: Server = None, as_json: Json = False) -> int:
-    """List queues: what waits, since when, what runs, and how fast it goes."""
+    """List queues: what waits, since when, what runs, how fast it goes, and who serves it."""
     with open_client(server) as client:
         found = client.queues.list()
     if as_json:
         write_json(found)
         return 0
     if not found.queues:
-        remark("no queues: nothing waits, runs or has just finished")
+        remark("no queues: none is served, and nothing waits, runs or has just finished")
         return 0
     write_table(
         _COLUMNS,
         [
             (
                 queue.queue,
-                str(queue.depth),
+                _count_waiting(queue.depth, queue.never_fits),
                 "" if queue.oldest_age_seconds is None else span(queue.oldest_age_seconds),
                 str(queue.running),
                 f"{queue.finished_per_second:.1f}",
+                _count_workers(queue.workers, is_served=queue.is_served),
                 _say_paused(queue.paused, queue.paused_by),
             )
             for queue in found.queues
@@ -65,6 +67,16 @@ def resume(name: QueueName, /, *, server: Server = None) -> int:
         client.queues.resume(name)
     write_line(f"queue {name} goes on")
     return 0
+
+
+def _count_waiting(depth: int, never_fits: int) -> str:
+    return f"{depth} ({never_fits} fit no worker)" if never_fits else str(depth)
+
+
+def _count_workers(count: int, *, is_served: bool) -> str:
+    if count:
+        return str(count)
+    return "unregistered" if is_served else "none"
 
 
 def _say_paused(paused: bool, by: str | None) -> str:

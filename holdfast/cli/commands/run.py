@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
-from holdfast.cli.output.task_output import follow_task, with_pending_reasons, write_chunks
+from holdfast.cli.output.task_output import follow_task, with_reasons, write_chunks
 from holdfast.cli.output.text import first_line, state_name
 from holdfast.cli.output.write import remark, write_json, write_line
 from holdfast.cli.placing import NO_PLACING, PlacedFlags, with_workspace
@@ -70,8 +70,13 @@ def run(
                 write_line(answer.job_id)
             return 0
         with _cancelling(client, answer.job_id) as asked:
-            chunks = with_pending_reasons(client, _follow(client, answer))
-            write_chunks(chunks, has_many_tasks=answer.num_tasks > 1)
+            has_many = answer.num_tasks > 1
+            chunks = with_reasons(client, _follow(client, answer), has_many_tasks=has_many)
+            try:
+                write_chunks(chunks, has_many_tasks=has_many)
+            except BrokenPipeError:
+                remark(f"holdfast: nobody reads its output any more; job {answer.job_id} goes on")
+                raise
             job = client.jobs.get(answer.job_id, wait=10.0)
         return _judge(job, was_cancelled=bool(asked))
 
@@ -95,8 +100,8 @@ def _cancelling(client: "Client", job_id: str) -> Iterator[list[str]]:
             signal.default_int_handler(number, frame)
         mode, words = _STEPS[len(asked)]
         asked.append(mode)
-        remark(f"holdfast: job {job_id} {words}")
         requests.append(_ask_to_stop(client, job_id, mode))
+        remark(f"holdfast: job {job_id} {words}")
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:

@@ -11,15 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from holdfast.cli.core_files import forbid_core_files
+from holdfast.cli.limits import DEFAULT_LIMITS, LimitFlags
+from holdfast.cli.oidc import NO_OIDC, OidcFlags
 from holdfast.cli.output.log_lines import set_up_logging
+from holdfast.cli.output.unread import while_read
 from holdfast.cli.settings import AllowedHosts, LogFormat, Port, SqsEndpointUrl, SqsPrefix, WakeUps
-from holdfast.cli.target import DatabaseUrl, open_target, refusals_in_a_line
+from holdfast.cli.target import (
+    DatabaseUrl,
+    TrustDatabaseNetwork,
+    open_target,
+    refusals_in_a_line,
+)
+from holdfast.cli.tls import NO_TLS, TlsFlags
 from holdfast.errors import Invalid
 from holdfast.tracing.switch import traced
 
 if TYPE_CHECKING:
     from holdfast.services.runtime import Options
     from holdfast.services.waking.wake_ups import WakeUpTransport
+    from holdfast.tls.serving import ServerTls
 
 SERVING_AT = "holdfast: serving at "
 RETENTION_DAYS = 30.0
@@ -31,6 +42,23 @@ HEARTBEAT_SECONDS = 5.0
 HEARTBEAT_SECONDS_MIN, HEARTBEAT_SECONDS_MAX = 0.05, 60.0
 CALL_TIMEOUT_SECONDS = 10.0
 CALL_TIMEOUT_SECONDS_MAX = 300.0
+Host = Annotated[
+    str,
+    Parameter(
+        env_var="HOLDFAST_HOST",
+        help="Where it listens; beyond loopback only with tokens, and with TLS or behind a proxy.",
+    ),
+]
+WorkerNetworks = Annotated[
+    tuple[str, ...],
+    Parameter(
+        env_var="HOLDFAST_WORKER_NETWORKS",
+        env_var_split=lambda _, text, **_how: text.replace(",", " ").split(),
+        negative="",
+        help="A network, beside loopback, where workers of placed work may be called, such as "
+        "10.0.0.0/8; repeat it.",
+    ),
+]
 HeartbeatSeconds = Annotated[
     float,
     Parameter(
@@ -42,6 +70,38 @@ CallTimeoutSeconds = Annotated[
     Parameter(
         env_var="HOLDFAST_CALL_TIMEOUT_SECONDS",
         help="How long such a call may take; a worker is lost after three that failed.",
+    ),
+]
+
+ObjectStoreAt = Annotated[
+    str | None,
+    Parameter(
+        env_var="HOLDFAST_OBJECT_STORE",
+        help="Where bundles are kept: a folder, or s3://bucket/prefix. Default: the folder "
+        "`objects` in HOLDFAST_DATA_DIR.",
+    ),
+]
+RetentionDays = Annotated[
+    float, Parameter(env_var="HOLDFAST_RETENTION_DAYS", help="How long jobs stay after their end.")
+]
+LeaseMin = Annotated[
+    float | None,
+    Parameter(env_var="HOLDFAST_LEASE_MIN", help="The shortest lease, in seconds, instead of 30."),
+]
+RequireTokens = Annotated[
+    bool,
+    Parameter(
+        env_var="HOLDFAST_REQUIRE_TOKENS",
+        negative="",
+        help="Ask every caller for a token; beyond loopback this has to be given.",
+    ),
+]
+BehindProxy = Annotated[
+    bool,
+    Parameter(
+        env_var="HOLDFAST_BEHIND_PROXY",
+        negative="",
+        help="A proxy in front of this server ends TLS: listen beyond loopback without.",
     ),
 ]
 
@@ -59,48 +119,43 @@ class ServerSettings:
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     call_timeout_seconds: float = CALL_TIMEOUT_SECONDS
     allowed_hosts: tuple[str, ...] = ()
+    tls: TlsFlags = NO_TLS
+    worker_networks: tuple[str, ...] = ()
+    require_tokens: bool = False
+    behind_proxy: bool = False
+    oidc: OidcFlags = NO_OIDC
+    limits: LimitFlags = DEFAULT_LIMITS
 
 
 def run_server(
     *,
     database_url: DatabaseUrl = None,
-    host: Annotated[
-        str, Parameter(env_var="HOLDFAST_HOST", help="A loopback address.")
-    ] = "127.0.0.1",
+    trust_database_network: TrustDatabaseNetwork = False,
+    host: Host = "127.0.0.1",
     port: Port = 7878,
     allowed_host: AllowedHosts = (),
+    require_tokens: RequireTokens = False,
+    behind_proxy: BehindProxy = False,
     migrate: Annotated[bool, Parameter(negative="", help="Bring the schema up first.")] = False,
-    retention_days: Annotated[
-        float,
-        Parameter(env_var="HOLDFAST_RETENTION_DAYS", help="How long jobs stay after their end."),
-    ] = RETENTION_DAYS,
-    lease_min: Annotated[
-        float | None,
-        Parameter(
-            env_var="HOLDFAST_LEASE_MIN", help="The shortest lease, in seconds, instead of 30."
-        ),
-    ] = None,
+    retention_days: RetentionDays = RETENTION_DAYS,
+    lease_min: LeaseMin = None,
     heartbeat_seconds: HeartbeatSeconds = HEARTBEAT_SECONDS,
     call_timeout_seconds: CallTimeoutSeconds = CALL_TIMEOUT_SECONDS,
     wake_ups: WakeUps = "notify",
     sqs_prefix: SqsPrefix = "holdfast-",
     sqs_endpoint_url: SqsEndpointUrl = None,
-    object_store: Annotated[
-        str | None,
-        Parameter(
-            env_var="HOLDFAST_OBJECT_STORE",
-            help="Where bundles are kept: a folder, or s3://bucket/prefix. Default: the folder "
-            "`objects` in HOLDFAST_DATA_DIR.",
-        ),
-    ] = None,
+    object_store: ObjectStoreAt = None,
+    tls: TlsFlags = NO_TLS,
+    oidc: OidcFlags = NO_OIDC,
+    worker_network: WorkerNetworks = (),
+    limits: LimitFlags = DEFAULT_LIMITS,
     log_format: LogFormat = "auto",
 ) -> int:
     """Serve the API and do the chores until asked to stop."""
     import uvloop
 
-    from holdfast.server import allow_many_files, check_loopback, collect_garbage_rarely
+    from holdfast.server import allow_many_files, collect_garbage_rarely
 
-    check_loopback(host)
     settings = ServerSettings(
         lease_min=lease_min,
         retention_days=retention_days,
@@ -111,18 +166,40 @@ def run_server(
         heartbeat_seconds=heartbeat_seconds,
         call_timeout_seconds=call_timeout_seconds,
         allowed_hosts=allowed_host,
+        tls=tls,
+        worker_networks=worker_network,
+        require_tokens=require_tokens,
+        behind_proxy=behind_proxy,
+        oidc=oidc,
+        limits=limits,
     )
+    _check_bind(host, settings)
     check_settings(settings)
     set_up_logging(log_format)
+    forbid_core_files()
     allow_many_files()
     collect_garbage_rarely()
-    with traced("holdfast-server"), open_target(database_url) as url, refusals_in_a_line():
+    target = open_target(database_url, trust_network=trust_database_network)
+    with traced("holdfast-server"), target as url, refusals_in_a_line():
         return uvloop.run(_serve(url, (host, port), settings, migrate=migrate))
+
+
+def _check_bind(host: str, settings: ServerSettings) -> None:
+    """Refuse to serve other machines without tokens and TLS."""
+    from holdfast.rules.binding import check_bind
+
+    check_bind(
+        host,
+        requires_tokens=settings.require_tokens,
+        has_tls=settings.tls.tls_cert is not None,
+        behind_proxy=settings.behind_proxy,
+    )
 
 
 def check_settings(settings: ServerSettings) -> None:
     """Refuse numbers that no server can live with, before anything is started."""
     from holdfast.model.spec import Limits
+    from holdfast.services.leading.reach import read_networks
     from holdfast.services.objects import parse_location
 
     longest = Limits().lease_seconds_max
@@ -143,6 +220,10 @@ def check_settings(settings: ServerSettings) -> None:
     if settings.object_store is not None:
         parse_location(settings.object_store)
     check_hosts(settings.allowed_hosts)
+    settings.tls.identity()
+    settings.oidc.settings(require_tokens=settings.require_tokens)
+    read_networks(settings.worker_networks)
+    settings.limits.limits()
 
 
 def check_hosts(hosts: Sequence[str]) -> None:
@@ -173,16 +254,27 @@ async def _serve(
         await bring_up(url)
     else:
         await check_schema(url)
+    address = Address(
+        *listening, settings.allowed_hosts, _open_tls(settings.tls), settings.behind_proxy
+    )
     async with (
         _open_options(url, settings) as options,
-        serve(options, Address(*listening, settings.allowed_hosts)) as server,
+        serve(options, address) as server,
     ):
         ending = asyncio.create_task(run_until_signalled())
         await asyncio.sleep(0)  # whoever hears of the server may ask it to end at once
-        sys.stdout.write(f"{SERVING_AT}{server.url}\n")
-        sys.stdout.flush()
+        with while_read(sys.stdout):
+            sys.stdout.write(f"{SERVING_AT}{server.url}\n")
         await ending
     return 0
+
+
+def _open_tls(flags: TlsFlags) -> "ServerTls | None":
+    """Read the certificate that the server shows, if it speaks TLS."""
+    from holdfast.tls.serving import ServerTls
+
+    identity = flags.identity()
+    return None if identity is None else ServerTls(identity, flags.tls_client_ca)
 
 
 @asynccontextmanager
@@ -192,7 +284,9 @@ async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Op
 
     from holdfast.model.spec import Limits
     from holdfast.operations.prune import Retention
+    from holdfast.services.leading.reach import Reach
     from holdfast.services.runtime import Options
+    from holdfast.tls.calling import open_calling
 
     limits = Limits(placed_lease_seconds_min=2 * settings.heartbeat_seconds)
     if settings.lease_min is not None:
@@ -207,6 +301,13 @@ async def _open_options(url: str, settings: ServerSettings) -> "AsyncIterator[Op
             object_store=settings.object_store,
             heartbeat_seconds=settings.heartbeat_seconds,
             call_timeout_seconds=settings.call_timeout_seconds,
+            reach=Reach(
+                settings.worker_networks,
+                open_calling(settings.tls.ca_file, settings.tls.identity()),
+            ),
+            requires_tokens=settings.require_tokens,
+            oidc=settings.oidc.settings(require_tokens=settings.require_tokens),
+            server_limits=settings.limits.limits(),
         )
 
 

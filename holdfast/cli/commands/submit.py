@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -21,8 +21,11 @@ from holdfast.cli.spec import (
     read_inputs,
     read_spec,
 )
-from holdfast.errors import Invalid
+from holdfast.errors import Invalid, NotFound
 from holdfast.wire.requests import JobRequest
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 # A million inputs take their time.
@@ -91,13 +94,39 @@ def submit(
         request = describe_command(what, flags, placing)
     if inputs is not None:
         request = _with_inputs(request, inputs)
-    return _submit_job(request, placing, server, as_json=as_json)
+    # Of a spec, what it says counts; on the command line, what was left out was not chosen.
+    may_be_announced = spec is None and request.entrypoint.function is not None
+    chosen = flags if may_be_announced else None
+    return _submit_job(request, placing, server, chosen=chosen, as_json=as_json)
+
+
+def _follow_announced(client: "Client", request: JobRequest, chosen: JobFlags) -> JobRequest:
+    """Take queue and owner from what the function was announced with, if it was."""
+    try:
+        announced = client.functions.get(request.entrypoint.function or "")
+    except NotFound:
+        return request
+    if announced.options.only_in_queue and request.queue != announced.options.queue:
+        return request
+    queue = request.queue if chosen.queue is not None else None
+    owner = request.owner
+    # A key counts among the jobs of its owner, whoever has announced what in between.
+    if chosen.owner is None and chosen.key is None:
+        owner = announced.options.owner or owner
+    return msgspec.structs.replace(request, queue=queue, owner=owner)
 
 
 def _submit_job(
-    request: JobRequest, placing: PlacedFlags, server: str | None, *, as_json: bool
+    request: JobRequest,
+    placing: PlacedFlags,
+    server: str | None,
+    *,
+    chosen: JobFlags | None,
+    as_json: bool,
 ) -> int:
     with open_client(server, patience=PATIENCE_SECONDS) as client:
+        if chosen is not None:
+            request = _follow_announced(client, request, chosen)
         answer = client.jobs.submit(with_workspace(client, request, placing))
     if as_json:
         write_json(answer)

@@ -6,7 +6,16 @@ from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
 from holdfast.cli.ids import find_task
-from holdfast.cli.output.text import age, first_line, moment, size, span, state_name, took
+from holdfast.cli.output.text import (
+    age,
+    first_line,
+    local_times,
+    moment,
+    size,
+    span,
+    state_name,
+    took,
+)
 from holdfast.cli.output.write import (
     Column,
     state,
@@ -18,6 +27,7 @@ from holdfast.cli.output.write import (
 )
 from holdfast.cli.settings import Json, Server
 from holdfast.errors import Invalid
+from holdfast.model.resources import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,7 +105,7 @@ def explain_task(
     if as_json:
         write_json(explanation)
         return 0
-    for sentence in explanation.lines:
+    for sentence in map(local_times, explanation.lines):
         first, *rest = sentence.rstrip(". \n").split("\n") if "\n" in sentence else [sentence]
         write_line(first)
         for line in rest:
@@ -104,7 +114,7 @@ def explain_task(
 
 
 def _read_amounts(texts: "Sequence[str]") -> "dict[str, Any]":
-    """Read amounts such as cpu=8, for a question; sizes are left to the server."""
+    """Read amounts such as cpu=8, for a question; sizes go to the server as they were typed."""
     found: dict[str, Any] = {}
     for text in texts:
         name, _, amount = text.partition("=")
@@ -112,6 +122,8 @@ def _read_amounts(texts: "Sequence[str]") -> "dict[str, Any]":
             raise Invalid("--what-if", f"{text!r} is not one of cpu=8, memory=4GB, disk=, gpu=")
         try:
             found[name] = _AMOUNTS[name](amount)
+            if name in ("memory", "disk"):
+                parse_size(amount, f"--what-if {name}")
         except ValueError as error:
             raise Invalid("--what-if", f"{text!r} is not an amount; write {name}=8") from error
     return found
@@ -132,7 +144,7 @@ def _fields(task: "TaskStatus") -> dict[str, str]:
         "started": moment(task.started_at_ms),
         "finished": moment(task.finished_at_ms),
         "took": took(task.started_at_ms, task.finished_at_ms),
-        "waits": task.pending_reason or "",
+        "waits": local_times(task.pending_reason or ""),
         "progress": describe_progress(task),
         "ports": _write_ports(task.ports),
         "devices": " ".join(task.devices),

@@ -53,6 +53,7 @@ _LIMITS = {
     "only_on_exhausted": "on_exhausted",
     "only_on_timeout": "on_timeout",
 }
+_ATTEMPTS = {"attempts": "retries", "max_attempts": "max_retries"}
 _BACKOFF = {"backoff_first": "base", "backoff_factor": "factor", "backoff_ceiling": "ceiling"}
 OnExhausted = Literal["fail", "dead_letter"] | None
 OnTimeout = Literal["kill", "fail"] | None
@@ -65,6 +66,7 @@ class Flags:
 
     lease: Annotated[float | None, Parameter(help="Seconds of a lease.")] = None
     retries: Annotated[int | None, Parameter(help="Retries after a failure.")] = None
+    attempts: Annotated[int | None, Parameter(help="The same, with the first attempt.")] = None
     preemption_retries: Annotated[int | None, Parameter(help="Retries after a lost worker.")] = None
     backoff_first: Annotated[
         float | None, Parameter(name="--backoff-base", help="Seconds before the first retry.")
@@ -84,6 +86,7 @@ class Flags:
     min_lease: Annotated[float | None, Parameter(help="The shortest lease.")] = None
     max_lease: Annotated[float | None, Parameter(help="The longest lease.")] = None
     max_retries: Annotated[int | None, Parameter(help="The most retries after failures.")] = None
+    max_attempts: Annotated[int | None, Parameter(help="The same, with the first attempt.")] = None
     max_preemption_retries: Annotated[
         int | None, Parameter(help="The most retries after lost workers.")
     ] = None
@@ -212,6 +215,9 @@ def _change(before: "TypeStatus", flags: Flags, *, fresh: bool) -> "PolicyReques
 
     given = {each.name: getattr(flags, each.name) for each in fields(flags)}
     given = {name: value for name, value in given.items() if value is not None}
+    for attempts, retries in _ATTEMPTS.items():
+        if attempts in given:
+            given[retries] = _count_retries(attempts, given.pop(attempts), given.get(retries))
     backoff = {_BACKOFF[name]: given.pop(name) for name in _BACKOFF if name in given}
     limits = {_LIMITS[name]: given.pop(name) for name in _LIMITS if name in given}
     defaults: dict[str, Any] = {_DEFAULTS.get(name, name): value for name, value in given.items()}
@@ -227,6 +233,16 @@ def _change(before: "TypeStatus", flags: Flags, *, fresh: bool) -> "PolicyReques
         msgspec.convert(limits, PolicyLimits),
         before.version,
     )
+
+
+def _count_retries(name: str, attempts: int, retries: int | None) -> int:
+    """Say attempts as the retries that they mean."""
+    field = name.replace("_", "-")
+    if retries is not None:
+        raise Invalid(field, "means the retries and one more; give one of the two")
+    if attempts < 1:
+        raise Invalid(field, f"is {attempts}; give at least 1")
+    return attempts - 1
 
 
 def _say(part: Any) -> str:

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from holdfast.cli.connect import open_client
 from holdfast.cli.ids import Ids, check_ids
-from holdfast.cli.output.text import first_line, state_name
+from holdfast.cli.output.text import first_line, local_times, state_name
 from holdfast.cli.output.write import remark, state, write_json, write_line
 from holdfast.cli.settings import Json, Server
 
@@ -58,13 +58,23 @@ def wait(
             stands.append(stand)
             if not as_json:
                 write_line(stand.id, state(stand.state), first_line(stand.error))
-    timed_out = not all(stand.ended for stand in stands)
+        late = [stand for stand in stands if not stand.ended]
+        if late and not as_json:
+            _tell_what_it_waits_for(client, late[0])
+    timed_out = bool(late)
     if as_json:
         write_json(Stands(stands, timed_out))
     if timed_out:
         remark(f"not everything has ended within {timeout:g} s")
         return EXIT_TIMEOUT
     return 0 if all(state_name(each.state) == "succeeded" for each in stands) else EXIT_NO
+
+
+def _tell_what_it_waits_for(client: "Client", stand: Stand) -> None:
+    task_id = stand.id if "." in stand.id else f"{stand.id}.0"
+    reason = client.tasks.get(task_id).pending_reason
+    if reason:
+        remark(f"task {task_id} waits: {local_times(reason)}")
 
 
 def _wait_for(client: "Client", an_id: str, ends_at: float | None) -> Stand:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from holdfast.cli.connect import open_client
-from holdfast.cli.output.text import age, decimal, moment, size_of
+from holdfast.cli.output.text import age, decimal, first_line, moment, size_of, took
 from holdfast.cli.output.write import (
     Column,
     remark,
+    state,
     write_fields,
     write_json,
     write_line,
@@ -21,14 +22,26 @@ from holdfast.model.ids import check_worker_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.wire.lists import WorkerAttempt
     from holdfast.wire.status import WorkerStatus
 
 WORKERS_SHOWN = 100
-app = App(name="workers", help="List workers; show and drain one.")
+ATTEMPTS_SHOWN = 50
+app = App(name="workers", help="List workers; show and drain one, and list what ended there.")
+_ATTEMPT_COLUMNS = (
+    Column("task"),
+    Column("attempt", right=True),
+    Column("job", flexible=True),
+    Column("state"),
+    Column("ended"),
+    Column("took", right=True),
+    Column("error", flexible=True),
+)
 _COLUMNS = (
     Column("worker"),
     Column("health"),
     Column("running", right=True),
+    Column("failures", right=True),
     Column("seen"),
     Column("cpu", right=True),
     Column("memory", right=True, spare=True),
@@ -55,7 +68,7 @@ def list_workers(
         write_json(found)
         return 0
     if not found.workers:
-        remark("no workers; start one with `holdfast worker`")
+        remark("no workers; start one with `holdfast worker --import MODULE`")
         return 0
     write_table(_COLUMNS, [_row(worker) for worker in found.workers])
     if found.next_page_token is not None:
@@ -84,6 +97,35 @@ def show(
 
 
 @app.command
+def attempts(
+    worker_id: Annotated[str, Parameter(name="ID", help="The worker's id, in full.")],
+    /,
+    *,
+    unsuccessful: Annotated[
+        bool, Parameter(negative="", help="Only those that did not succeed.")
+    ] = False,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many.")] = ATTEMPTS_SHOWN,
+    server: Server = None,
+    as_json: Json = False,
+) -> int:
+    """List what has ended on a worker, the newest first."""
+    check_worker_id(worker_id, "id")
+    check_limit(limit)
+    with open_client(server) as client:
+        found = client.workers.attempts(worker_id, unsuccessful=unsuccessful, count_max=limit)
+    if as_json:
+        write_json(found)
+        return 0
+    if not found.attempts:
+        remark("nothing has ended there" + (" without success" if unsuccessful else ""))
+        return 0
+    write_table(_ATTEMPT_COLUMNS, [_attempt_row(attempt) for attempt in found.attempts])
+    if found.next_page_token is not None:
+        remark(f"there are more; --limit {limit * 2} shows more of them")
+    return 0
+
+
+@app.command
 def drain(
     worker_id: Annotated[str, Parameter(name="ID", help="The worker's id, in full.")],
     /,
@@ -104,6 +146,7 @@ def _row(worker: "WorkerStatus") -> "Sequence[str]":
         worker.worker_id,
         worker.health,
         str(worker.running),
+        _failures(worker),
         age(_seen_at(worker)),
         amounts["cpu"],
         amounts["memory"],
@@ -117,6 +160,7 @@ def _row(worker: "WorkerStatus") -> "Sequence[str]":
 
 def _fields(worker: "WorkerStatus") -> dict[str, str]:
     shown = ", ".join(worker.running_tasks)
+    failures = _failures(worker)
     more = worker.running > len(worker.running_tasks)
     return {
         "name": worker.name,
@@ -126,12 +170,33 @@ def _fields(worker: "WorkerStatus") -> dict[str, str]:
         "address": worker.address or "",
         **_amounts(worker),
         "attributes": _attributes(worker),
+        "failures": f"{failures} in the last hour" if failures else "",
         "running": f"{worker.running}: {shown}{', ...' if more else ''}" if shown else "nothing",
         "registered": moment(worker.registered_at_ms),
         "seen": moment(_seen_at(worker)),
         "lost": moment(worker.lost_at_ms),
         "remark": _say(worker),
     }
+
+
+def _attempt_row(attempt: "WorkerAttempt") -> "Sequence[str]":
+    return (
+        attempt.task_id,
+        str(attempt.attempt_id),
+        attempt.job_name,
+        state(attempt.state),
+        age(attempt.finished_at_ms),
+        took(attempt.started_at_ms, attempt.finished_at_ms),
+        first_line(attempt.error),
+    )
+
+
+def _failures(worker: "WorkerStatus") -> str:
+    """Write how many of the attempts that ended on a worker failed, but for those stopped."""
+    ended = worker.ended_last_hour
+    failures = ended.failed + ended.worker_failed
+    attempts = failures + ended.succeeded
+    return f"{failures} of {attempts}" if attempts else ""
 
 
 def _amounts(worker: "WorkerStatus") -> dict[str, str]:
@@ -173,6 +238,7 @@ def _say(worker: "WorkerStatus") -> str:
     failed = f"{worker.consecutive_failures} calls in a row failed: {worker.last_failure}"
     words = (
         "draining" if worker.draining else "",
+        f"one process with {worker.same_process}" if worker.same_process is not None else "",
         failed if worker.consecutive_failures else "",
     )
     return "; ".join(filter(None, words))

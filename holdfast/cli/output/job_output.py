@@ -28,20 +28,24 @@ _ENDS = ("succeeded", "failed", "killed", "worker_failed", "unschedulable", "dea
 
 
 def follow_job(
-    client: Client, job_id: str, *, since: Mapping[int, int] | None = None
+    client: Client,
+    job_id: str,
+    *,
+    since: Mapping[int, int] | None = None,
+    tail: int | None = None,
 ) -> Generator[LogChunk, None, None]:
     """Read what a job's tasks write until it has ended; `since` names each task's first attempt.
 
     As long as nothing has begun, a chunk of attempt -1 comes now and then.
     """
     chunks: BoundStream[..., LogChunk] = BoundStream(_follow, client)
-    return chunks(job_id, since or {})
+    return chunks(job_id, since or {}, lines=tail)
 
 
 async def _follow(
-    client: Client, job_id: str, since: Mapping[int, int]
+    client: Client, job_id: str, since: Mapping[int, int], *, lines: int | None
 ) -> AsyncGenerator[LogChunk, None]:
-    tail = _Tail(client, job_id, since)
+    tail = _Tail(client, job_id, since, lines=lines)
     watching = asyncio.create_task(tail.watch())
     try:
         while (chunk := await tail.chunks.get()) is not None:
@@ -56,7 +60,12 @@ async def _follow(
 class _Tail:
     """Watches a job, and has a reader for each attempt."""
 
-    def __init__(self, client: Client, job_id: str, since: Mapping[int, int]) -> None:
+    def __init__(
+        self, client: Client, job_id: str, since: Mapping[int, int], *, lines: int | None
+    ) -> None:
+        # Of attempts that have begun before, so many lines; of later ones, all that they write.
+        self._old_lines = lines
+        self._begun_before = dict(since)
         self._client = client
         self._job_id = job_id
         self._seen = {index: attempt - 1 for index, attempt in since.items()}
@@ -120,7 +129,8 @@ class _Tail:
     async def _read(self, index: int, attempt: int, before: asyncio.Task[None] | None) -> None:
         """Read one attempt to its end; that of the attempt before it comes first."""
         path = f"/api/tasks/{self._job_id}.{index}/logs"
-        query = LogQuery(attempt, follow=True)
+        is_old = attempt == self._begun_before.get(index)
+        query = LogQuery(attempt, follow=True, tail=self._old_lines if is_old else None)
         try:
             if before is not None:
                 await asyncio.wait([before])
@@ -133,7 +143,7 @@ class _Tail:
                     if chunk.content or chunk.is_complete:
                         self.chunks.put_nowait(chunk)
                         await self.chunks.join()  # no further than the one who reads this
-                query = msgspec.structs.replace(query, offset=chunk.next_offset)
+                query = msgspec.structs.replace(query, offset=chunk.next_offset, tail=None)
                 is_complete = chunk.is_complete
         finally:
             self._room.release()

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Literal, TextIO
 
 from holdfast.cli.output.text import inert
+from holdfast.cli.output.unread import WhileRead
+from holdfast.errors import Unavailable
 from holdfast.tracing.current import describe_current
 
 FIELDS = ("task_id", "attempt", "job_id", "worker_id", "correlation_id", "trace_id")
@@ -58,10 +60,17 @@ def set_up_logging(
     """Send what this program logs to standard error, in the form that its reader wants."""
     target = sys.stderr if stream is None else stream
     is_plain = log_format == "plain" or (log_format == "auto" and target.isatty())
-    lines = logging.StreamHandler(target)
+    lines = logging.StreamHandler(WhileRead(target))
+    lines.addFilter(_is_new)
     lines.setFormatter(PlainLines() if is_plain else JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def _is_new(record: logging.LogRecord) -> bool:
+    """Tell what is only one more consequence of an outage, which has been logged, from the rest."""
+    words = record.args if isinstance(record.args, tuple) else ()
+    return not any(isinstance(word, Unavailable) and word.is_logged for word in words)
 
 
 def _ids(record: logging.LogRecord, fields: Sequence[str]) -> dict[str, object]:

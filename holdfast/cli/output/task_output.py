@@ -11,8 +11,9 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from holdfast.cli.output.text import inert
+from holdfast.cli.output.text import first_line, inert, local_times, state_name
 from holdfast.cli.output.write import is_terminal, remark
+from holdfast.model.log_limits import describe_left_out
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
@@ -107,23 +108,51 @@ def write_time(at_ms: int) -> str:
 
 def write_chunks(
     chunks: Iterable["LogChunk"], *, has_many_tasks: bool, with_times: bool = False
-) -> None:
-    """Write output as it comes, and say where a task begins another attempt."""
+) -> bool:
+    """Write output as it comes, and say where a task begins another attempt.
+
+    Tells whether there was any output.
+    """
     output = Output()
     is_whole = not has_many_tasks and not with_times
     lines = None if is_whole else TaskLines(with_task=has_many_tasks, with_times=with_times)
     last: dict[str, int] = {}
+    has_output = False
     try:
-        for chunk in chunks:
+        for chunk in with_left_out(chunks):
             if 0 <= last.get(chunk.task_id, -1) < chunk.attempt:
                 subject = f"task {chunk.task_id}, " if has_many_tasks else ""
                 remark(f"holdfast: {subject}attempt {chunk.attempt} begins")
             last[chunk.task_id] = chunk.attempt
             output.write(chunk.content if lines is None else lines.take(chunk))
+            has_output = has_output or bool(chunk.content)
     finally:
         if lines is not None:
             output.write(lines.take_rest())
         output.close()
+    return has_output
+
+
+def with_left_out(chunks: Iterable["LogChunk"]) -> Iterator["LogChunk"]:
+    """Pass chunks on; where the middle of a long log is not kept, a chunk says so in a line."""
+    import msgspec
+
+    last: dict[tuple[str, int], bytes] = {}
+    for chunk in chunks:
+        key = chunk.task_id, chunk.attempt
+        if chunk.left_out:
+            said = describe_left_out(chunk.left_out, before=last.get(key, b""))
+            yield msgspec.structs.replace(chunk, content=said, times=[], is_complete=False)
+        yield chunk
+        last[key] = chunk.content[-1:] or last.get(key, b"")
+
+
+def with_reasons(
+    client: "Client", chunks: Iterable["LogChunk"], *, has_many_tasks: bool
+) -> Iterator["LogChunk"]:
+    """Pass chunks on; write what a task waits for, and how each attempt but the last ended."""
+    waiting = with_pending_reasons(client, chunks)
+    return with_ends(client, waiting, has_many_tasks=has_many_tasks)
 
 
 def with_pending_reasons(client: "Client", chunks: Iterable["LogChunk"]) -> Iterator["LogChunk"]:
@@ -133,33 +162,75 @@ def with_pending_reasons(client: "Client", chunks: Iterable["LogChunk"]) -> Iter
         if chunk.attempt < 0:
             reason = client.tasks.get(chunk.task_id).pending_reason
             if reason and reason != last:
-                remark(f"holdfast: task {chunk.task_id} waits: {reason}")
+                remark(f"holdfast: task {chunk.task_id} waits: {local_times(reason)}")
                 last = reason
         yield chunk
 
 
+def with_ends(
+    client: "Client", chunks: Iterable["LogChunk"], *, has_many_tasks: bool
+) -> Iterator["LogChunk"]:
+    """Pass chunks on; write how each attempt ended that is not the last of its task.
+
+    Of several tasks, that is looked up where the next attempt begins. Of one, the first attempts
+    may have ended before anybody looked.
+    """
+    last: dict[str, int] = {}
+    for chunk in chunks:
+        before = last.get(chunk.task_id, -1)
+        if not has_many_tasks:
+            for missed in range(before + 1, chunk.attempt):
+                remark_end(client, chunk.task_id, missed)
+        elif 0 <= before < chunk.attempt:
+            remark_end(client, chunk.task_id, before, subject=f"task {chunk.task_id}, ")
+        last[chunk.task_id] = chunk.attempt
+        yield chunk
+        if not has_many_tasks and chunk.is_complete and chunk.attempt >= 0:
+            remark_end(client, chunk.task_id, chunk.attempt)
+
+
+def remark_end(client: "Client", task_id: str, number: int, *, subject: str = "") -> None:
+    """Write how an attempt ended, unless its task has ended with it."""
+    task = client.tasks.get(task_id)
+    if task.finished_at_ms is not None and task.current_attempt_id == number:
+        return
+    for attempt in task.attempts or ():
+        if attempt.attempt_id == number:
+            state = state_name(attempt.state).replace("_", " ")
+            reason = f": {first_line(attempt.error)}" if attempt.error else ""
+            remark(f"holdfast: {subject}attempt {number} has ended: {state}{reason}")
+
+
 def read_chunks(
-    client: "Client", task_id: str, *, attempt: int | None, follow: bool
+    client: "Client",
+    task_id: str,
+    *,
+    attempt: int | None,
+    follow: bool,
+    tail: int | None = None,
 ) -> Iterator["LogChunk"]:
     """Read the output of one attempt, the latest if none is named; to follow is until it ends."""
     offset = 0
     while True:
-        chunk = client.tasks.read_log(task_id, attempt=attempt, offset=offset, follow=follow)
+        chunk = client.tasks.read_log(
+            task_id, attempt=attempt, offset=offset, follow=follow, tail=tail
+        )
         # A task that nobody has claimed has no attempt to stay with yet.
         if chunk.attempt >= 0:
-            attempt = chunk.attempt
+            attempt, tail = chunk.attempt, None
         offset = chunk.next_offset
         yield chunk
         if chunk.is_complete or (not follow and not chunk.content):
             return
 
 
-def follow_task(client: "Client", task_id: str) -> Iterator["LogChunk"]:
+def follow_task(client: "Client", task_id: str, *, tail: int | None = None) -> Iterator["LogChunk"]:
     """Read the output of every attempt from now on, until the task has finished."""
     attempt: int | None = None
     while True:
-        for chunk in read_chunks(client, task_id, attempt=attempt, follow=True):
+        for chunk in read_chunks(client, task_id, attempt=attempt, follow=True, tail=tail):
             yield chunk
+        tail = None  # of later attempts, all that they write is new
         last = chunk.attempt
         while True:
             task = client.tasks.get(task_id)

@@ -1,9 +1,11 @@
 """Words for people: others' text made inert, states by short names, times as ages, amounts."""
 
+import re
 import time
 import unicodedata
 from datetime import datetime
 
+_MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES = ((10**15, "PB"), (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "KB"), (1, "B"))
 
@@ -68,6 +70,13 @@ def moment(at_ms: float | None) -> str:
         return ""
     local = datetime.fromtimestamp(at_ms / 1000).astimezone()
     return f"{local:%Y-%m-%d %H:%M:%S} ({age(at_ms)})"
+
+
+def local_times(sentence: str) -> str:
+    """Write the moments in a sentence of the server's in the time of this machine."""
+    return _MOMENT.sub(
+        lambda found: f"{datetime.fromisoformat(found[0]).astimezone():%Y-%m-%d %H:%M:%S}", sentence
+    )
 
 
 def in_ms(at: datetime | None) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.output.text import inert, state_name
+from holdfast.cli.output.unread import while_read
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,9 +120,9 @@ def write_json(document: Any, *, indented: bool = True) -> None:
 
 
 def remark(text: str) -> None:
-    """Tell a person something that is no part of the answer."""
-    sys.stderr.write(f"{inert(text)}\n")
-    sys.stderr.flush()
+    """Tell a person something that is no part of the answer; with nobody there, go on."""
+    with while_read(sys.stderr):
+        sys.stderr.write(f"{inert(text)}\n")
 
 
 def open_console() -> "Console":

@@ -7,18 +7,20 @@ from typing import Any
 import msgspec
 
 from holdfast.client.both import both
+from holdfast.client.functions.arguments import encode_input
 from holdfast.client.namespaces.namespace import Namespace, repeatable
 from holdfast.client.pages import COUNT_MAX, read_some
-from holdfast.client.request import encode_input
 from holdfast.errors import Invalid
 from holdfast.model.ids import parse_task_id
-from holdfast.wire.dead_letters import DeadLetter, DeadLetterPage, ReplayAnswer
-from holdfast.wire.requests import (
-    DeadLetterFilter,
-    DeadLetterListQuery,
+from holdfast.wire.dead_letters import (
+    DeadLetter,
+    DeadLetterPage,
     DiscardRequest,
+    ReplayAnswer,
     ReplayRequest,
 )
+from holdfast.wire.lists import DeadLetterListQuery
+from holdfast.wire.requests import DeadLetterFilter
 from holdfast.wire.status import Changed
 
 _PATH = "/api/dead-letters"
@@ -42,12 +44,14 @@ class DeadLetters(Namespace):
         rebind_outputs: bool = False,
         canary: int | None = None,
         rate: float | None = None,
+        resume: bool = False,
         input: Any = msgspec.UNSET,
     ) -> Coroutine[Any, Any, ReplayAnswer]:
         """Submit dead letters again: those with these ids, or all that a filter matches.
 
         The first `canary` of them go first, and the others when these have succeeded; `rate` of
-        them start in a second. A single one may get another input than its own.
+        them start in a second. A single one may get another input than its own. With `resume`, what
+        was killed because their jobs failed goes on with the replays.
         """
         if rate is not None and not isfinite(rate):
             raise Invalid("rate", f"is {rate}; give how many tasks start in a second")
@@ -59,6 +63,7 @@ class DeadLetters(Namespace):
             rebind_outputs=rebind_outputs,
             canary=canary,
             rate=rate,
+            resume=resume,
             input=input if input is msgspec.UNSET else encode_input(input, "input"),
         )
         return self._client.change(f"{_PATH}:replay", body, ReplayAnswer)
@@ -78,10 +83,14 @@ class DeadLetters(Namespace):
         type: str | None = None,
         queue: str | None = None,
         job_id: str | None = None,
+        fingerprint: str | None = None,
         settled: bool = False,
+        newest: bool = False,
         count_max: int = COUNT_MAX,
     ) -> Coroutine[Any, Any, DeadLetterPage]:
         """List dead letters that wait for a decision, by id; or also those that are settled."""
-        query = DeadLetterListQuery(reason_code, stage, type, queue, job_id, settled)
+        query = DeadLetterListQuery(
+            reason_code, stage, type, queue, job_id, fingerprint, settled=settled, newest=newest
+        )
         read = self._client.read
         return read_some(read, _PATH, DeadLetterPage, query=query, count_max=count_max)

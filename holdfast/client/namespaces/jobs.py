@@ -1,11 +1,12 @@
 """`client.jobs`: any job of the server, by its id."""
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from holdfast.client.both import both
 from holdfast.client.deadline import Deadline
+from holdfast.client.functions.arguments import encode_input
 from holdfast.client.namespaces.namespace import Namespace, repeatable
 from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.client.submission import submit_request, submit_requests
@@ -13,7 +14,7 @@ from holdfast.model.ids import parse_job_id
 from holdfast.model.outcomes import CancelMode
 from holdfast.model.states import ENDED_STATES, parse_state
 from holdfast.wire.events import EventListQuery
-from holdfast.wire.graphs import JobGraph
+from holdfast.wire.graphs import JobGraph, ResumeAnswer, ResumeRequest
 from holdfast.wire.lists import RerunAnswer
 from holdfast.wire.logs import LogLinePage, LogLineQuery
 from holdfast.wire.requests import JobListQuery, JobQuery, JobRequest, RerunRequest
@@ -74,6 +75,28 @@ class Jobs(Namespace):
         return self._client.change(f"{_path(job_id)}:rerun", body, RerunAnswer)
 
     @both
+    def resume(
+        self,
+        job_id: str | int,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        rebind_outputs: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Coroutine[Any, Any, ResumeAnswer]:
+        """Run again what failed around a job, and what was killed because of that.
+
+        `inputs` are corrected ones, by task id, for tasks that are run again.
+        """
+        key = idempotency_key if dry_run else repeatable(idempotency_key)
+        corrected = {
+            task_id: encode_input(value, f"inputs[{task_id}]")
+            for task_id, value in (inputs or {}).items()
+        }
+        body = ResumeRequest(corrected, dry_run, key, rebind_outputs)
+        return self._client.change(f"{_path(job_id)}:resume", body, ResumeAnswer)
+
+    @both
     def graph(self, job_id: str | int) -> Coroutine[Any, Any, JobGraph]:
         """Read the jobs that a job depends on and those that depend on it, directly or not."""
         return self._client.read(f"{_path(job_id)}/graph", JobGraph)
@@ -113,7 +136,7 @@ class Jobs(Namespace):
     def list(
         self,
         *,
-        state: str | None = None,
+        state: str | Iterable[str] | None = None,
         name: str | None = None,
         type: str | None = None,
         owner: str | None = None,
@@ -121,10 +144,28 @@ class Jobs(Namespace):
         parent: str | None = None,
         label: str | None = None,
         correlation_id: str | None = None,
+        fingerprint: str | None = None,
+        worker: str | None = None,
         count_max: int = COUNT_MAX,
     ) -> Coroutine[Any, Any, JobPage]:
-        """List jobs, the newest first; `name` is how their names begin, `label` is key=value."""
-        query = JobListQuery(state, name, type, owner, queue, parent, label, correlation_id)
+        """List jobs, the newest first; `name` is how their names begin, `label` is key=value.
+
+        `state` is one or several; "unsuccessful" stands for every end but SUCCEEDED.
+        `worker` is the id of one that has run something of them of late.
+        """
+        states = state if state is None or isinstance(state, str) else ",".join(state)
+        query = JobListQuery(
+            states or None,
+            name,
+            type,
+            owner,
+            queue,
+            parent,
+            label,
+            correlation_id,
+            fingerprint=fingerprint,
+            worker=worker,
+        )
         return read_some(self._client.read, "/api/jobs", JobPage, query=query, count_max=count_max)
 
 

@@ -58,7 +58,8 @@ class Tasks(Namespace):
         And what if each task of its job asked for these amounts, or a worker were not there: the
         answer is in `what_if`, and nothing is changed.
         """
-        memory, disk = (None if size is None else str(size) for size in (memory, disk))
+        # A text needs its unit.
+        memory, disk = (f"{s}B" if isinstance(s, int) else s for s in (memory, disk))
         query = ExplainQuery(cpu, memory, disk, gpu, without_worker)
         return self._client.read(f"{_path(task_id)}/explain", Explanation, query=query)
 
@@ -76,10 +77,20 @@ class Tasks(Namespace):
 
     @both
     def read_log(
-        self, task_id: str, *, attempt: int | None = None, offset: int = 0, follow: bool = False
+        self,
+        task_id: str,
+        *,
+        attempt: int | None = None,
+        offset: int = 0,
+        follow: bool = False,
+        line: int | None = None,
+        tail: int | None = None,
     ) -> Coroutine[Any, Any, LogChunk]:
-        """Read a stretch of an attempt's output; to follow is to wait for more for a while."""
-        query = LogQuery(attempt, offset, follow)
+        """Read a stretch of an attempt's output; to follow is to wait for more for a while.
+
+        It begins at an offset, with a line, counted from 1, or with so many lines before the end.
+        """
+        query = LogQuery(attempt, offset, follow, line=line, tail=tail)
         return self._client.read(f"{_path(task_id)}/logs", LogChunk, query=query)
 
     @both

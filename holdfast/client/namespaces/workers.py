@@ -8,6 +8,7 @@ from holdfast.client.both import both
 from holdfast.client.namespaces.namespace import Namespace
 from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.model.ids import check_worker_id
+from holdfast.wire.lists import WorkerAttemptPage, WorkerAttemptQuery
 from holdfast.wire.requests import Nothing, PageQuery
 from holdfast.wire.status import Changed, WorkerList, WorkerStatus
 
@@ -30,6 +31,15 @@ class Workers(Namespace):
         """List workers, the living first."""
         read, query = self._client.read, PageQuery()
         return read_some(read, "/api/workers", WorkerList, query=query, count_max=count_max)
+
+    @both
+    def attempts(
+        self, worker_id: str, *, unsuccessful: bool = False, count_max: int = COUNT_MAX
+    ) -> Coroutine[Any, Any, WorkerAttemptPage]:
+        """List what ended on a worker, the newest first; all, or what did not succeed."""
+        query = WorkerAttemptQuery(check_worker_id(worker_id), unsuccessful)
+        read = self._client.read
+        return read_some(read, "/api/attempts", WorkerAttemptPage, query=query, count_max=count_max)
 
 
 def _path(worker_id: str) -> str:

@@ -15,6 +15,7 @@ from holdfast.operations.datasets.versions import (
 from holdfast.rules.outputs import VERSION_MAX, check_name
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
+from holdfast.store.tables.actions import NewAction, record_actions
 from holdfast.store.tables.datasets.entries import count_entries
 from holdfast.store.tables.datasets.triggers import request_runs
 from holdfast.store.tables.datasets.versions import (
@@ -97,6 +98,9 @@ async def _cut_over(
     await record_cut_over(
         tx, version, previous=previous, now=now, actor=actor, reason=reason, forced=force
     )
+    facts = {"version": version.number, "previous": previous, "forced": force}
+    did = NewAction(actor, "cut_over", "dataset", version.dataset, reason, facts)
+    await record_actions(tx, [did])
     triggered = await request_runs(tx, version, now=now)
     return CutOver(version.number, previous, now, changed=True, triggered=triggered)
 

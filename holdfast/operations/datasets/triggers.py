@@ -10,8 +10,9 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.errors import Invalid, KeyReused, Refused, TooLarge
+from holdfast.errors import Invalid, KeyReused, LimitReached, Refused, TooLarge
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.actions import ActionKind
 from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.operations.datasets.versions import lock_dataset
@@ -20,7 +21,9 @@ from holdfast.rules.order import refuse_local_names
 from holdfast.rules.outputs import check_name
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.rules.undo import KEY_PREFIX
+from holdfast.store.database import Transaction
 from holdfast.store.reads.datasets import TRIGGERS_MAX
+from holdfast.store.tables.actions import NewAction, record_actions
 from holdfast.store.tables.datasets import triggers
 from holdfast.store.tables.datasets.triggers import NewTrigger, TriggerRun
 
@@ -55,16 +58,29 @@ async def put_trigger(
         text = msgspec.json.encode(spec).decode()
         inputs = None if submission.inputs is None else f"[{','.join(submission.inputs)}]"
         trigger = NewTrigger(dataset, name, text, inputs, actor)
+        await _record(tx, actor, "put_trigger", trigger=(dataset, name))
         return await triggers.put_trigger(tx, trigger)
 
 
-async def delete_trigger(ledger: Ledger, dataset: str, name: str) -> bool:
+async def delete_trigger(ledger: Ledger, dataset: str, name: str, *, actor: str) -> bool:
     """Remove a trigger; what it has started goes on. False if there was none."""
     check_name("dataset", dataset)
     check_name("name", name)
+    check_text("actor", actor, 256)
     async with ledger.database.transaction() as tx:
         await lock_dataset(tx, dataset)
-        return await triggers.delete_trigger(tx, dataset, name)
+        if not await triggers.delete_trigger(tx, dataset, name):
+            return False
+        await _record(tx, actor, "delete_trigger", trigger=(dataset, name))
+        return True
+
+
+async def _record(
+    tx: Transaction, actor: str, action: ActionKind, *, trigger: tuple[str, str]
+) -> None:
+    dataset, name = trigger
+    did = NewAction(actor, action, "dataset", dataset, facts={"trigger": name})
+    await record_actions(tx, [did])
 
 
 async def start_triggered(ledger: Ledger, submit: Submit) -> int:
@@ -80,7 +96,7 @@ async def start_triggered(ledger: Ledger, submit: Submit) -> int:
             if error.job_id is None:
                 raise
             await _note(ledger, run, int(error.job_id))
-        except Refused as error:
+        except (Refused, LimitReached) as error:
             async with ledger.database.transaction() as tx:
                 problem = str(error)[:PROBLEM_LENGTH_MAX]
                 await triggers.put_off_run(tx, run, problem=problem, delay=TRY_AGAIN)

@@ -12,6 +12,7 @@ from holdfast.rules.outputs import check_name
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
 from holdfast.store.reads.datasets import DatasetRow, get_dataset
+from holdfast.store.tables.actions import NewAction, record_actions
 from holdfast.store.tables.datasets import versions
 from holdfast.store.tables.datasets.entries import (
     copy_entries,
@@ -106,6 +107,9 @@ async def _drop_version(_: Ledger, tx: Transaction, version: Version, *, actor: 
         raise IllegalMove(str(version), problem, "drop")
     await refuse_writers(tx, version, request="drop", remedy="cancel them first")
     await versions.drop_version(tx, version, actor=actor)
+    facts = {"version": version.number}
+    did = NewAction(actor, "drop_version", "dataset", version.dataset, facts=facts)
+    await record_actions(tx, [did])
     return True
 
 

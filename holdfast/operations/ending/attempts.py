@@ -110,6 +110,7 @@ async def _write_ends(tx: Transaction, decided: Sequence[DecidedEnd], moves: Mov
     runs = await attempts.end_attempts(tx, [_describe(item) for item in decided])
     assert len(runs) == len(decided), "an attempt ended without a lease"
     tx.news.runs += [(run.job_id, run.ran) for run in runs if run.ran is not None]
+    tx.news.ends.update((run.worker_id, run.state) for run in runs)
     failed = {item.task.id for item in decided if isinstance(item.end.outcome, Failed)}
     tx.news.failures += [
         (run.job_id, run.ran is not None) for run in runs if (run.job_id, run.task_index) in failed
@@ -213,6 +214,6 @@ def _error_of(outcome: Outcome) -> tuple[int | None, str | None, str | None, Sta
         case Killed():
             return outcome.exit_code, outcome.error, None, None
         case WorkerFailed():
-            return None, outcome.cause, None, None
+            return None, outcome.cause, outcome.error_class, None
         case Succeeded():
             return 0, None, None, None

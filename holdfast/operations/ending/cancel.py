@@ -18,8 +18,10 @@ from holdfast.operations.ending.attempts import end_locked
 from holdfast.rules.ending import AttemptEnd
 from holdfast.rules.submission import check_text
 from holdfast.store.database import Transaction
+from holdfast.store.tables.actions import NewAction, record_actions
 from holdfast.store.tables.jobs import flag_cancel, lock_job, read_job_flags
 from holdfast.store.tables.leases import request_soft_cancel
+from holdfast.store.tables.ready import Stretch, leave_line
 from holdfast.store.tables.tasks import kill_pending_tasks, lock_tasks
 
 
@@ -37,8 +39,18 @@ async def cancel_job(
     _check_words(mode, actor, reason)
     keyed = request_key("cancel", actor, idempotency_key, request=["job", job_id, mode, reason])
     return await write_once(
-        ledger, keyed, flag_job, job_id, returns=bool, mode=mode, actor=actor, reason=reason
+        ledger, keyed, _cancel_job, job_id, returns=bool, mode=mode, actor=actor, reason=reason
     )
+
+
+async def _cancel_job(
+    ledger: Ledger, tx: Transaction, job_id: int, *, mode: CancelMode, actor: str, reason: str
+) -> bool:
+    if not await flag_job(ledger, tx, job_id, mode=mode, actor=actor, reason=reason):
+        return False
+    did = NewAction(actor, "cancel", "job", str(job_id), reason, {"mode": mode})
+    await record_actions(tx, [did])
+    return True
 
 
 async def flag_job(
@@ -76,6 +88,7 @@ async def cancel_task(
 async def _cancel_task(
     ledger: Ledger, tx: Transaction, task_id: TaskId, *, mode: CancelMode, actor: str, reason: str
 ) -> bool:
+    await leave_line(tx, [Stretch.of(task_id)])
     tasks = await lock_tasks(tx, [task_id])
     if not tasks or not await read_job_flags(tx, [task_id.job_id]):
         raise NotFound("task", task_id)
@@ -84,7 +97,11 @@ async def _cancel_task(
         ledger, tx, list(tasks.values()), moves=moves, mode=mode, actor=actor, reason=reason
     )
     await apply_moves(tx, moves)
-    return stopped > 0
+    if not stopped:
+        return False
+    did = NewAction(actor, "cancel", "task", str(task_id), reason, {"mode": mode})
+    await record_actions(tx, [did])
+    return True
 
 
 async def stop_tasks(

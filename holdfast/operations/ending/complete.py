@@ -1,6 +1,7 @@
 """Take a worker's word that an attempt has ended, once, from whoever holds the lease."""
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, Refused, TooLarge
@@ -21,10 +22,16 @@ from holdfast.operations.notes import Note, add_notes, as_user_event, check_note
 from holdfast.operations.report import start
 from holdfast.rules.commits import check_entries
 from holdfast.rules.ending import Judged, end_reported
+from holdfast.rules.retry import LOSSES_IN_A_ROW_MAX
 from holdfast.rules.submission import check_json, check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.attempts import Success, find_ended_attempts, succeed_attempts
-from holdfast.store.tables.tasks import lock_tasks
+from holdfast.store.tables.attempts import (
+    Success,
+    find_ended_attempts,
+    list_last_error_classes,
+    succeed_attempts,
+)
+from holdfast.store.tables.tasks import NO_TIME, lock_tasks
 
 _BEFORE_USER_CODE = ("fetch", "input")
 _EXIT_CODE_MAX = 2**31 - 1
@@ -46,6 +53,8 @@ class Completion(NamedTuple):
     start_reported: bool = True
     # Committed with the success, or not at all.
     outputs: tuple[OutputEntry, ...] = ()
+    # For how long it ran, by the worker's own clock.
+    run: timedelta = NO_TIME
 
 
 class Completed(NamedTuple):
@@ -151,7 +160,8 @@ async def _complete(
         succeeded = [item for item in succeeded if item.fence not in refused]
     if not all(item.start_reported for item in succeeded):
         # This locks them all, started or not, so that the next statement finds them locked.
-        await start(tx, {item.fence for item in succeeded}, TaskState.RUNNING, moves=moves)
+        unknown = {item.fence for item in succeeded}
+        await start(tx, unknown, TaskState.RUNNING, moves=moves, runs=_list_runs(succeeded))
     answers: dict[Fence, Answer] = {**refused, **await _succeed(tx, succeeded, moves)}
     await ledger.specs.load(tx, {item.fence.task_id.job_id for item in completions})
     left = [item for item in completions if item.fence not in answers]
@@ -181,9 +191,10 @@ async def _succeed(
         tx, [Success(item.fence, item.exit_code or 0, item.result) for item in items]
     )
     tokens = {}
-    for job_id, task_index, token, ran in ended:
+    for job_id, task_index, token, ran, worker_id in ended:
         moves.add(job_id, TaskState.RUNNING, TaskState.SUCCEEDED)
         tx.news.runs.append((job_id, ran))
+        tx.news.ends[worker_id, TaskState.SUCCEEDED] += 1
         tokens[job_id, task_index] = token
     return {
         item.fence: Completed(item.fence.task_id, accepted=True)
@@ -197,9 +208,8 @@ async def _end(
 ) -> dict[Fence, Answer]:
     """End live leases otherwise, and release ending ones; strangers are left unanswered."""
     # A completion without a reported start records the start first.
-    started = await start(
-        tx, {item.fence for item in items if _has_run(item)}, TaskState.RUNNING, moves=moves
-    )
+    begun = {item.fence for item in items if _has_run(item)}
+    started = await start(tx, begun, TaskState.RUNNING, moves=moves, runs=_list_runs(items))
     late = [item for item in items if item.status == "succeeded" and item.fence in started]
     answers: dict[Fence, Answer] = dict(await _succeed(tx, late, moves))
     left = {item.fence: item for item in items if item.fence not in answers}
@@ -207,6 +217,11 @@ async def _end(
         return answers
     is_loss = any(item.status == "worker_failed" for item in left.values())
     outage = await read_outage(tx) if is_loss else None
+    unbuilt = [
+        item.fence.task_id for item in left.values() if item.error_class in LOSSES_IN_A_ROW_MAX
+    ]
+    count_max = max(LOSSES_IN_A_ROW_MAX.values()) - 1
+    earlier = await list_last_error_classes(tx, unbuilt, count_max) if unbuilt else {}
 
     def judge(lease: LockedLease, _: TaskTerms) -> Judged:
         item = left.get(lease.fence)
@@ -220,6 +235,7 @@ async def _end(
             error_class=item.error_class,
             stage=item.stage,
             outage=outage,
+            earlier=earlier.get(lease.fence.task_id, ()),
         )
 
     touched = await _list_touched(ledger, tx, list(left.values()))
@@ -250,6 +266,10 @@ async def _recall(tx: Transaction, items: list[Completion]) -> dict[Fence, Answe
         else LeaseConflict(item.fence.task_id, "this attempt no longer holds the lease")
         for item in items
     }
+
+
+def _list_runs(items: Sequence[Completion]) -> dict[Fence, timedelta]:
+    return {item.fence: item.run for item in items}
 
 
 def _task_id_of(item: Completion) -> TaskId:

@@ -1,6 +1,7 @@
 """What becomes of the leases of a worker that is gone, or counts as gone."""
 
 from functools import partial
+from typing import NamedTuple
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
@@ -23,17 +24,30 @@ async def lose_worker(ledger: Ledger, worker_id: str, cause: str) -> int:
 
     Its processes may still run: nothing starts elsewhere before they are known to be gone.
     """
-    return await _end_all(ledger, worker_id, f"worker lost: {cause}", is_gone=False)
+    return await _end_all(ledger, worker_id, _Loss(f"worker lost: {cause}", is_gone=False))
 
 
-async def end_gone_worker(ledger: Ledger, worker_id: str) -> int:
-    """End and release the attempts of a worker that is gone with all of its processes."""
-    return await _end_all(ledger, worker_id, "worker replaced after it was gone", is_gone=True)
+async def end_gone_worker(ledger: Ledger, worker_id: str, crash: str | None = None) -> int:
+    """End and release the attempts of a worker that is gone with all of its processes.
+
+    `crash` says how its process ended, if not by its own will.
+    """
+    cause = "worker replaced after it was gone" if crash is None else f"worker crashed: {crash}"
+    loss = _Loss(cause, is_gone=True, has_crashed=crash is not None)
+    return await _end_all(ledger, worker_id, loss)
 
 
-async def _end_all(ledger: Ledger, worker_id: str, cause: str, *, is_gone: bool) -> int:
+class _Loss(NamedTuple):
+    """How a worker was lost."""
+
+    cause: str
+    is_gone: bool
+    has_crashed: bool = False
+
+
+async def _end_all(ledger: Ledger, worker_id: str, loss: _Loss) -> int:
     """End all there is, but for what somebody holds: that is left to the reaper."""
-    write = partial(ledger.write, _end_some, worker_id=worker_id, cause=cause, is_gone=is_gone)
+    write = partial(ledger.write, _end_some, worker_id=worker_id, loss=loss)
     ended = 0
     left: list[Failure[TaskId]] = []
     for _ in range(ROUNDS_MAX):
@@ -41,7 +55,7 @@ async def _end_all(ledger: Ledger, worker_id: str, cause: str, *, is_gone: bool)
             chosen = await list_leases_of_worker(
                 tx,
                 worker_id=worker_id,
-                also_ending=is_gone,
+                also_ending=loss.is_gone,
                 except_jobs=jobs_of(left),
                 batch_max=BATCH_MAX,
             )
@@ -60,15 +74,14 @@ async def _end_some(
     task_ids: list[TaskId],
     *,
     worker_id: str,
-    cause: str,
-    is_gone: bool,
+    loss: _Loss,
 ) -> int:
     outage = await read_outage(tx)
 
     def judge(lease: LockedLease, _: TaskTerms) -> Judged:
         if lease.worker_id != worker_id:
             return None
-        return end_lost(lease, cause=cause, is_gone=is_gone, outage=outage)
+        return end_lost(lease, **loss._asdict(), outage=outage)
 
     moves = Moves()
     await end_attempts(ledger, tx, task_ids, judge=judge, moves=moves)

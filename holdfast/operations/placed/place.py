@@ -5,7 +5,7 @@ import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
@@ -13,11 +13,14 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.ledger.parts import write_in_parts
 from holdfast.model.ids import TaskId
+from holdfast.model.resources import subtract
 from holdfast.model.spec import TaskTerms
 from holdfast.model.states import TaskState
+from holdfast.operations.books import count_used
 from holdfast.operations.placed.giving import Given, Giver
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
+from holdfast.rules.placement.booked import take_most
 from holdfast.rules.placement.scheduler import Placement, WorkerView, plan
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.specs import StoredSpec
@@ -192,6 +195,7 @@ class Scheduler:
         await hold_term(tx, term)
         open_workers = await hold_open_workers(tx, {p.worker_id for p in placements})
         placements = giver.fit([p for p in placements if p.worker_id in open_workers])
+        placements = await self._fit_books(ledger, tx, placements, snapshot=snapshot)
         wanted = _count(placements)
         if gang is not None and wanted[gang, None] != _gang_size(snapshot, gang):
             return [], giver
@@ -201,14 +205,40 @@ class Scheduler:
         given = [giver.give(item.task_id.job_id, item.worker_id) for item in chosen]
         return await self._assign(ledger, tx, chosen, given=given), giver
 
+    async def _fit_books(
+        self,
+        ledger: Ledger,
+        tx: Transaction,
+        placements: Sequence[Placement],
+        *,
+        snapshot: Snapshot,
+    ) -> Sequence[Placement]:
+        """Cut a plan down to what claims from queues have left since it was made."""
+        planned = {placement.worker_id for placement in placements}
+        shared = {w.worker_id: w for w in snapshot.workers if w.worker_id in planned and w.book}
+        if not shared:
+            return placements
+        used = await count_used(ledger, tx, {str(worker.book) for worker in shared.values()})
+        free = {w.worker_id: subtract(w.capacity, used[str(w.book)]) for w in shared.values()}
+        fitting = []
+        for placement in placements:
+            worker_id, count = placement.worker_id, placement.count
+            if worker_id in free:
+                shape = self._reader.wants[placement.job_id].shape
+                count, free[worker_id] = take_most(shape, free[worker_id], count)
+            if count:
+                fitting.append(placement._replace(count=count))
+        return fitting
+
     async def _assign(
         self, ledger: Ledger, tx: Transaction, chosen: list[_Chosen], *, given: list[Given]
     ) -> list[Placed]:
         if not chosen:
             return []
         specs = await ledger.specs.load(tx, {item.task_id.job_id for item in chosen})
+        lease_min = timedelta(seconds=ledger.limits.placed_lease_seconds_min)
         tasks = [
-            _placed_task(item, mine, specs[item.task_id.job_id].terms)
+            _placed_task(item, mine, specs[item.task_id.job_id].terms, lease_min=lease_min)
             for item, mine in zip(chosen, given, strict=True)
         ]
         count = await place_tasks(tx, tasks)
@@ -279,11 +309,14 @@ def _share_out(
     return sorted(chosen, key=lambda item: item.task_id)
 
 
-def _placed_task(item: _Chosen, given: Given, terms: TaskTerms) -> PlacedTask:
+def _placed_task(
+    item: _Chosen, given: Given, terms: TaskTerms, *, lease_min: timedelta
+) -> PlacedTask:
     return PlacedTask(
         item.task_id,
         item.worker_id,
-        terms.lease_duration,
+        # A job may have come by SQL, or before heartbeats were made rarer.
+        max(terms.lease_duration, lease_min),
         terms.run_timeout,
         *_texts(given),
     )

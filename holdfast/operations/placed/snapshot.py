@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ from holdfast.model.resources import Capacity
 from holdfast.model.shapes import read_tolerantly
 from holdfast.model.spec import JobSpec
 from holdfast.rules.health import judge
+from holdfast.rules.placement.booked import add_up
 from holdfast.rules.placement.devices import count_given
 from holdfast.rules.placement.ports import PORTS_PER_HOST
 from holdfast.rules.placement.scheduler import Demand, Shape, WorkerView, shape_of
@@ -53,14 +54,16 @@ class SnapshotReader:
         self._ledger = ledger
         self.wants: dict[int, Wants] = {}
 
-    async def read(self, tx: Transaction, job_id: int | None = None) -> Snapshot:
-        """Read what there is to place, of all jobs or of one, and where."""
+    async def read(
+        self, tx: Transaction, job_id: int | None = None, *, jobs_max: int | None = None
+    ) -> Snapshot:
+        """Read what there is to place, of all jobs, of the first so many or of one, and where."""
         now = (await tx.now()).timestamp()
         # Before the leases: a worker that registers meanwhile brings adopted ones along.
         fleet = await read_fleet(tx)
         most = {"tasks_max": DEMAND_TASKS_MAX, "gang_max": self._ledger.limits.gang_tasks_max + 1}
         if job_id is None:
-            ready = await list_demands(tx, **most)
+            ready = await list_demands(tx, **most, jobs_max=jobs_max)
         else:
             ready = await list_demands_of_job(tx, job_id, **most)
         live = [item for item in ready if item.is_live]
@@ -102,25 +105,24 @@ class SnapshotReader:
     def _see_workers(
         self,
         fleet: Iterable[FleetWorker],
-        booked: Iterable[Booked],
+        booked: Sequence[Booked],
         *,
         ports: dict[str, set[int]],
         devices: dict[Owner, set[str]],
     ) -> list[WorkerView]:
-        used: dict[str, list[float]] = defaultdict(lambda: [0.0, 0, 0, 0])
+        used = add_up(
+            (item.book or item.worker_id, self.wants[item.job_id].shape, item.leases)
+            for item in booked
+        )
         unstarted: Counter[str] = Counter()
-        for worker_id, job_id, leases, starting in booked:
-            shape = self.wants[job_id].shape
-            amounts = used[worker_id]
-            for index, amount in enumerate((shape.cpu, shape.memory, shape.disk, shape.gpu)):
-                amounts[index] += amount * leases
-            unstarted[worker_id] += starting
+        for item in booked:
+            unstarted[item.worker_id] += item.unstarted
         views = []
         for worker in fleet:
-            cpu, memory, disk, gpu = used[worker.worker_id]
+            mine = used[worker.book or worker.worker_id]
             capacity = _decode_capacity(worker.capacity)
             owned = devices.get((worker.host, worker.name), set())
-            given = count_given(capacity, int(gpu), owned)
+            given = count_given(capacity, mine.gpu, owned)
             why_not = _why_not(worker)
             views.append(
                 WorkerView(
@@ -129,11 +131,12 @@ class SnapshotReader:
                     worker.host,
                     capacity,
                     json.loads(worker.attributes),
-                    Capacity(cpu, int(memory), int(disk), given),
+                    Capacity(mine.cpu, mine.memory, mine.disk, given),
                     PORTS_PER_HOST - len(ports.get(worker.host, ())),
                     unstarted[worker.worker_id],
                     why_not is None,
                     why_not,
+                    worker.book,
                 )
             )
         return views

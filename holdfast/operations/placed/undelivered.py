@@ -1,6 +1,6 @@
 """End placed attempts that never arrived on their workers, so that they are placed again at once.
 
-Only what is known not to be there: no call that named one can have reached the worker, or its
+Only what is known not to be there: no call that offered one can have reached the worker, or its
 answers to two calls in a row did not name it. A worker refuses calls that are older than the last
 one it has answered, and the leader makes no new one before this is written: so none of them can
 bring it any more.
@@ -19,6 +19,7 @@ from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.rules.ending import Judged
 from holdfast.rules.ending import end_undelivered as judge_undelivered
 from holdfast.store.database import Transaction
+from holdfast.store.tables.placed.leases import list_unacknowledged
 
 
 class Undelivered(NamedTuple):
@@ -26,6 +27,16 @@ class Undelivered(NamedTuple):
 
     worker_id: str
     fence: Fence
+
+
+async def find_never_offered(
+    ledger: Ledger, worker_id: str, offered: frozenset[Fence]
+) -> frozenset[Fence]:
+    """Find what was placed on a worker and is not among all that it may have been offered.
+
+    It must be closed for new tasks by now, as a failing one is, or more are placed there unseen.
+    """
+    return frozenset(await list_unacknowledged(ledger.database, worker_id)) - offered
 
 
 async def end_undelivered(

@@ -40,6 +40,8 @@ class Wanted(NamedTuple):
     input: str | None
     job: StoredSpec
     peers: list[str]
+    # Its own position among the peers of its gang, if it is in one.
+    rank: int | None = None
 
 
 class Prepared(NamedTuple):
@@ -47,6 +49,7 @@ class Prepared(NamedTuple):
 
     worker_id: str
     address: str
+    # The hash of the worker's own, by which it knows a server.
     secret: str
     answered: tuple[int, int] | None
     is_draining: bool
@@ -106,7 +109,7 @@ async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list
     answered_at = {worker.worker_id: worker.answered_at for worker in called}
     for attempt in sorted(found, key=lambda attempt: (attempt.job_id, attempt.task_index)):
         stored_at = answered_at[attempt.worker_id]
-        job_peers = peers.get(attempt.job_id, [])
+        job_peers = peers.get(attempt.job_id, {})
         wanted[attempt.worker_id].append(
             _wanted(attempt, stored_at, specs[attempt.job_id], peers=job_peers)
         )
@@ -114,7 +117,7 @@ async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list
         Prepared(
             worker.worker_id,
             worker.address,
-            worker.secret,
+            worker.call_secret,
             worker.answered,
             worker.draining,
             wanted[worker.worker_id],
@@ -182,16 +185,16 @@ async def _count_failures(
 
 async def _find_peers(
     tx: Transaction, wanted: Sequence[WantedAttempt], specs: dict[int, StoredSpec]
-) -> dict[int, list[str]]:
-    """Say where the members of gangs are, for those that are still to be started."""
-    job_ids = {
-        attempt.job_id
+) -> dict[int, dict[int, str]]:
+    """Say who is in the round of a gang and where, by index, if some are still to be started."""
+    rounds = {
+        attempt.job_id: attempt.attempt
         for attempt in wanted
         if not attempt.acknowledged and not attempt.ending and specs[attempt.job_id].terms.is_gang
     }
-    peers = {job_id: [""] * specs[job_id].num_tasks for job_id in job_ids}
-    if job_ids:
-        for member in await leases.read_gangs(tx, job_ids):
+    peers: dict[int, dict[int, str]] = defaultdict(dict)
+    if rounds:
+        for member in await leases.read_gangs(tx, rounds):
             ports: dict[str, int] = json.loads(member.ports or "{}")
             peer = _peer(member.address, specs[member.job_id], ports)
             peers[member.job_id][member.task_index] = peer
@@ -208,7 +211,7 @@ def _peer(address: str, stored: StoredSpec, ports: dict[str, int]) -> str:
 
 
 def _wanted(
-    attempt: WantedAttempt, stored_at: datetime | None, job: StoredSpec, *, peers: list[str]
+    attempt: WantedAttempt, stored_at: datetime | None, job: StoredSpec, *, peers: dict[int, str]
 ) -> Wanted:
     cancel_by = attempt.cancel_deadline_at
     return Wanted(
@@ -222,5 +225,6 @@ def _wanted(
         json.loads(attempt.devices or "[]"),
         attempt.input,
         job,
-        peers,
+        list(peers.values()),
+        list(peers).index(attempt.task_index) if attempt.task_index in peers else None,
     )

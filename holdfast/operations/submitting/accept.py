@@ -9,7 +9,7 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Limits, Submission
 from holdfast.operations.submitting.admit import PoliciesChanged
 from holdfast.rules.order import refuse_local_names
-from holdfast.rules.submission import NO_POLICIES, complete_submission
+from holdfast.rules.submission import complete_submission
 from holdfast.store.tables.policies import PolicyBook, load_policies
 
 Accepted = Submission | Refused
@@ -27,7 +27,8 @@ async def accept(
     """
     book = ledger.policies
     found = [_accept(item, ledger.limits, book, in_graph=in_graph) for item in submissions]
-    if book.by_type and _is_refused_by_policy(submissions, found, ledger.limits, in_graph=in_graph):
+    is_filled_in = book.by_type or book.functions
+    if is_filled_in and _is_refused_by_policy(submissions, found, ledger.limits, in_graph=in_graph):
         fresh = await load_policies(ledger.database)
         if fresh.version != book.version:
             ledger.policies = book = fresh
@@ -49,7 +50,9 @@ def _accept(
     try:
         if not in_graph:
             refuse_local_names(submission.spec)
-        return complete_submission(submission, limits, book.by_type if book else NO_POLICIES)
+        if book is None:
+            return complete_submission(submission, limits)
+        return complete_submission(submission, limits, book.by_type, announced=book.functions)
     except Refused as refused:
         return refused
 

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.actors import proven
 from holdfast.model.spec import JobSpec, Submission
 from holdfast.model.traces import name_trace
 from holdfast.operations.partitions import ensure_partitions
@@ -30,6 +31,8 @@ class Admitted:
     trace_id: str
     admitted_at: datetime
     num_tasks: int
+    # Who has submitted it, if that is known; else its owner is said to have.
+    actor: str | None = None
     graph_id: int | None = None
     # Those of its dependencies that are stored along with it, in the same transaction.
     siblings: frozenset[int] = frozenset()
@@ -77,22 +80,28 @@ class PoliciesChanged(Exception):
 
 
 async def admit(
-    ledger: Ledger, submissions: Sequence[Submission], policies: PolicyBook | None = None
+    ledger: Ledger,
+    submissions: Sequence[Submission],
+    policies: PolicyBook | None = None,
+    *,
+    actor: str = "",
 ) -> list[Admitted]:
     """Give each submission an id, and make sure that a partition exists for it.
 
+    Who submits again what was there before is named; of others the submission says it.
     Raises PoliciesChanged if they were accepted under policies that no longer hold.
     """
     if not submissions:
         raise Invalid("specs", "is empty; give at least one job")
-    allocated = await allocate_job_ids(ledger.database, len(submissions))
-    if policies is not None and policies.version != allocated[-1].policies_version:
+    version = None if policies is None else policies.version
+    allocated = await allocate_job_ids(ledger.database, len(submissions), version)
+    if not allocated:
         ledger.policies = await load_policies(ledger.database)
         raise PoliciesChanged
     await ensure_partitions(ledger, allocated[-1].job_id)
     parents = await _find_parents(ledger, submissions)
     admitted = []
-    for (job_id, admitted_at, _), submission in zip(allocated, submissions, strict=True):
+    for (job_id, admitted_at), submission in zip(allocated, submissions, strict=True):
         spec, parent = submission.spec, parents.get(submission.parent_job_id, _NOBODY)
         admitted.append(
             Admitted(
@@ -103,6 +112,7 @@ async def admit(
                 name_trace(submission.trace_parent, spec.trace_id or parent.trace_id),
                 admitted_at,
                 submission.num_tasks,
+                submission.actor or proven(actor),
             )
         )
     return admitted

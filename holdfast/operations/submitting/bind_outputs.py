@@ -155,7 +155,10 @@ async def _open_new(tx: Transaction, job: Admitted, outputs: Sequence[Output]) -
         number = output.version
         if not isinstance(number, int):
             number = await open_version(
-                tx, output.dataset, actor=job.spec.owner, opened_by_job=job.job_id
+                tx,
+                output.dataset,
+                actor=job.actor or job.spec.owner,
+                opened_by_job=job.job_id,
             )
         opened.append(Output(output.dataset, number, output.mode))
     return opened

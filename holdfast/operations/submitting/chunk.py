@@ -146,7 +146,7 @@ async def show_hidden(tx: Transaction, job: Admitted) -> Answer:
         return unbound or links.refused[job.job_id]
     await keep_bindings(tx, [job], {job.job_id})
     unmet = links.unmet(job.job_id)
-    await jobs.show_job(tx, job.job_id, unmet=unmet, now=await tx.now())
+    await jobs.show_job(tx, job.job_id, unmet=unmet, actor=job.actor, now=await tx.now())
     await insert_dependencies(tx, links.checks)
     if not unmet:
         await line_up(tx, [job], now=job.admitted_at)

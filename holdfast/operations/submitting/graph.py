@@ -46,7 +46,9 @@ async def _submit(
     if total > ledger.limits.batch_tasks_max:
         raise TooLarge("specs", total, ledger.limits.batch_tasks_max, unit="tasks")
     # Stored in the order of the graph, so that a job's id is above those of what it waits for.
-    answers = await _store_in_order(ledger, [accepted[position] for position in order], policies)
+    ordered = [accepted[position] for position in order]
+    async with ledger.quotas.room_for(ordered):
+        answers = await _store_in_order(ledger, ordered, policies)
     by_position = dict(zip(order, answers, strict=True))
     return [by_position[position] for position in range(len(submissions))]
 

@@ -108,22 +108,24 @@ async def _replay(
     if first is not None:
         return first
     plans = await _plan(ledger, task_ids, manner, only_open=keyed is None)
-    jobs = _let_wait(plans, await admit(ledger, await _describe(ledger, plans, manner)))
-    total = sum(job.num_tasks for job in jobs)
+    described = await _describe(ledger, plans, manner)
+    total = sum(submission.num_tasks for submission in described)
     if total > ledger.limits.tasks_max:
         raise TooLarge("task_ids", total, ledger.limits.tasks_max, unit="tasks")
-    hidden = await hide_large(ledger, jobs)
-    return await write_once(
-        ledger,
-        keyed,
-        _store,
-        plans,
-        returns=list[Replay],
-        jobs=jobs,
-        hidden=hidden,
-        actor=actor,
-        manner=manner,
-    )
+    async with ledger.quotas.room_for(described):
+        jobs = _let_wait(plans, await admit(ledger, described, actor=actor))
+        hidden = await hide_large(ledger, jobs)
+        return await write_once(
+            ledger,
+            keyed,
+            _store,
+            plans,
+            returns=list[Replay],
+            jobs=jobs,
+            hidden=hidden,
+            actor=actor,
+            manner=manner,
+        )
 
 
 async def _plan(
@@ -248,8 +250,8 @@ async def _store(
     by_job: dict[int, list[int]] = defaultdict(list)
     for plan, job_id in made:
         by_job[plan.again.job_id].append(job_id)
-    edited = None if manner.edited is None else plans[0].part.task_ids[0]
-    await note_replays(tx, by_job, actor=actor, edited=edited)
+    edited = () if manner.edited is None else plans[0].part.task_ids
+    await note_replays(tx, by_job, actor=actor, action="replay", edited=edited)
     return [_answer(plan, job_id, manner) for plan, job_id in made]
 
 

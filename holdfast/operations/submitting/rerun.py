@@ -13,16 +13,16 @@ from holdfast.model.states import JobState
 from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.chunk import hide_large, store_or_show
 from holdfast.operations.submitting.resubmission import (
-    PAGE_TASKS_MAX,
     Resubmission,
     check_inputs_size,
     describe_again,
     note_replays,
+    read_all_inputs,
 )
 from holdfast.rules.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
 from holdfast.store.tables.jobs import JobToRerun, read_job_to_rerun
-from holdfast.store.tables.tasks import measure_inputs, read_inputs
+from holdfast.store.tables.tasks import measure_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,13 @@ async def _rerun(
     if first is not None:
         return first
     submission = (await plan()).submission
-    jobs = await admit(ledger, [complete_submission(submission, ledger.limits)])
-    hidden = await hide_large(ledger, jobs)
-    return await write_once(ledger, keyed, _store, jobs, hidden=hidden, returns=Rerun, actor=actor)
+    completed = complete_submission(submission, ledger.limits)
+    async with ledger.quotas.room_for([completed]):
+        jobs = await admit(ledger, [completed], actor=actor)
+        hidden = await hide_large(ledger, jobs)
+        return await write_once(
+            ledger, keyed, _store, jobs, hidden=hidden, returns=Rerun, actor=actor
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +96,10 @@ async def _plan(
     if not size.num_tasks:
         raise IllegalMove(f"job {job_id}", "without a task that did not succeed", "rerun")
     check_inputs_size(size.bytes)
-    inputs = (
-        await _read_inputs(ledger, job_id, only_unsuccessful=only_unsuccessful)
-        if with_inputs
-        else ()
-    )
-    return _Plan(size.num_tasks, again.submission(inputs))
+    if not with_inputs:
+        return _Plan(size.num_tasks, again.submission(()))
+    inputs = await read_all_inputs(ledger, job_id, only_unsuccessful=only_unsuccessful)
+    return _Plan(size.num_tasks, again.submission(tuple(each.text for each in inputs)))
 
 
 def _check(job: JobToRerun, again: Resubmission, *, only_unsuccessful: bool) -> None:
@@ -117,24 +119,6 @@ def _check(job: JobToRerun, again: Resubmission, *, only_unsuccessful: bool) -> 
         raise IllegalMove(f"what did not succeed of job {again.job_id}", state, "rerun")
 
 
-async def _read_inputs(ledger: Ledger, job_id: int, *, only_unsuccessful: bool) -> tuple[str, ...]:
-    inputs: list[str] = []
-    after = -1
-    while True:
-        async with ledger.database.transaction() as tx:
-            page = await read_inputs(
-                tx,
-                job_id,
-                only_unsuccessful=only_unsuccessful,
-                after_index=after,
-                batch_max=PAGE_TASKS_MAX,
-            )
-        inputs += [item.text for item in page]
-        if len(page) < PAGE_TASKS_MAX:
-            return tuple(inputs)
-        after = page[-1].task_index
-
-
 async def _store(
     _: Ledger, tx: Transaction, jobs: list[Admitted], *, hidden: dict[int, Admitted], actor: str
 ) -> Rerun:
@@ -143,5 +127,5 @@ async def _store(
     [submitted] = await store_or_show(tx, jobs, hidden)
     replay_of = job.submission.replay_of
     assert replay_of is not None, "a job that is submitted again is known by its id"
-    await note_replays(tx, {replay_of: [submitted.job_id]}, actor=actor)
+    await note_replays(tx, {replay_of: [submitted.job_id]}, actor=actor, action="rerun")
     return Rerun(replay_of, submitted.job_id, job.num_tasks)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -15,9 +15,12 @@ from holdfast.rules.order import dependencies_of
 from holdfast.rules.outputs import choose_again
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
+from holdfast.store.tables.actions import NewAction, record_actions
+from holdfast.store.tables.continuations import insert_continuations
 from holdfast.store.tables.datasets.outputs import find_declared_outputs
 from holdfast.store.tables.dependencies import find_unmet_dependencies
 from holdfast.store.tables.jobs import record_job_events
+from holdfast.store.tables.tasks import TaskInput, read_inputs
 
 # As much as a submission may have: the inputs are in memory while they are stored again.
 INPUTS_BYTES_MAX = 64 << 20
@@ -62,7 +65,7 @@ async def describe_again(
     Each waits for what it still needs, and writes the version of the first time while that is open.
     """
     specs = await ledger.specs.load(tx, job_ids)
-    unmet = await _find_unmet(tx, job_ids)
+    unmet = await find_unmet(tx, job_ids)
     outputs, declared = await _choose_outputs(tx, specs, rebind=rebind)
     return {
         job_id: Resubmission(
@@ -89,19 +92,51 @@ async def note_replays(
     replays: Mapping[int, Sequence[int]],
     *,
     actor: str,
-    edited: TaskId | None = None,
+    action: Literal["replay", "rerun", "resume"],
+    edited: Collection[TaskId] = (),
 ) -> None:
-    """Write down with each job which others run it again, and whose input was edited for that."""
+    """Write down with each job which others run it again, and whose input was edited for that.
+
+    A replay that runs exactly what did not succeed continues the job.
+    """
     payloads = {}
     for replay_of, job_ids in replays.items():
         first, *rest = map(str, job_ids)
         payload: dict[str, object] = {"job_id": first}
         if rest:
             payload["rest_job_ids"] = rest
-        if edited is not None:
-            payload["input_edited"] = str(edited)
+        ours = sorted(task_id for task_id in edited if task_id.job_id == replay_of)
+        if ours:
+            payload["input_edited"] = ", ".join(map(str, ours))
         payloads[replay_of] = msgspec.json.encode(payload).decode()
     await record_job_events(tx, "replayed", payloads, actor=actor)
+    await record_actions(
+        tx,
+        [
+            NewAction(actor, action, "job", str(replay_of), facts={"job_ids": list(map(str, new))})
+            for replay_of, new in replays.items()
+        ],
+    )
+    await insert_continuations(tx, [job_id for job_ids in replays.values() for job_id in job_ids])
+
+
+async def read_all_inputs(
+    ledger: Ledger, job_id: int, *, only_unsuccessful: bool
+) -> list[TaskInput]:
+    """Read the inputs of a job, or of those of its tasks that did not succeed, in order."""
+    inputs: list[TaskInput] = []
+    while True:
+        async with ledger.database.transaction() as tx:
+            page = await read_inputs(
+                tx,
+                job_id,
+                only_unsuccessful=only_unsuccessful,
+                after_index=inputs[-1].task_index if inputs else -1,
+                batch_max=PAGE_TASKS_MAX,
+            )
+        inputs += page
+        if len(page) < PAGE_TASKS_MAX:
+            return inputs
 
 
 def _needed(spec: JobSpec, unmet: set[int]) -> list[str | Dependency]:
@@ -114,7 +149,7 @@ def _needed(spec: JobSpec, unmet: set[int]) -> list[str | Dependency]:
     ]
 
 
-async def _find_unmet(tx: Transaction, job_ids: Collection[int]) -> dict[int, set[int]]:
+async def find_unmet(tx: Transaction, job_ids: Collection[int]) -> dict[int, set[int]]:
     """Find what jobs still wait for, or have waited for in vain."""
     unmet: dict[int, set[int]] = defaultdict(set)
     for job_id, depends_on in await find_unmet_dependencies(tx, job_ids):

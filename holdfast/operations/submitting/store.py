@@ -104,6 +104,7 @@ def _row(job: Admitted, *, shown: bool, unmet: int) -> NewJob:
         job.graph_id,
         submission.compensates_job_id,
         unmet,
+        job.actor,
     )
 
 

@@ -8,7 +8,7 @@ store    rows, tasks, lines, in one transaction; or chunk, in several, hidden un
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from holdfast.errors import Refused
+from holdfast.errors import LimitReached, Refused
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.spec import Submission
 from holdfast.operations.submitting.accept import Accepted, accept, under_policies
@@ -17,15 +17,18 @@ from holdfast.operations.submitting.chunk import store_in_chunks
 from holdfast.operations.submitting.store import CHUNK_TASKS_MAX, Answer, Submitted, store_jobs
 from holdfast.store.database import Transaction
 
+# What becomes of a submission: an owner may have too much already.
+Taken = Answer | LimitReached
 
-async def submit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Answer]:
+
+async def submit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Taken]:
     """Take in jobs that have nothing to do with each other: a bad one is refused alone.
 
     Beyond 10,000 tasks they take several transactions. If a later one fails, so does the call,
     although the earlier ones are stored: who means to try again keeps below.
     """
     # By position; those that have an answer keep it when policies change on the way.
-    answers: dict[int, Answer] = {}
+    answers: dict[int, Taken] = {}
     await under_policies(partial(_submit_unanswered, ledger, submissions, answers))
     return [answers[position] for position in range(len(submissions))]
 
@@ -33,25 +36,31 @@ async def submit(ledger: Ledger, submissions: Sequence[Submission]) -> list[Answ
 async def submit_one(ledger: Ledger, submission: Submission) -> Submitted:
     """Take in one job, or raise what is wrong with it."""
     [answer] = await submit(ledger, [submission])
-    if isinstance(answer, Refused):
+    if isinstance(answer, Refused | LimitReached):
         raise answer
     return answer
 
 
 async def _submit_unanswered(
-    ledger: Ledger, submissions: Sequence[Submission], answers: dict[int, Answer]
+    ledger: Ledger, submissions: Sequence[Submission], answers: dict[int, Taken]
 ) -> None:
     """Take in what has no answer yet; each gets its own as soon as it is stored."""
     positions = [position for position in range(len(submissions)) if position not in answers]
     found, policies = await accept(ledger, [submissions[position] for position in positions])
     by_position = dict(zip(positions, found, strict=True))
-    for batch in _split(by_position):
-        jobs = await admit(ledger, list(batch.values()), policies)
-        if jobs[0].num_tasks > CHUNK_TASKS_MAX:
-            answers |= zip(batch, [await store_in_chunks(ledger, jobs[0])], strict=True)
-        else:
-            answers |= zip(batch, await ledger.write(_store, jobs), strict=True)
     answers |= {k: answer for k, answer in by_position.items() if isinstance(answer, Refused)}
+    for whole in _split(by_position):
+        over = await ledger.quotas.find_over(whole)
+        answers |= over
+        batch = {k: submission for k, submission in whole.items() if k not in over}
+        if not batch:
+            continue
+        with ledger.quotas.arriving(batch.values()):
+            jobs = await admit(ledger, list(batch.values()), policies)
+            if jobs[0].num_tasks > CHUNK_TASKS_MAX:
+                answers |= zip(batch, [await store_in_chunks(ledger, jobs[0])], strict=True)
+            else:
+                answers |= zip(batch, await ledger.write(_store, jobs), strict=True)
 
 
 def _split(accepted: Mapping[int, Accepted]) -> Iterator[dict[int, Submission]]:

@@ -24,7 +24,6 @@ from holdfast.rules.placement.room import (
     Integers,
     Need,
     Room,
-    count_fits,
     sum_by_group,
 )
 from holdfast.rules.placement.snapshot import Demand, Shape, missing_members
@@ -122,31 +121,51 @@ def _gang_reason(
     room: Room, need: Need, demand: Demand, *, obstacles: _Obstacles, details: dict[str, Any]
 ) -> tuple[str, str]:
     """Say how many members fit in the best place, and whether slots or others stand in the way."""
-    group_by = demand.shape.group_by
+    group = _name_group(demand.shape)
     columns = np.flatnonzero(need.mask & room.open)
-    most = _most_in_group(room, need, columns, group_by=group_by)
+    most = _most_in_group(room, need, columns)
     details |= {"members": demand.count, "members_fitting": most}
-    if group_by is None:
+    if group is None:
         message = f"{most} of {demand.count} members of the gang fit"
     else:
-        message = f"largest {group_by} has {most} of {demand.count}"
+        message = f"largest {group} has {most} of {demand.count}"
+    if need.one_per_host:
+        message += ", each on a host of its own"
     message += f"; {obstacles.summary()}"
-    if _most_in_group(room, need, columns, group_by=group_by, slots=False) >= demand.count:
+    if _most_in_group(room, need, columns, slots=False) >= demand.count:
         return "build_slots", f"waits for build slots: {message}"
     accepts = np.array([each.accepts for each in room.workers], dtype=np.bool_)
     columns = np.flatnonzero(need.mask & accepts)
-    if _most_in_group(room, need, columns, group_by=group_by) >= demand.count:
+    if _most_in_group(room, need, columns) >= demand.count:
         return "reserved", f"behind others: {_kept_text(*obstacles.kinds['kept'])}; {message}"
     return "gang_waits", message
 
 
-def _most_in_group(
-    room: Room, need: Need, columns: Integers, *, group_by: str | None, slots: bool = True
-) -> int:
+def _name_group(shape: Shape) -> str | None:
+    """Name that of which a gang needs one: a host, a rack; None if any workers will do."""
+    if shape.hosts != "pack":
+        return shape.group_by
+    return "host" if shape.group_by is None else f"host of a {shape.group_by}"
+
+
+def _most_in_group(room: Room, need: Need, columns: Integers, *, slots: bool = True) -> int:
     """Count the members that fit on the workers of the best group, slots heeded or not."""
-    groups = room.group(group_by)[columns]
+    groups = need.groups[columns]
     fits = room.fits(need, columns, groups, slots=slots)
     return int(sum_by_group(fits, groups).max(initial=0))
+
+
+def explain_impossible(room: Room, demand: Demand) -> str | None:
+    """Say why a demand could not be placed, were all workers idle; None if it could."""
+    if not room.workers:
+        return "no worker has registered for placed work"
+    need = room.need(demand.shape)
+    if need.mask.any():
+        return _never_fits(room, need, demand)
+    unmet = [text for text, mask in list_conditions(room, demand.shape) if not mask.any()]
+    return (
+        f"no worker has {' or '.join(unmet)}" if unmet else "no worker has all that is asked of one"
+    )
 
 
 def _never_fits(room: Room, need: Need, demand: Demand) -> str | None:
@@ -154,14 +173,13 @@ def _never_fits(room: Room, need: Need, demand: Demand) -> str | None:
     columns = np.flatnonzero(need.mask)
     if not columns.size:
         return None
-    groups = room.group(demand.shape.group_by)[columns]
-    most = int(sum_by_group(count_fits(room.total, need, columns), groups).max())
+    most = int(sum_by_group(room.fits_idle(need, columns), need.groups[columns]).max())
     members = max(demand.count, demand.gang or 0)
     if demand.gang is not None and 0 < most < members:
-        group = "all workers have" if demand.shape.group_by is None else (
-            f"the largest {demand.shape.group_by} has"
-        )  # fmt: skip
-        return f"{group} room for {most} of {members}"
+        group = _name_group(demand.shape)
+        who = "all workers have" if group is None else f"the largest {group} has"
+        alone = ", each on a host of its own" if need.one_per_host else ""
+        return f"{who} room for {most} of {members}{alone}"
     if most > 0:
         return None
     amounts = dict(need.amounts)

@@ -13,20 +13,19 @@ from holdfast.rules.placement.room import (
     Integers,
     Need,
     Room,
-    count_fits,
     sum_by_group,
 )
 
 
-def choose_workers(room: Room, need: Need, members: int, *, group_by: str | None) -> Integers:
+def choose_workers(room: Room, need: Need, members: int) -> Integers:
     """Choose workers that together could take all members once they are idle; none if none can."""
     nobody = np.empty(0, dtype=np.int64)
     if any(room.total[row].max(initial=0) < amount for row, amount in need.amounts):
         return nobody
     columns = np.flatnonzero(room.open & need.mask)
-    capacity = count_fits(room.total, need, columns)
+    capacity = room.fits_idle(need, columns)
     columns, capacity = columns[capacity > 0], capacity[capacity > 0]
-    groups = room.group(group_by)[columns]
+    groups = need.groups[columns]
     able = sum_by_group(capacity, groups) >= members
     if not able.any():
         return nobody

@@ -37,12 +37,17 @@ Taken = list[tuple[int, int]]  # (column of the worker, tasks)
 
 
 class Need(NamedTuple):
-    """What one task of a shape takes: (row, amount) without zeros, all rows, and who may give."""
+    """What one task of a shape takes: (row, amount) without zeros, all rows, and who may give.
+
+    A gang is placed within one of the `groups` of workers, which are numbered.
+    """
 
     amounts: tuple[tuple[int, int], ...]
     column: Integers
     mask: Booleans
     anyone: bool
+    groups: Integers
+    one_per_host: bool
 
 
 class Room:
@@ -61,8 +66,10 @@ class Room:
         self._host, self._host_ports = _pool_ports(self.workers)
         self._shares_hosts = len(self._host_ports) < len(self.workers)
         self.free[PORTS] = self._host_ports[self._host]
+        self._ungrouped = np.zeros(len(self.workers), dtype=np.int64)
         self._named: dict[str, list[int]] | None = None
         self._columns: dict[str, tuple[Integers, list[AttributeValue]]] = {}
+        self._packed: dict[str | None, Integers] = {}
         self._masks: dict[Hashable, Booleans] = {}
         self._amounts = {shape: _column_of(shape) for shape in set(shapes)}
         self._least = _least_of(self._amounts.values())
@@ -73,7 +80,14 @@ class Room:
         column = self._amounts[shape]
         amounts = tuple((row, column[row]) for row in range(SLOTS) if column[row] > 0)
         anyone = not shape.constraints and shape.gpu_model is None and shape.group_by is None
-        return Need(amounts, np.array(column, dtype=np.int64), self._mask(shape), anyone)
+        return Need(
+            amounts,
+            np.array(column, dtype=np.int64),
+            self._mask(shape),
+            anyone,
+            self._groups(shape),
+            one_per_host=shape.hosts == "spread",
+        )
 
     def take_first(self, need: Need, count: int, avoid: str | None = None) -> Taken:
         """Take room for up to `count` tasks on the first workers that have it."""
@@ -86,17 +100,15 @@ class Room:
             taken += self._book(need, avoided, tasks)
         return taken
 
-    def take_gang(
-        self, need: Need, members: int, *, avoid: str | None, group_by: str | None
-    ) -> Taken:
-        """Take room for all members or for none; `group_by` keeps them on equal workers."""
+    def take_gang(self, need: Need, members: int, *, avoid: str | None) -> Taken:
+        """Take room for all members, within one group of workers, or for none."""
         able = self.open & need.mask
         avoided = self._columns_named(avoid)
         avoided = avoided[able[avoided]]
         able[avoided] = False
         others = np.flatnonzero(able)
         for columns in (others, np.concatenate((others, avoided))):
-            groups = self.group(group_by)[columns]
+            groups = need.groups[columns]
             fits = self.fits(need, columns, groups)
             sums = sum_by_group(fits, groups)
             if not (sums >= members).any():
@@ -127,13 +139,37 @@ class Room:
             if groups is not None:
                 keys = keys + (groups + 1) * len(self._host_ports)
             fits = _share(fits, keys, self.free[PORTS, columns] // ports)
-        return fits
+        return self._spread(fits, need, columns)
+
+    def fits_idle(self, need: Need, columns: Integers) -> Integers:
+        """Count what would fit on each of these workers, were all idle."""
+        return self._spread(count_fits(self.total, need, columns), need, columns)
+
+    def _spread(self, fits: Integers, need: Need, columns: Integers) -> Integers:
+        """Leave one task on the first worker of each host, and of each group, that has room."""
+        if not need.one_per_host:
+            return fits
+        keys = self._host[columns] + (need.groups[columns] + 1) * len(self._host_ports)
+        return _share(np.minimum(fits, 1), keys, np.ones_like(fits))
 
     def group(self, attribute: str | None) -> Integers:
         """Number each worker's value of an attribute; -1 where it has none, 0 for no attribute."""
         if attribute is None:
-            return np.zeros(len(self.workers), dtype=np.int64)
+            return self._ungrouped
         return self._column(attribute)[0]
+
+    def _groups(self, shape: Shape) -> Integers:
+        """Number the groups of which a gang needs one: by its attribute, or by host within it."""
+        if shape.hosts != "pack":
+            return self.group(shape.group_by)
+        if (packed := self._packed.get(shape.group_by)) is None:
+            groups = self.group(shape.group_by)
+            hosts = groups * len(self._host_ports) + self._host
+            numbers = np.unique(hosts, return_index=True, return_inverse=True)
+            # In the order of first appearance, as attributes are numbered.
+            order = np.argsort(np.argsort(numbers[1]))
+            packed = self._packed[shape.group_by] = np.where(groups < 0, -1, order[numbers[2]])
+        return packed
 
     def _search(self, need: Need, count: int, avoided: Integers) -> Taken:
         taken: Taken = []

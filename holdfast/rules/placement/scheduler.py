@@ -142,9 +142,7 @@ class _Pass:
             return []
         need = self._room.need(demand.shape)
         if demand.gang is not None:
-            taken = self._room.take_gang(
-                need, demand.count, avoid=demand.avoid, group_by=demand.shape.group_by
-            )
+            taken = self._room.take_gang(need, demand.count, avoid=demand.avoid)
             failed = not taken
         else:
             count = demand.count if limit is None else min(demand.count, limit)
@@ -161,7 +159,7 @@ class _Pass:
         if young or barred or self._reservations >= RESERVATIONS_MAX:
             return np.empty(0, dtype=np.int64)
         need = self._room.need(demand.shape)
-        return choose_workers(self._room, need, _together(demand), group_by=demand.shape.group_by)
+        return choose_workers(self._room, need, _together(demand))
 
 
 def _together(demand: Demand) -> int:

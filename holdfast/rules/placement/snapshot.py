@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.model.resources import AttributeValue, Capacity, Resources, parse_size
+from holdfast.model.resources import AttributeValue, Capacity, HostLayout, Resources, parse_size
 from holdfast.model.spec import JobSpec
 
 
@@ -20,10 +20,14 @@ class Shape(NamedTuple):
     ports: int
     constraints: tuple[str, ...]
     group_by: str | None
+    hosts: HostLayout | None = None
 
 
 class WorkerView(NamedTuple):
-    """One worker: all it has, what unreleased leases have booked, and whether it takes work."""
+    """One worker: all it has, what unreleased leases have booked, and whether it takes work.
+
+    One with a `book` shares it with claims from queues.
+    """
 
     worker_id: str
     name: str
@@ -35,6 +39,7 @@ class WorkerView(NamedTuple):
     unstarted: int
     accepts: bool
     why_not: str | None
+    book: str | None = None
 
 
 class Demand(NamedTuple):
@@ -67,7 +72,14 @@ def shape_of(spec: JobSpec) -> Shape:
         ports=len(resources.ports),
         constraints=tuple(sorted(texts)),
         group_by=spec.coscheduling.group_by if spec.coscheduling else None,
+        hosts=spec.coscheduling.hosts if spec.coscheduling else None,
     )
+
+
+def shape_of_need(need: Resources) -> Shape:
+    """Take what claimed tasks may name: cores, memory, disk; of placed ones also the GPUs."""
+    memory, disk = parse_size(need.memory, "memory"), parse_size(need.disk, "disk")
+    return Shape(need.cpu, memory, disk, need.gpu, None, 0, (), None)
 
 
 def rank(demand: Demand) -> tuple[int, float, int, bool, str]:

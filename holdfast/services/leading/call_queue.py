@@ -34,8 +34,8 @@ class CalledWorker:
         self.acknowledged: list[AttemptName] = []
         # What it has named last, and the ledger does not know there.
         self.unknown: frozenset[Fence] = frozenset()
-        # What calls that may have reached it have offered, and it has not named yet. None before
-        # the first call: another leader may have offered anything.
+        # What calls that may have reached it have offered, and no stored answer has named. None
+        # before the first call: another leader may have offered anything.
         self.offered: frozenset[Fence] | None = None
         # What the last call has offered, and its answer did not name.
         self.unnamed: frozenset[Fence] = frozenset()
@@ -47,17 +47,22 @@ class CalledWorker:
         """When it is to be called: soon if it was rung for, but not without any pause."""
         return min(self.next_at, self.called_at + PAUSE_SECONDS) if self.is_rung else self.next_at
 
-    def offer(self, offered: frozenset[Fence]) -> frozenset[Fence]:
-        """Note all that a call is about to offer; returns what none before it can have offered."""
-        new = frozenset() if self.offered is None else offered - self.offered
-        self.offered = offered
-        return new
+    def offer(
+        self, offered: frozenset[Fence], unacknowledged: frozenset[Fence]
+    ) -> frozenset[Fence]:
+        """Note all that a call is about to offer; returns what none before it can have offered.
 
-    def take_back(self, new: frozenset[Fence]) -> frozenset[Fence]:
-        """Note that a call was not sent; returns what it was the first to offer."""
+        What was offered before may be ending by now. As long as it is unacknowledged, nobody knows
+        whether it has arrived.
+        """
+        before = unacknowledged if self.offered is None else self.offered & unacknowledged
+        self.offered = before | offered
+        return offered - before
+
+    def take_back(self, new: frozenset[Fence]) -> None:
+        """Note that the call which was the first to offer these was not sent."""
         assert self.offered is not None, "a call offers before it fails"
         self.offered -= new
-        return new
 
     def note_unnamed(self, unnamed: frozenset[Fence]) -> frozenset[Fence]:
         """Note what an answer did not name; returns what the one before did not name either."""

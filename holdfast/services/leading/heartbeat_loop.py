@@ -16,8 +16,6 @@ from functools import partial
 from itertools import count
 from typing import Protocol
 
-import aiohttp
-
 from holdfast.errors import LeaseConflict, Refused, Unavailable
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
@@ -26,7 +24,7 @@ from holdfast.model.fence import Fence
 from holdfast.operations.ending.complete import Completed, Completion
 from holdfast.operations.ending.lost_workers import lose_worker
 from holdfast.operations.placed.leadership import Deposed, Term
-from holdfast.operations.placed.undelivered import Undelivered, end_undelivered
+from holdfast.operations.placed.undelivered import Undelivered, end_undelivered, find_never_offered
 from holdfast.operations.placed.worker_heartbeats import (
     Failure,
     Heard,
@@ -42,12 +40,14 @@ from holdfast.operations.usage import note_usage
 from holdfast.services.chores import Chore, take_turn
 from holdfast.services.leading.call_queue import CalledWorker, CallQueue
 from holdfast.services.leading.lag import LagWatch
+from holdfast.services.leading.reach import LOOPBACK_ONLY, Lines, Reach
 from holdfast.services.leading.worker_calls import (
     CALL_SECONDS_MAX,
     CallFailed,
     Meaning,
     interpret,
     list_offered,
+    list_unacknowledged,
     read_answer,
     send,
     write_request,
@@ -69,7 +69,6 @@ CALLS_MAX = 4096
 # A worker that has been silent in a call for so long is given nothing more before it answers.
 HANG_SECONDS = 1.0
 LOSSES_SECONDS = 2.0
-NONE: frozenset[Fence] = frozenset()
 
 
 class OnHeartbeat(Protocol):
@@ -97,6 +96,7 @@ class HeartbeatLoop:
         numbers: Iterator[int] | None = None,
         tick: float = TICK_SECONDS,
         call_seconds_max: float = CALL_SECONDS_MAX,
+        reach: Reach = LOOPBACK_ONLY,
     ) -> None:
         self._ledger = ledger
         self._writers = writers
@@ -107,6 +107,7 @@ class HeartbeatLoop:
         self._on_heartbeat = on_heartbeat
         self._tick = tick
         self._call_seconds_max = call_seconds_max
+        self._reach = reach
         self._loop = asyncio.get_running_loop()
         self._workers: dict[str, CalledWorker] = {}
         self._queue = CallQueue()
@@ -148,27 +149,25 @@ class HeartbeatLoop:
             asyncio.create_task(self._lag.watch()),
             asyncio.create_task(self._finish_losses()),
         ]
-        timeout = aiohttp.ClientTimeout(total=self._call_seconds_max)
-        connector = aiohttp.TCPConnector(limit=CALLS_MAX)
         try:
-            async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+            async with self._reach.open_lines(self._call_seconds_max, CALLS_MAX) as lines:
                 try:
                     while True:
-                        await self._beat(session)
+                        await self._beat(lines)
                 finally:
                     await _end_all([*beside, *self._calling.values()])
         finally:
             for task in beside:
                 task.cancel()
 
-    async def _beat(self, session: aiohttp.ClientSession) -> None:
+    async def _beat(self, lines: Lines) -> None:
         """Begin every call that is due, and sleep until the next one is."""
         try:
             if self._loop.time() >= self._refresh_at:
                 await self._refresh()
             due = self._queue.take(self._loop.time(), PREPARE_MAX)
             if due:
-                await self._begin(session, due)
+                await self._begin(lines, due)
         except Deposed:
             raise
         except Unavailable as error:
@@ -201,7 +200,7 @@ class HeartbeatLoop:
         """Say how long nothing will be due."""
         return max(min(self._refresh_at, self._queue.next_at()) - self._loop.time(), 0.0)
 
-    async def _begin(self, session: aiohttp.ClientSession, due: list[CalledWorker]) -> None:
+    async def _begin(self, lines: Lines, due: list[CalledWorker]) -> None:
         now = self._loop.time()
         for worker in due:
             worker.is_rung = False
@@ -217,7 +216,7 @@ class HeartbeatLoop:
         for call in prepared:
             worker = known[call.worker_id]
             self._queue.drop([worker])  # if it was rung for meanwhile, it is called after this call
-            task = asyncio.create_task(self._call(session, worker, call))
+            task = asyncio.create_task(self._call(lines, worker, call))
             self._calling[call.worker_id] = task
             task.add_done_callback(partial(self._end_call, call.worker_id))
         for worker in due:
@@ -231,13 +230,11 @@ class HeartbeatLoop:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the heartbeat of %s broke off", worker_id, exc_info=error)
 
-    async def _call(
-        self, session: aiohttp.ClientSession, worker: CalledWorker, prepared: Prepared
-    ) -> None:
+    async def _call(self, lines: Lines, worker: CalledWorker, prepared: Prepared) -> None:
         """Call one worker, and store what its answer means."""
         began_at, number = self._loop.time(), next(self._numbers)
         spans = begin_deliveries(prepared)
-        new = worker.offer(list_offered(prepared))
+        new = worker.offer(list_offered(prepared), list_unacknowledged(prepared))
         try:
             epoch, acknowledged, unknown = self._term.epoch, worker.acknowledged, worker.unknown
             body = write_request(
@@ -248,14 +245,16 @@ class HeartbeatLoop:
                 unknown=unknown,
                 spans={fence: str(span.context) for fence, span in spans.items()},
             )
-            text = await send(session, prepared, body)
+            line = lines.to(prepared.address)
+            text = await send(line, prepared, body, reach=self._reach)
             answer = read_answer(text, worker.worker_id, epoch=epoch, number=number)
             meaning = interpret(prepared, answer)
         except CallFailed as failure:
             end_deliveries(spans, failure)
             self._on_heartbeat(self._loop.time() - began_at, failed=True)
-            undelivered = worker.take_back(new) if failure.was_not_sent else NONE
-            await self._fail(worker, failure, undelivered)
+            if failure.was_not_sent:
+                worker.take_back(new)
+            await self._fail(worker, failure)
             return
         end_deliveries(spans)
         worker.unknown = meaning.unknown
@@ -277,6 +276,8 @@ class HeartbeatLoop:
         heard = Heard(worker.worker_id, number, meaning.running)
         [is_known] = await self._answers.call([heard])
         _log_errors(worker, [is_known])
+        # It is open again: its next failure closes it, though the tick has counted one.
+        worker.count_at = 0.0
         await self._end_undelivered(worker, worker.note_unnamed(meaning.unnamed))
         if meaning.completions or not worker.has_answered:
             worker.has_answered = is_known is True
@@ -305,7 +306,7 @@ class HeartbeatLoop:
         instead = {item.fence: end for item, end in zip(unfit, stored_again, strict=True)}
         # A refusal is as final as a record; what could not be stored is asked for again.
         return [
-            AttemptName(entry.task_id, entry.attempt)
+            AttemptName(entry.task_id, item.fence.attempt)
             for entry, item, end in zip(meaning.reported, meaning.completions, ends, strict=False)
             if isinstance(instead.get(item.fence, end), Completed | Refused)
         ]
@@ -320,34 +321,39 @@ class HeartbeatLoop:
         worker.unnamed -= fences
         self._on_change()
 
-    async def _fail(
-        self, worker: CalledWorker, failure: CallFailed, undelivered: frozenset[Fence]
-    ) -> None:
+    async def _end_never_offered(self, worker: CalledWorker) -> None:
+        """Have attempts placed again that no call can have brought; none is under way."""
+        assert worker.offered is not None, "a call offers before it fails"
+        try:
+            never = await find_never_offered(self._ledger, worker.worker_id, worker.offered)
+        except Unavailable as error:
+            _log_errors(worker, [error])
+            return
+        await self._end_undelivered(worker, never)
+
+    async def _fail(self, worker: CalledWorker, failure: CallFailed) -> None:
         """Count a failed heartbeat, once a tick, unless it was this server's own fault.
 
-        What the call cannot have brought is placed again, after the failure counts: elsewhere.
+        What no call can have brought is placed again, after the failure counts: elsewhere.
         """
-        reason = str(failure)
-        if failure.is_ours:
-            log.warning(
-                "%s is not blamed, this server lacks something: %s", worker.worker_id, reason
-            )
+        worker_id, reason = worker.worker_id, str(failure)
+        was_late = self._lag.was_late_since(worker.called_at)
+        if failure.is_ours or was_late:
+            excuse = "was late" if was_late else "lacks something"
+            log.warning("%s is not blamed, this server %s: %s", worker_id, excuse, reason)
             return
-        if self._lag.was_late_since(worker.called_at):
-            log.warning("%s is not blamed, this server was late: %s", worker.worker_id, reason)
-            return
-        log.warning("the heartbeat of %s failed: %s", worker.worker_id, reason)
+        log.warning("the heartbeat of %s failed: %s", worker_id, reason)
         if worker.called_at < worker.count_at:
-            await self._end_undelivered(worker, undelivered)
+            await self._end_never_offered(worker)
             return
-        [judged] = await self._failures.call([Failure(worker.worker_id, reason)])
+        [judged] = await self._failures.call([Failure(worker_id, reason)])
         if isinstance(judged, Exception):
             _log_errors(worker, [judged])
             return
         worker.count_at = worker.called_at + self._tick
-        await self._end_undelivered(worker, undelivered)
+        await self._end_never_offered(worker)
         if judged.health == "dead":
-            await self._lose(worker.worker_id, judged.cause)
+            await self._lose(worker_id, judged.cause)
 
     async def _lose(self, worker_id: str, cause: str) -> None:
         """End what a dead worker ran."""

@@ -19,6 +19,7 @@ from holdfast.services.leading.heartbeat_loop import (
     OnHeartbeat,
     ignore_heartbeat,
 )
+from holdfast.services.leading.reach import LOOPBACK_ONLY, Reach
 from holdfast.services.leading.worker_calls import CALL_SECONDS_MAX
 from holdfast.services.server_spans import now_ns, trace_placed
 from holdfast.services.waking.doorbell import Bell, Doorbells
@@ -44,14 +45,16 @@ class Leader:
         tick: float = TICK_SECONDS,
         call_seconds_max: float = CALL_SECONDS_MAX,
         on_heartbeat: OnHeartbeat = ignore_heartbeat,
+        reach: Reach = LOOPBACK_ONLY,
     ) -> None:
         self.leader_id = uuid4().hex
         self._ledger = ledger
         self._writers = writers
         self._doorbells = doorbells
-        self._tick = tick
+        self.tick = tick
         self._call_seconds_max = call_seconds_max
         self._on_heartbeat = on_heartbeat
+        self._reach = reach
         self._numbers = count(1)
         self._heartbeats: HeartbeatLoop | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -104,8 +107,9 @@ class Leader:
             on_change=self._look_again,
             on_heartbeat=self._on_heartbeat,
             numbers=self._numbers,
-            tick=self._tick,
+            tick=self.tick,
             call_seconds_max=self._call_seconds_max,
+            reach=self._reach,
         )
         try:
             async with asyncio.TaskGroup() as group:

@@ -1,12 +1,14 @@
 """One call to one worker: written from the ledger, sent, and its answer read with suspicion."""
 
 import errno
+import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 import aiohttp
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError, Invalid
 from holdfast.model.fence import Fence
@@ -22,11 +24,14 @@ from holdfast.operations.report import Report
 from holdfast.operations.usage import Usage
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.services.job_descriptions import describe_job
+from holdfast.services.leading.reach import LOOPBACK_ONLY, Reach
 from holdfast.store.specs import StoredSpec
-from holdfast.wire.answers import AttemptName
+from holdfast.tls.calling import describe_refusal
+from holdfast.wire.answers import AttemptName, ErrorAnswer
 from holdfast.wire.cluster import (
     HEARTBEAT_PATH,
     SECRET_HEADER,
+    CompletedTask,
     Gang,
     PlacedJob,
     RunningTask,
@@ -36,11 +41,12 @@ from holdfast.wire.cluster import (
     WorkerHeartbeatRequest,
 )
 from holdfast.wire.raw import raw
-from holdfast.wire.requests import TaskCompletion
 
 CALL_SECONDS_MAX = 10.0
 ANSWER_BYTES_MAX = 32 << 20
 ENTRIES_MAX = 10_000
+# What a worker of ours says why it does not obey.
+REFUSALS = {"forbidden", "invalid", "conflict"}
 NO_SPANS: Mapping[Fence, str] = {}
 _encode = msgspec.json.Encoder().encode
 # What this host lacks, it lacks for every worker: no answer is to be blamed for it.
@@ -64,7 +70,7 @@ class Meaning(NamedTuple):
 
     starts: list[Report]
     completions: list[Completion]
-    reported: list[TaskCompletion]
+    reported: list[CompletedTask]
     running: tuple[Fence, ...]
     usage: list[Usage]
     unknown: frozenset[Fence]
@@ -110,14 +116,23 @@ def write_request(
     )
 
 
-async def send(session: aiohttp.ClientSession, prepared: Prepared, body: bytes) -> bytes:
+async def send(
+    session: aiohttp.ClientSession,
+    prepared: Prepared,
+    body: bytes,
+    *,
+    reach: Reach = LOOPBACK_ONLY,
+) -> bytes:
     """Send a call and return the answer's text. Raises CallFailed."""
     try:
+        if (problem := reach.find_problem(prepared.address)) is not None:
+            raise CallFailed(problem, was_not_sent=True)
         async with session.post(
             prepared.address + HEARTBEAT_PATH,
             data=body,
             headers={"Content-Type": "application/json", SECRET_HEADER: prepared.secret},
             allow_redirects=False,
+            ssl=reach.context(),
         ) as response:
             text = bytearray()
             async for chunk in response.content.iter_any():
@@ -125,18 +140,30 @@ async def send(session: aiohttp.ClientSession, prepared: Prepared, body: bytes) 
                 if len(text) > ANSWER_BYTES_MAX:
                     raise CallFailed(f"its answer is longer than {ANSWER_BYTES_MAX} bytes")
             if response.status != 200:
-                said = bytes(text[:200]).decode(errors="replace")
-                raise CallFailed(f"it answered {response.status}: {said}")
+                raise CallFailed(f"it answered {response.status}, {_read_code(bytes(text))}")
             return bytes(text)
+    except aiohttp.ConnectionTimeoutError as error:
+        raise CallFailed("it could not be connected to in time", was_not_sent=True) from error
     except TimeoutError as error:
         raise CallFailed(f"no answer within {session.timeout.total:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         is_ours = isinstance(error, OSError) and error.errno in OUR_FAULTS
         # No connection came about. One that broke may have carried the call before.
         was_not_sent = isinstance(error, aiohttp.ClientConnectorError)
-        raise CallFailed(
-            f"{type(error).__name__}: {error}", is_ours=is_ours, was_not_sent=was_not_sent
-        ) from error
+        problem = describe_refusal(error, prepared.address) or _name_kind(error)
+        raise CallFailed(problem, is_ours=is_ours, was_not_sent=was_not_sent) from error
+
+
+def _name_kind(error: Exception) -> str:
+    """Name the kind of a failure; nothing that a stranger has sent is repeated."""
+    kind = type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorError):  # before anything was received
+        return f"{kind}: {error}"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{kind}: {os.strerror(error.errno)}"
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
+        return f"{kind}: its answer is not HTTP"
+    return kind
 
 
 def read_answer(text: bytes, worker_id: str, *, epoch: int, number: int) -> WorkerHeartbeatAnswer:
@@ -144,11 +171,9 @@ def read_answer(text: bytes, worker_id: str, *, epoch: int, number: int) -> Work
     try:
         answer = read_tolerantly(text, WorkerHeartbeatAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CallFailed(f"its answer cannot be read: {error}") from error
+        raise CallFailed("its answer is not in our shape") from error
     if (answer.worker_id, answer.epoch, answer.number) != (worker_id, epoch, number):
-        raise CallFailed(
-            f"its answer is that of {answer.worker_id} to call {answer.epoch}.{answer.number}"
-        )
+        raise CallFailed("its answer is that of another incarnation, or to another call")
     if len(answer.running_tasks) + len(answer.completed_tasks) > ENTRIES_MAX:
         raise CallFailed(f"its answer names more than {ENTRIES_MAX} attempts")
     return answer
@@ -160,8 +185,9 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
         running = {_fence(entry): _state(entry) for entry in answer.running_tasks}
         reported = {_fence(entry): entry for entry in answer.completed_tasks}
         completions = [_completion(fence, entry) for fence, entry in reported.items()]
+        named = [replace(entry, attempt=fence.attempt) for fence, entry in reported.items()]
     except (Invalid, UnicodeDecodeError) as error:
-        raise CallFailed(f"its answer makes no sense: {error}") from error
+        raise CallFailed(f"its answer makes no sense: {getattr(error, 'field', 'text')}") from error
     starts = []
     for wanted in prepared.wanted:
         state = running.get(wanted.fence)
@@ -189,9 +215,16 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
     ]
     unknown = frozenset(running.keys() - {wanted.fence for wanted in prepared.wanted})
     unnamed = list_offered(prepared) - running.keys() - reported.keys()
-    return Meaning(
-        starts, completions, list(reported.values()), tuple(running), usage, unknown, unnamed
-    )
+    return Meaning(starts, completions, named, tuple(running), usage, unknown, unnamed)
+
+
+def _read_code(text: bytes) -> str:
+    """Name the kind of a refusal; nothing that a stranger has written is repeated."""
+    try:
+        code = read_tolerantly(text, ErrorAnswer).error.code
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "not in our shape"
+    return code if code in REFUSALS else "not in our shape"
 
 
 def list_offered(prepared: Prepared) -> frozenset[Fence]:
@@ -199,6 +232,11 @@ def list_offered(prepared: Prepared) -> frozenset[Fence]:
     return frozenset(
         wanted.fence for wanted in prepared.wanted if not wanted.acknowledged and not wanted.ending
     )
+
+
+def list_unacknowledged(prepared: Prepared) -> frozenset[Fence]:
+    """List what no stored answer of the worker has named yet, whether it is wanted or ending."""
+    return frozenset(wanted.fence for wanted in prepared.wanted if not wanted.acknowledged)
 
 
 def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:
@@ -214,7 +252,7 @@ def _to_run(wanted: Wanted, span: str | None) -> TaskToRun:
         input=raw(wanted.input),
         ports=wanted.ports if is_new else {},
         devices=wanted.devices if is_new else [],
-        gang=Gang(wanted.peers) if is_new and wanted.peers else None,
+        gang=Gang(wanted.peers, wanted.rank) if is_new and wanted.peers else None,
         trace_parent=span,
     )
 
@@ -239,12 +277,10 @@ def _placed_job(job_id: int, stored: StoredSpec) -> msgspec.Raw:
     return msgspec.Raw(text)
 
 
-def _fence(entry: RunningTask | TaskCompletion) -> Fence:
-    number = entry.attempt
-    if number is None and isinstance(entry, RunningTask):
-        number = entry.attempt_id
+def _fence(entry: RunningTask | CompletedTask) -> Fence:
+    number = entry.attempt_id if entry.attempt is None else entry.attempt
     if number is None:
-        raise Invalid("attempt", "is missing; say which attempt of the task runs")
+        raise Invalid("attempt", "is missing; say which attempt of the task is meant")
     return Fence(parse_task_id(entry.task_id), number, entry.lease_token)
 
 
@@ -255,7 +291,7 @@ def _state(entry: RunningTask) -> TaskState:
     return state
 
 
-def _completion(fence: Fence, entry: TaskCompletion) -> Completion:
+def _completion(fence: Fence, entry: CompletedTask) -> Completion:
     return Completion(
         fence,
         parse_status(entry.status),
@@ -267,6 +303,7 @@ def _completion(fence: Fence, entry: TaskCompletion) -> Completion:
         tuple(Note(event.kind, bytes(event.payload).decode()) for event in entry.events),
         entry.start_reported,
         tuple(entry.outputs),
+        timedelta(milliseconds=entry.run_ms),
     )
 
 

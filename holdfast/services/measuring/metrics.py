@@ -1,11 +1,14 @@
 """What a server counts and measures, in the form Prometheus reads."""
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
+from holdfast.model.server_limits import LIMITS
 from holdfast.model.states import ENDED_STATES, TaskState
 from holdfast.rules.quantiles import BOUNDS_SECONDS
 
@@ -48,6 +51,29 @@ class Metrics:
             buckets=BOUNDS_SECONDS,
             registry=self.registry,
         )
+
+        self._refusals = counter(
+            "limit_refusals_total", "Requests and connections that a limit has refused.", ("limit",)
+        )
+        for limit in LIMITS:
+            self._refusals.labels(limit)
+
+    def count_refusal(self, limit: str) -> None:
+        """Count what a limit of the server has refused."""
+        self._refusals.labels(limit).inc()
+
+    def watch(self, name: str, text: str, count: Callable[[], int]) -> None:
+        """Show what a limit bounds."""
+        Gauge(f"holdfast_{name}", text, registry=self.registry).set_function(count)
+
+    def watch_certificate(self, expires_at: Callable[[], datetime]) -> None:
+        """Show until when the certificate of this server is good."""
+        gauge = Gauge(
+            "holdfast_tls_certificate_expiry_seconds",
+            "When the certificate of this server expires, in seconds since 1970.",
+            registry=self.registry,
+        )
+        gauge.set_function(lambda: expires_at().timestamp())
 
     def count(self, news: News) -> None:
         """Count what a transaction did."""

@@ -47,6 +47,12 @@ class Samples:
                 tally.counts[position] += count
             elif end == TaskState.PENDING and start in ENDED_STATES:
                 tally.counts[_RETRIED] += count
+            if end == TaskState.DEAD_LETTERED and start in _POSITIONS:
+                # One end, counted once: how the attempt ended is told by its dead letter.
+                arrived = sum(moved for (_, to), moved in news.moves.items() if to == start)
+                tally.counts[_POSITIONS[TaskState(start)]] -= min(count, arrived)
+        for (worker_id, state), count in news.ends.items():
+            tally.ends[worker_id, TaskState(state).name.lower()] += count
         for job_id, seconds in news.waits:
             position = bisect_left(BOUNDS_SECONDS, seconds)
             tally.waits[position] += 1

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from holdfast.model.events import USER
 from holdfast.model.ids import TaskId
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
@@ -64,9 +63,14 @@ class Event(NamedTuple):
         """Name the position right after this event."""
         return Cursor(self.txid, self.id)
 
+    @property
+    def moment(self) -> "Moment":
+        """Name the same position among events that are listed by time."""
+        return Moment(self.ts, self.id)
+
 
 class Moment(NamedTuple):
-    """A position in the events of one job or task, which are listed by time."""
+    """A position in events that are listed by time."""
 
     ts: datetime = datetime.fromtimestamp(0, UTC)
     id: int = 0
@@ -164,6 +168,23 @@ class SearchedPage(NamedTuple):
     following: Moment | None
 
 
+async def end_of_search(tx: Transaction, until: datetime | None) -> datetime:
+    """Decide where a search ends: nothing is later than now, but clocks differ a little."""
+    return min(until or datetime.max.replace(tzinfo=UTC), await tx.now() + CLOCK_SLACK)
+
+
+async def begin_of_correlation(tx: Transaction, correlation_id: str) -> Moment | None:
+    """Tell before which moment nothing happened to these jobs; None if they can be read at once."""
+    row = await tx.fetch_one(
+        _EVENTS["measure_correlation"],
+        correlation_id=correlation_id,
+        jobs_max=CORRELATED_TASKS_MAX + 1,
+    )
+    assert row is not None, "a sum has a row"
+    tasks, since = row
+    return Moment(since - CLOCK_SLACK) if tasks > CORRELATED_TASKS_MAX else None
+
+
 async def search_events(
     tx: Transaction,
     types: Sequence[str] | None,
@@ -177,16 +198,10 @@ async def search_events(
 
     Looks at a bounded number of them: a page may be short and still not be the last one.
     """
-    end = min(until or datetime.max.replace(tzinfo=UTC), await tx.now() + CLOCK_SLACK)
+    end = await end_of_search(tx, until)
     if correlation_id is not None:
-        row = await tx.fetch_one(
-            _EVENTS["measure_correlation"],
-            correlation_id=correlation_id,
-            jobs_max=CORRELATED_TASKS_MAX + 1,
-        )
-        assert row is not None, "a sum has a row"
-        tasks, since = row
-        if tasks <= CORRELATED_TASKS_MAX:
+        begin = await begin_of_correlation(tx, correlation_id)
+        if begin is None:
             rows = await tx.fetch(
                 _EVENTS["list_events_of_correlation"],
                 correlation_id=correlation_id,
@@ -197,8 +212,8 @@ async def search_events(
                 count_max=page_size,
             )
             found = [Event(*row) for row in rows]
-            return SearchedPage(found, _moment(found[-1]) if len(found) == page_size else None)
-        after = max(after, Moment(since - CLOCK_SLACK))
+            return SearchedPage(found, found[-1].moment if len(found) == page_size else None)
+        after = max(after, begin)
     return await _search_by_time(
         tx, types, correlation_id=correlation_id, after=after, end=end, page_size=page_size
     )
@@ -237,43 +252,11 @@ async def _search_by_time(
             continue
         found += [Event(*row[1:]) for row in rows if row["id"] is not None]
         if len(found) == page_size:
-            return SearchedPage(found, _moment(found[-1]))
+            return SearchedPage(found, found[-1].moment)
         begin += length
         length *= min(EVENTS_EXAMINED_MAX / 2 / max(examined, 1), STRETCH_FACTOR)
         length = max(length, TIME_STRETCH_LEAST)
     return SearchedPage(found, Moment(begin))
-
-
-def _moment(event: Event) -> Moment:
-    return Moment(event.ts, event.id)
-
-
-async def list_notes(
-    tx: Transaction,
-    job_id: int,
-    kind: str,
-    *,
-    task_index: int | None = None,
-    after: Moment,
-    page_size: int,
-) -> list[Event]:
-    """List notes of one kind, of a job or of one task, in the words of events.
-
-    `user` are all kinds that user code has written.
-    """
-    statement, kinds = _EVENTS["list_notes"], {"kind": kind}
-    if kind == USER:
-        statement, kinds = _EVENTS["list_user_events"], {}
-    rows = await tx.fetch(
-        statement,
-        **kinds,
-        job_id=job_id,
-        task_index=task_index,
-        after_ts=after.ts,
-        after_id=after.id,
-        count_max=page_size,
-    )
-    return [Event(*row) for row in rows]
 
 
 class Follower:

@@ -5,19 +5,27 @@ arriving does not exist for readers. Ids rise with the time at which jobs were c
 of time is a stretch of ids.
 """
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from holdfast.errors import NotFound
 from holdfast.model.ids import JOB_ID_MAX
-from holdfast.model.states import JobState, TaskState
+from holdfast.model.states import UNSUCCESSFUL_STATES, JobState, TaskState
+from holdfast.rules.reading.fingerprint import fingerprint
+from holdfast.rules.reading.settled import Aftermath, Again, find_settled
 from holdfast.store.database import Transaction
 from holdfast.store.pages import EXAMINED_MAX, Page, Walk, fill_page, walker
+from holdfast.store.reads.worker_attempts import list_jobs_of_worker
 from holdfast.store.statements import load_statements
 
 _JOBS = load_statements("reads/jobs")
 NAMES_MAX = 1000
+# The first line is looked at; blank ones may stand before it.
+ERROR_LENGTH_MAX = 300
+REPLAYS_EXAMINED_MAX = 100
 NAMED_EXAMINED_MAX = 100_000
 _SIEVES = {
     "type": _JOBS["keep_jobs_of_type"],
@@ -78,9 +86,12 @@ class JobRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs; None means any. `name` is a prefix, `label` a key and its value."""
+    """Which jobs; None means any. `name` is a prefix, `label` a key and its value.
 
-    state: JobState | None = None
+    `fingerprint` is that of their error.
+    """
+
+    states: frozenset[JobState] | None = None
     name: str | None = None
     type: str | None = None
     owner: str | None = None
@@ -91,6 +102,24 @@ class JobFilter:
     # The first moment that counts, and the first after them.
     submitted_from: datetime | None = None
     submitted_until: datetime | None = None
+    fingerprint: str | None = None
+    # Whose attempts of late, ended or open, are of these jobs.
+    worker_id: str | None = None
+
+    @property
+    def are_listed(self) -> bool:
+        """Tell whether there is a list of the jobs in these states; of successes there is none."""
+        return self.states is not None and JobState.SUCCEEDED not in self.states
+
+
+class JobError(NamedTuple):
+    """How a job ended that did not succeed; of its error, the beginning."""
+
+    job_id: int
+    type: str
+    finished_at: datetime | None
+    error: str
+    is_cancelled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +157,7 @@ async def list_jobs(
     tx: Transaction, wanted: JobFilter, *, before: int = JOB_ID_MAX, page_size: int
 ) -> Page[JobRow, int]:
     """List jobs, the newest first; a page may be short and still not be the last one."""
-    if wanted.state in _NEVER:
+    if wanted.states is not None and wanted.states <= _NEVER:
         return Page([], None)
     span = await _find_span(tx, wanted)
     walk, examined_max = await _choose_walk(tx, wanted)
@@ -155,7 +184,7 @@ async def _read_jobs(
     rows = await tx.fetch(
         _JOBS["read_jobs"],
         job_ids=job_ids,
-        state=wanted.state,
+        states=None if wanted.states is None else sorted(wanted.states),
         name=wanted.name,
         type=wanted.type,
         owner=wanted.owner,
@@ -215,20 +244,58 @@ async def _sift(tx: Transaction, job_ids: list[int], wanted: JobFilter) -> list[
     names = [name for name in _SIEVES if getattr(wanted, name) is not None]
     is_walked_by_another = (
         wanted.parent_job_id is not None
+        or wanted.worker_id is not None
         or wanted.correlation_id is not None
         or wanted.label is not None
-        or wanted.state not in (None, JobState.SUCCEEDED)
+        or wanted.are_listed
     )
     for name in names if is_walked_by_another else names[1:]:
         rows = await tx.fetch(_SIEVES[name], job_ids=job_ids, **{name: getattr(wanted, name)})
         job_ids = [row[0] for row in rows]
+    if wanted.fingerprint is not None:
+        errors = await _read_errors(tx, job_ids)
+        # Thousands of errors take a while to tell apart, and this loop has leases to renew.
+        alike = await asyncio.to_thread(_list_alike, errors, wanted.fingerprint)
+        job_ids = [job_id for job_id in job_ids if job_id in alike]
     return job_ids
+
+
+def _list_alike(errors: list[JobError], kind: str) -> set[int]:
+    return {row.job_id for row in errors if fingerprint(None, row.error) == kind}
+
+
+async def list_newest_errors(tx: Transaction, count_max: int) -> list[JobError]:
+    """List how the newest jobs ended that did not succeed, but for those that were cancelled."""
+    states = sorted(UNSUCCESSFUL_STATES)
+    walk = walker(tx, _JOBS["walk_jobs_in_states"], "before_job_id", states=states)
+    errors = await _read_errors(tx, await walk(JOB_ID_MAX, count_max))
+    return [row for row in errors if not row.is_cancelled]
+
+
+async def list_settled(tx: Transaction, job_ids: Sequence[int]) -> set[int]:
+    """List those of these unsuccessful jobs that nothing is left to be done about."""
+    rows = await tx.fetch(_JOBS["list_again"], job_ids=job_ids, events_max=REPLAYS_EXAMINED_MAX)
+    known: dict[int, Aftermath] = {}
+    for job_id, replay_of, has_letters, has_open, replay_id, is_ended, has_succeeded in rows:
+        one = known.get(job_id) or Aftermath(replay_of, has_letters, has_open, ())
+        if replay_id is not None:
+            again = Again(replay_id, is_ended, has_succeeded)
+            one = one._replace(replays=(*one.replays, again))
+        known[job_id] = one
+    return find_settled(known)
+
+
+async def _read_errors(tx: Transaction, job_ids: list[int]) -> list[JobError]:
+    rows = await tx.fetch(_JOBS["read_errors"], job_ids=job_ids, error_length=ERROR_LENGTH_MAX)
+    return [JobError(*row) for row in rows]
 
 
 async def _choose_walk(tx: Transaction, wanted: JobFilter) -> tuple[Walk, int]:
     """Choose the index that leads past the fewest jobs, and how many of them may be examined."""
     statement, examined_max = _JOBS["walk_jobs"], EXAMINED_MAX
     values: dict[str, Any] = {}
+    if wanted.worker_id is not None:
+        return _walk_along(await list_jobs_of_worker(tx, wanted.worker_id)), examined_max
     if wanted.parent_job_id is not None:
         statement = _JOBS["walk_jobs_of_parent"]
         values = {"parent_job_id": wanted.parent_job_id}
@@ -238,8 +305,9 @@ async def _choose_walk(tx: Transaction, wanted: JobFilter) -> tuple[Walk, int]:
     elif wanted.label is not None:
         statement = _JOBS["walk_jobs_with_label"]
         values = {"label_key": wanted.label[0], "label_value": wanted.label[1]}
-    elif wanted.state is not None and wanted.state != JobState.SUCCEEDED:
-        statement, values = _JOBS["walk_jobs_in_state"], {"state": wanted.state}
+    elif wanted.are_listed:
+        assert wanted.states is not None
+        statement, values = _JOBS["walk_jobs_in_states"], {"states": sorted(wanted.states)}
     elif wanted.type is not None:
         statement, values = _JOBS["walk_jobs_of_type"], {"type": wanted.type}
     elif wanted.owner is not None:
@@ -253,3 +321,12 @@ async def _choose_walk(tx: Transaction, wanted: JobFilter) -> tuple[Walk, int]:
             statement, values = _JOBS["walk_jobs_named"], {"names": [row[0] for row in rows]}
             examined_max = min(EXAMINED_MAX, NAMED_EXAMINED_MAX // max(len(rows), 1))
     return walker(tx, statement, "before_job_id", **values), examined_max
+
+
+def _walk_along(job_ids: list[int]) -> Walk:
+    """Walk along jobs that are known, the newest first."""
+
+    async def walk(before: int, count_max: int) -> list[int]:
+        return [job_id for job_id in job_ids if job_id < before][:count_max]
+
+    return walk

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from holdfast.rules.log_lines import LINE_BYTES_MAX, Run, find_lines, join_stretches
+from holdfast.rules.reading.log_lines import LINE_BYTES_MAX, Run, find_lines, join_stretches
 from holdfast.store.database import Transaction
 from holdfast.store.reads.logs import (
     FIRST_STRETCH,

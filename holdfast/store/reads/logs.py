@@ -57,12 +57,7 @@ async def read_job_log(
 
     A page may be short, even empty, and still not be the last one.
     """
-    # Asked first: with no lease left, nobody can write what the walk below does not see.
-    is_held = await tx.fetch_one(_LOGS["has_lease"], job_id=job.job_id) is not None
-    row = await tx.fetch_one(_LOGS["read_stored_until"], quiet=QUIET, patience=PATIENCE)
-    assert row is not None, "a minimum has a row"
-    until = row[0]
-    is_over = job.finished_at is not None and job.finished_at < until and not is_held
+    until, is_over = await _look(tx, job)
     examined_max = page_size if task_index is None else STRETCHES_EXAMINED_MAX
     walked = await walk_job_log(tx, job.job_id, after=after, until=until, count_max=examined_max)
     is_all = len(walked) < examined_max
@@ -79,6 +74,63 @@ async def read_job_log(
         wanted.append(position)
     stretches = await read_stretches(tx, job.job_id, wanted) if wanted else []
     return LogPage(stretches, last, is_complete=is_over and is_all)
+
+
+async def _look(tx: Transaction, job: JobRow) -> tuple[datetime, bool]:
+    """Tell before which moment all output has been stored, and whether that is all there is."""
+    # Asked first: with no lease left, nobody can write what a walk after it does not see.
+    is_held = await tx.fetch_one(_LOGS["has_lease"], job_id=job.job_id) is not None
+    row = await tx.fetch_one(_LOGS["read_stored_until"], quiet=QUIET, patience=PATIENCE)
+    assert row is not None, "a minimum has a row"
+    until = row[0]
+    return until, job.finished_at is not None and job.finished_at < until and not is_held
+
+
+class LogTail(NamedTuple):
+    """The last output before a position; `first` and `last` are those of its stretches.
+
+    `is_first` if none stands before it, `is_complete` if after the whole log nothing will come.
+    """
+
+    stretches: list[StretchRow]
+    first: LogPosition
+    last: LogPosition
+    is_first: bool
+    is_complete: bool
+
+
+async def read_job_log_back(
+    tx: Transaction,
+    job: JobRow,
+    *,
+    before: LogPosition | None = None,
+    page_size: int,
+    bytes_max: int = PAGE_BYTES_MAX,
+) -> LogTail:
+    """Read the end of a job's output, or what stands before a position, in the order of storing."""
+    until, is_over = await _look(tx, job)
+    at = LogPosition(until, 0, 0, 0) if before is None else before
+    rows = await tx.fetch(
+        _LOGS["walk_job_log_back"],
+        job_id=job.job_id,
+        until=until,
+        stored_at=at.stored_at,
+        before_index=at.task_index,
+        before_attempt=at.attempt,
+        before_offset=at.start_offset,
+        count_max=page_size + 1,
+    )
+    wanted: list[LogPosition] = []
+    size = 0
+    for row in rows[:page_size]:
+        size += row["size"]
+        if wanted and size > bytes_max:
+            break
+        wanted.append(LogPosition(*row[:4]))
+    wanted.reverse()
+    stretches = await read_stretches(tx, job.job_id, wanted) if wanted else []
+    first, last = (wanted[0], wanted[-1]) if wanted else (FIRST_STRETCH, FIRST_STRETCH)
+    return LogTail(stretches, first, last, len(wanted) == len(rows), is_over)
 
 
 async def walk_job_log(

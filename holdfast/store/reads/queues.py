@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from holdfast.store.database import Transaction
 from holdfast.store.reads.jobs import JobRow
 from holdfast.store.reads.tasks import TaskRow
+from holdfast.store.reads.too_large import LargeTasks, explain_job_too_large, list_too_large
 from holdfast.store.reads.workers import SILENT_AFTER
 from holdfast.store.statements import load_statements
 
@@ -41,37 +42,87 @@ class QueueRow:
     running: int = 0
     finished_per_second: float = 0.0
     paused_by: str | None = None
+    # Registered workers that live and do not drain; and whether others hold some of it.
+    workers: int = 0
+    has_stranger: bool = False
+    # What these workers have for tasks that name resources; None for one that takes all.
+    capacities: Sequence[str | None] = (None,)
+    # Of what is in line, as far as that was looked at: more than any of these workers has.
+    never_fits: int = 0
+
+    @property
+    def is_served(self) -> bool:
+        """Tell whether somebody would take the next task."""
+        return self.workers > 0 or self.has_stranger
+
+
+class Line(NamedTuple):
+    """Tasks in line: what can start now, what stands in a paused queue, and what nobody serves."""
+
+    free: int
+    paused: int
+    unserved: int
 
 
 @dataclass(slots=True)
 class QueueView:
-    """Every queue by name, and when they were looked at."""
+    """Every queue by name, and when they were looked at; `placed` tasks have no queue."""
 
     now: datetime
+    placed: int = 0
+    is_estimate: bool = False
     queues: dict[str, QueueRow] = field(default_factory=dict)
 
     def at(self, queue: str) -> QueueRow:
         """Find or add a queue."""
         return self.queues.setdefault(queue, QueueRow(queue))
 
+    def add_up(self) -> Line:
+        """Add up what stands in line, by what is in its way."""
+        rows = self.queues.values()
+        paused = sum(row.depth for row in rows if row.paused_by is not None)
+        open_rows = [row for row in rows if row.paused_by is None]
+        unserved = sum(row.depth for row in open_rows if not row.is_served)
+        free = sum(row.depth for row in open_rows if row.is_served)
+        return Line(free + self.placed, paused, unserved)
+
 
 class QueueCondition(NamedTuple):
-    """What stands between a queue's tasks and a worker, and since when that is known."""
+    """What stands between a queue's tasks and a worker, and since when that is known.
+
+    `too_large` says, of one job, why none of the workers could ever have room for its tasks.
+    """
 
     now: datetime
     paused_by: str | None
     is_served: bool
+    too_large: str | None = None
 
 
 async def list_queues(tx: Transaction) -> QueueView:
-    """List every queue that is paused, or has tasks in line, due later or running."""
+    """List every queue that is served or paused, or has tasks in line, due later or running."""
     view = await list_lines(tx)
     rows = await tx.fetch(_QUEUES["count_waiting"], count_max=WAITING_COUNTED_MAX)
     for queue, count in rows:
         view.at(queue).waiting = count
     for queue, pace in await _read_paces(tx, view.now):
         view.at(queue).finished_per_second = max(round(pace, 3), 0.0)
+    await find_large(tx, view)
     return view
+
+
+async def find_large(tx: Transaction, view: QueueView) -> list[LargeTasks]:
+    """Find what no worker of its queue could ever run, and count it in the view."""
+    rows = [
+        row
+        for row in view.queues.values()
+        if row.depth and row.workers and row.paused_by is None and not row.has_stranger
+    ]
+    found = await list_too_large(tx, {row.queue: row.capacities for row in rows})
+    for each in found:
+        row = view.at(each.queue)
+        row.never_fits = min(row.never_fits + each.tasks, row.depth)
+    return found
 
 
 async def _read_paces(tx: Transaction, now: datetime) -> list[Any]:
@@ -84,11 +135,21 @@ async def _read_paces(tx: Transaction, now: datetime) -> list[Any]:
 
 
 async def list_lines(tx: Transaction) -> QueueView:
-    """List every queue that is paused, or has tasks in line or running, without its pace."""
+    """List every queue that is served or paused, or has tasks in line or running; no paces."""
     view = QueueView(await tx.now())
     await _read_lines(tx, view)
-    for queue, count in await tx.fetch(_QUEUES["count_running"]):
-        view.at(queue).running = count
+    for queue, count, has_stranger in await tx.fetch(_QUEUES["count_running"]):
+        row = view.at(queue)
+        row.running, row.has_stranger = count, has_stranger
+    serving = await tx.fetch(
+        _QUEUES["count_workers_of_queues"],
+        now=view.now,
+        silent_after=SILENT_AFTER,
+        count_max=QUEUES_MAX,
+    )
+    for queue, count, capacities in serving:
+        row = view.at(queue)
+        row.workers, row.capacities = count, capacities
     for queue, paused_by in await tx.fetch(_QUEUES["list_paused"], count_max=PAUSED_MAX):
         view.at(queue).paused_by = paused_by
     return view
@@ -99,8 +160,12 @@ async def _read_lines(tx: Transaction, view: QueueView) -> None:
     for queue, oldest_at, depth in rows:
         line = view.at(queue)
         line.oldest_at, line.depth = oldest_at, depth
+    placed = await tx.fetch_one(_QUEUES["count_placed"], count_max=DEPTH_COUNTED_MAX)
+    assert placed is not None
+    view.placed = placed[0]
     deep = [line for line in view.queues.values() if line.depth == DEPTH_COUNTED_MAX]
-    if not deep:
+    view.is_estimate = bool(deep) or view.placed == DEPTH_COUNTED_MAX
+    if not view.is_estimate:
         return
     row = await tx.fetch_one(_QUEUES["measure_ready"])
     assert row is not None
@@ -108,13 +173,32 @@ async def _read_lines(tx: Transaction, view: QueueView) -> None:
     sampled = dict(await tx.fetch(_QUEUES["sample_depths"], percent=100 * share))
     for line in deep:
         line.depth = max(round(sampled.get(line.queue, 0) / share), DEPTH_COUNTED_MAX)
+    if view.placed == DEPTH_COUNTED_MAX:
+        view.placed = max(round(sampled.get("", 0) / share), DEPTH_COUNTED_MAX)
 
 
-async def read_condition(tx: Transaction, queue: str | None) -> QueueCondition:
-    """Read what stands between a queue's tasks and a worker; placed work has no queue."""
+async def read_condition(
+    tx: Transaction, queue: str | None, job_id: int | None = None
+) -> QueueCondition:
+    """Read what stands between a queue's tasks, or those of a job there, and a worker.
+
+    Placed work has no queue.
+    """
     row = await tx.fetch_one(_QUEUES["read_condition"], queue=queue, silent_after=SILENT_AFTER)
     assert row is not None
-    return QueueCondition(*row)
+    now, paused_by, capacities = row
+    too_large = None
+    if job_id is not None and capacities:
+        too_large = await explain_job_too_large(tx, job_id, capacities)
+    # What a stranger has room for, nobody knows; asked only where it makes a difference.
+    has_stranger = (
+        queue is not None
+        and (not capacities or too_large is not None)
+        and await tx.fetch_one(_QUEUES["has_stranger"], queue=queue) is not None
+    )
+    if has_stranger:
+        too_large = None
+    return QueueCondition(now, paused_by, bool(capacities) or has_stranger, too_large)
 
 
 async def count_serving(tx: Transaction, queue: str, worker: str) -> tuple[int, int]:
@@ -156,12 +240,12 @@ async def count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int:
     return count
 
 
-async def list_served_queues(tx: Transaction, now: datetime) -> set[str]:
-    """List the queues that a living worker said it works for."""
-    rows = await tx.fetch(
-        _QUEUES["list_served_queues"], now=now, silent_after=SILENT_AFTER, count_max=QUEUES_MAX
-    )
-    return {row[0] for row in rows}
+async def count_placed_of_jobs(tx: Transaction, job_ids: Sequence[int], count_max: int) -> int:
+    """Count the tasks of jobs that stand in line to be placed, up to a bound."""
+    row = await tx.fetch_one(_QUEUES["count_placed_of_jobs"], job_ids=job_ids, count_max=count_max)
+    assert row is not None
+    count: int = row[0]
+    return count
 
 
 async def list_finishing_queues(tx: Transaction, now: datetime) -> set[str] | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
-from holdfast.store.tables.samples import STEPS, STEPS_KEPT, Counts
+from holdfast.store.tables.samples import STEPS, STEPS_KEPT, Counts, WorkerEnds
 
 _SAMPLES = load_statements("reads/samples")
 STEPS_MAX = 360
@@ -82,3 +82,11 @@ async def count_failures_by_type(
         count_max=TYPES_MAX,
     )
     return [(name, attempts, failures) for name, attempts, failures in rows]
+
+
+async def count_ends_by_worker(
+    tx: Transaction, since: datetime, worker_ids: Sequence[str] | None = None
+) -> dict[str, WorkerEnds]:
+    """Count the attempts that ended on workers since a time, to the step; of these, or of all."""
+    rows = await tx.fetch(_SAMPLES["read_worker_samples"], since=since, worker_ids=worker_ids)
+    return {row[0]: WorkerEnds(*row[1:]) for row in rows}

@@ -13,9 +13,11 @@ from holdfast.store.reads.jobs import JobRow, find_job
 from holdfast.store.statements import Statement, load_statements
 
 _TASKS = load_statements("reads/tasks")
+CONTINUED_MAX = 1000
 COUNTED_MAX = 5000
 SAMPLE_PAGES_MAX = 200
 OPEN_COUNTED_MAX = 1000
+WAITING_COUNTED_MAX = 1000
 
 
 class TaskRow(NamedTuple):
@@ -112,6 +114,21 @@ async def list_tasks(
     )
 
 
+async def list_waiting_tasks(tx: Transaction, job_id: int) -> tuple[list[TaskRow], int]:
+    """List a task for each way in which those of a job wait beside a queue, the nearest first.
+
+    Also counts those that wait for a time, up to a bound.
+    """
+    row = await tx.fetch_one(
+        _TASKS["list_waiting_tasks"], job_id=job_id, count_max=WAITING_COUNTED_MAX
+    )
+    assert row is not None
+    *found, later_count = row
+    indexes = list(dict.fromkeys(index for index in found if index is not None))
+    rows = await _read_tasks(tx, job_id, indexes, state=TaskState.PENDING, count_max=len(indexes))
+    return sorted(rows, key=lambda task: indexes.index(task.task_index)), later_count
+
+
 async def get_task(tx: Transaction, task_id: TaskId) -> tuple[JobRow, TaskRow]:
     """Read one task and its job. Raises NotFound."""
     job = await find_job(tx, task_id.job_id)
@@ -163,6 +180,15 @@ async def list_results(
         _TASKS["list_results"], job_id=job_id, after_index=after, count_max=page_size
     )
     return [ResultRow(*row) for row in rows]
+
+
+async def list_continued(tx: Transaction, job_id: int) -> list[int]:
+    """List a job and those that it continues, the first of them first. Raises NotFound."""
+    rows = await tx.fetch(_TASKS["list_continued"], job_id=job_id, count_max=CONTINUED_MAX)
+    gone = rows[-1][1] if rows else job_id
+    if gone is not None:
+        raise NotFound("job", gone)
+    return [row[0] for row in reversed(rows)]
 
 
 async def count_pending(tx: Transaction) -> tuple[int, int, bool]:

@@ -1,6 +1,5 @@
 """Workers: how they are, what they hold, and who is missing."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -9,9 +8,13 @@ from holdfast.errors import NotFound
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
 from holdfast.rules.health import DEAD_AFTER_FAILURES, judge
+from holdfast.rules.placement.booked import add_up
 from holdfast.rules.placement.scheduler import shape_of
+from holdfast.rules.reading.attention import RECENT
+from holdfast.rules.reading.worker_failures import fails_nearly_all
 from holdfast.store.database import Transaction
 from holdfast.store.pages import Page
+from holdfast.store.reads.samples import count_ends_by_worker
 from holdfast.store.specs import SpecCache
 from holdfast.store.statements import load_statements
 
@@ -29,6 +32,7 @@ class WorkerRow(NamedTuple):
     """One worker process; `illness` is an index of HEALTH, `leases` what it has not released.
 
     One with an address is called there for placed work; `capacity`, `attributes` are JSON texts.
+    `same_process` is the other one, if its process serves queues and placed work by one book.
     """
 
     worker_id: str
@@ -49,10 +53,11 @@ class WorkerRow(NamedTuple):
     consecutive_failures: int
     last_failure: str | None
     answered_at: datetime | None
+    same_process: str | None
 
 
 class WorkerLoad(NamedTuple):
-    """What a worker holds: some of the tasks, and what all placed ones together have booked."""
+    """What a worker holds: some of the tasks, and what all of its book together have booked."""
 
     task_ids: list[TaskId]
     used: Capacity
@@ -105,14 +110,17 @@ async def _read_workers(
         after_illness=after.illness,
         after_worker_id=after.worker_id,
         count_max=count_max,
-        **_signs(),
+        **await _read_signs(tx),
     )
     return [WorkerRow(*row) for row in rows]
 
 
-def _signs() -> dict[str, Any]:
+async def _read_signs(tx: Transaction) -> dict[str, Any]:
     """Give a statement what it tells the health of workers by."""
+    ends = await count_ends_by_worker(tx, await tx.now() - RECENT)
     return {
+        "failing_ids": sorted(each for each, ended in ends.items() if fails_nearly_all(ended)),
+        "failing": HEALTH.index("failing"),
         "judged": _JUDGED,
         "silent_after": SILENT_AFTER,
         "silent": HEALTH.index("silent"),
@@ -132,21 +140,15 @@ async def read_loads(
         loads[worker_id].task_ids.append(TaskId(job_id, task_index))
     booked = await tx.fetch(_WORKERS["list_booked_of_workers"], worker_ids=list(worker_ids))
     stored = await specs.load(tx, {job_id for _, job_id, _ in booked})
-    used: dict[str, Capacity] = defaultdict(Capacity)
-    for worker_id, job_id, leases in booked:
-        shape, sofar = shape_of(stored[job_id].spec), used[worker_id]
-        used[worker_id] = Capacity(
-            sofar.cpu + shape.cpu * leases,
-            sofar.memory + shape.memory * leases,
-            sofar.disk + shape.disk * leases,
-            sofar.gpu + shape.gpu * leases,
-        )
+    used = add_up(
+        (worker_id, shape_of(stored[job_id].spec), leases) for worker_id, job_id, leases in booked
+    )
     return {worker_id: load._replace(used=used[worker_id]) for worker_id, load in loads.items()}
 
 
 async def count_workers(tx: Transaction) -> dict[str, int]:
     """Count the workers by health."""
-    rows = await tx.fetch(_WORKERS["count_workers"], **_signs())
+    rows = await tx.fetch(_WORKERS["count_workers"], **await _read_signs(tx))
     return dict.fromkeys(HEALTH, 0) | {HEALTH[illness]: count for illness, count in rows}
 
 
@@ -162,3 +164,9 @@ async def list_missing_workers(
         count_max=MISSING_MAX,
     )
     return [MissingWorker(*row) for row in rows]
+
+
+async def list_serving(tx: Transaction, worker_ids: Sequence[str]) -> set[str]:
+    """List those of these workers that are neither lost nor asked to leave."""
+    rows = await tx.fetch(_WORKERS["list_serving"], worker_ids=list(worker_ids))
+    return {row[0] for row in rows}

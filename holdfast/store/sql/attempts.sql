@@ -17,15 +17,46 @@ on conflict (job_id, task_index, attempt, start_offset) do update
                         then greatest(excluded.stored_at, logs.stored_at) else logs.stored_at end
 returning job_id, task_index, attempt, start_offset;
 
+-- name: trim_logs
+-- Of a long log the middle goes: what begins behind the head, and so far before the newest stretch that none of it
+-- belongs to the tail.
+delete from holdfast.logs
+ using unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tail_offsets::bigint[])
+         as long(job_id, task_index, attempt, tail_offset)
+ where logs.job_id = long.job_id and logs.task_index = long.task_index and logs.attempt = long.attempt
+   and logs.start_offset >= $head_bytes and logs.start_offset < long.tail_offset;
+
 -- name: read_log
-select start_offset, content, stored_at from holdfast.logs
+-- From the stretch on that holds the offset, so many that they have the bytes wanted. Sizes are known without fetching.
+with walked as materialized (
+    select start_offset,
+           greatest(0, start_offset + octet_length(content) - greatest(start_offset, $start_offset)) as size
+      from holdfast.logs
+     where job_id = $job_id and task_index = $task_index and attempt = $attempt
+       and start_offset >= coalesce(
+           (select max(start_offset) from holdfast.logs
+             where job_id = $job_id and task_index = $task_index and attempt = $attempt
+               and start_offset <= $start_offset), 0)
+     order by start_offset
+     limit $count_max
+),
+summed as (
+    select start_offset, sum(size) over (order by start_offset) - size as bytes_before from walked
+),
+edges as materialized (
+    select min(start_offset) as first, max(start_offset) filter (where bytes_before < $bytes_max) as last
+      from summed
+)
+select logs.start_offset, logs.content, logs.stored_at
+  from edges, holdfast.logs
  where job_id = $job_id and task_index = $task_index and attempt = $attempt
-   and start_offset >= coalesce(
-       (select max(start_offset) from holdfast.logs
-         where job_id = $job_id and task_index = $task_index and attempt = $attempt
-           and start_offset <= $start_offset), 0)
- order by start_offset
- limit $batch_max;
+   and start_offset between edges.first and edges.last
+ order by start_offset;
+
+-- name: has_later_output
+select exists (select from holdfast.logs
+                where job_id = $job_id and task_index = $task_index and attempt = $attempt
+                  and start_offset > $start_offset) as has_more;
 
 -- name: find_attempt
 -- The attempt that is asked for, or the latest; open means that it may still write.
@@ -34,6 +65,15 @@ select attempt, finished_at is null or released_at is null as is_open
  where job_id = $job_id and task_index = $task_index and attempt = coalesce($attempt::int, attempt)
  order by attempt desc
  limit 1;
+
+-- name: list_last_error_classes
+select mine.job_id, mine.task_index,
+       array(select coalesce(attempts.error_class, '')
+               from holdfast.attempts
+              where attempts.job_id = mine.job_id and attempts.task_index = mine.task_index
+              order by attempts.attempt desc
+              limit $count_max) as error_classes
+  from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index);
 
 -- name: save_checkpoint
 -- A stale attempt cannot overwrite what a later one has saved: it holds no lease any more.

@@ -2,10 +2,12 @@
 
 -- name: check_capacity
 -- Every lease that has not been released is booked. One that is older than its worker's registration was
--- adopted: the worker that it was placed on may have had more to give.
+-- adopted: the worker that it was placed on may have had more to give. What a process claims from queues beside
+-- placed work is taken by the book.
 with booked as (
-    select worker_id,
-           count(*) filter (where tasks.state in ({ASSIGNED}, {BUILDING}) and not leases.ending) as unstarted,
+    select coalesce(leases.book, workers.book, worker_id) as book,
+           count(*) filter (where leases.placed and tasks.state in ({ASSIGNED}, {BUILDING}) and not leases.ending)
+               as unstarted,
            sum(coalesce((wanted.resources ->> 'cpu')::float8, 1)) as cpu,
            sum(coalesce((wanted.resources ->> 'memory')::numeric, 0)) as memory,
            sum(coalesce((wanted.resources ->> 'disk')::numeric, 0)) as disk,
@@ -13,9 +15,9 @@ with booked as (
       from holdfast.leases
       join holdfast.tasks using (job_id, task_index)
       join (select job_id, spec -> 'resources' as resources from holdfast.jobs) as wanted using (job_id)
-      join holdfast.workers using (worker_id)
-     where leases.placed and leases.created_at >= workers.registered_at
-     group by worker_id
+      left join holdfast.workers using (worker_id)
+     where (leases.placed and leases.created_at >= workers.registered_at) or leases.book is not null
+     group by coalesce(leases.book, workers.book, worker_id)
 ),
 checked as (
     select worker_id, booked.unstarted, booked.cpu, booked.memory, booked.disk, booked.gpu, workers.capacity,
@@ -25,7 +27,7 @@ checked as (
                or booked.disk > coalesce((capacity ->> 'disk')::numeric, 0)
                or booked.gpu > coalesce((capacity ->> 'gpu')::int, 0) as capacity_exceeded,
            booked.unstarted > $unstarted_max::int as too_many_unstarted
-      from booked join holdfast.workers using (worker_id)
+      from booked join holdfast.workers on coalesce(workers.book, workers.worker_id) = booked.book
      where workers.capacity is not null
 )
 select checks.invariant, worker_id, null::int, null::int, checks.detail

@@ -176,11 +176,52 @@ select 'live_child_of_an_ended_job', children.job_id, null::int, null::int,
         or children.cancel_mode = 'soft' and parents.cancel_mode is distinct from 'soft')
    and cascades.job_id is null;
 
+-- name: check_continuations
+-- A job may be continued more than once, by reruns, but never before it has ended. Retention may have taken it. What
+-- is missing in the job that continues it was made good by replays of dead letters.
+with checked as (
+    select continuations.*, new.job_id is null as continuation_without_its_job,
+           old.job_id is null
+           and exists (select from holdfast.partitions
+                        where first_job_id <= continuations.continues and end_job_id > continuations.continues)
+               as continuation_of_no_job,
+           not old.fan_out or old.finished_at is null
+           or old.pending + old.assigned + old.building + old.running > 0
+           or new.num_tasks > old.num_tasks - old.succeeded
+           or new.num_tasks = old.num_tasks - old.succeeded
+              and (new.replay_of is distinct from old.job_id or old.succeeded = 0 and earlier.job_id is null)
+           or new.num_tasks < old.num_tasks - old.succeeded
+              and not exists (select from holdfast.dead_letters
+                               where dead_letters.job_id = old.job_id and replayed_as is not null)
+               as continuation_differs,
+           new.replay_of, new.num_tasks, old.state, old.num_tasks - old.succeeded as missing
+      from holdfast.continuations
+      left join holdfast.jobs as new using (job_id)
+      left join holdfast.jobs as old on old.job_id = continuations.continues
+      left join holdfast.continuations as earlier on earlier.job_id = old.job_id
+)
+select checks.invariant, job_id, null::int, null::int,
+       format('it continues job %s, in state %s with %s tasks that did not succeed; it runs %s tasks of job %s again',
+              continues, coalesce(state::text, 'unknown'), coalesce(missing::text, 'unknown'),
+              coalesce(num_tasks::text, 'unknown'), coalesce(replay_of::text, 'none'))
+  from checked
+ cross join lateral (values
+    ('continuation_without_its_job', continuation_without_its_job),
+    ('continuation_of_no_job', continuation_of_no_job),
+    ('continuation_differs', continuation_differs and not continuation_without_its_job and state is not null)
+  ) as checks(invariant, broken)
+ where (continuation_without_its_job or continuation_of_no_job or continuation_differs) and checks.broken;
+
 -- name: check_outbox
 select case when jobs.job_id is null then 'outbox_row_without_job' else 'hidden_job_in_line' end,
        job_id, null::int, null::int, format('outbox row %s: %s from task %s on', id, kind, next_index)
   from holdfast.outbox left join holdfast.jobs using (job_id)
  where jobs.submitted_at is null;
+
+-- name: check_actors
+select 'event_without_actor', job_id, nullif(task_index, -1), null::int,
+       format('event %s (%s) does not say who did it', seq, type)
+  from holdfast.events where actor is null or actor = '';
 
 -- name: check_notes
 -- Notes have a time to live of their own: they may outlive their job, but not come before their attempt.

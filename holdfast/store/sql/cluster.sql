@@ -25,7 +25,7 @@ select 1 from holdfast.leadership where epoch = $epoch and leader = $leader for 
 select worker_id from holdfast.workers where address is not null and lost_at is null order by worker_id;
 
 -- name: read_called_workers
-select worker_id, address, secret, answered_epoch, answered_number, answered_at,
+select worker_id, address, encode(secret_hash, 'hex') as call_secret, answered_epoch, answered_number, answered_at,
        draining_at is not null as draining
   from unnest($worker_ids::text[]) as mine(worker_id) join holdfast.workers using (worker_id)
  where lost_at is null and address is not null;
@@ -43,6 +43,10 @@ select leases.worker_id, leases.job_id, leases.task_index, leases.attempt, lease
        select * from holdfast.leases where leases.worker_id = mine.worker_id and leases.placed offset 0) as leases
   join holdfast.tasks on tasks.job_id = leases.job_id and tasks.task_index = leases.task_index;
 
+-- name: list_unacknowledged
+select job_id, task_index, attempt, lease_token from holdfast.leases
+ where worker_id = $worker_id and placed and not acknowledged;
+
 -- name: list_placed_stops
 -- Few have been asked to stop, of many that are placed: the index of the few is read.
 with asked as materialized (
@@ -59,12 +63,16 @@ select distinct workers.worker_id, coalesce(workers.lost_cause, 'lost') as cause
  order by workers.worker_id;
 
 -- name: read_gangs
--- Where the members of gangs are.
-select leases.job_id, leases.task_index, workers.address, leases.ports::text
-  from unnest($job_ids::bigint[]) as mine(job_id)
-  join holdfast.leases on leases.job_id = mine.job_id and leases.placed and not leases.ending
-  join holdfast.workers using (worker_id)
- order by leases.job_id, leases.task_index;
+-- Who takes part in a round of a gang, and where. All its attempts have one number, and one that has ended took
+-- part as well: every member is given the same list, however late its worker is called.
+select job_id, task_index, workers.address, coalesce(leases.ports, used.ports)::text as ports
+  from unnest($job_ids::bigint[], $attempts::int[]) as mine(job_id, attempt)
+  join holdfast.tasks using (job_id, attempt)
+  left join holdfast.leases using (job_id, task_index, attempt)
+  left join holdfast.attempts as ended using (job_id, task_index, attempt)
+  left join holdfast.attempt_usage as used using (job_id, task_index, attempt)
+  join holdfast.workers on workers.worker_id = coalesce(leases.worker_id, ended.worker_id)
+ order by job_id, task_index;
 
 -- name: hold_workers
 -- Dead is final: a worker that is held here is not declared dead before this transaction ends.
@@ -114,18 +122,25 @@ returning workers.worker_id;
 
 -- name: read_fleet
 select worker_id, name, host, capacity::text, attributes::text, draining_at is not null as draining,
-       consecutive_failures, answered_at is not null as answered
+       consecutive_failures, answered_at is not null as answered, book
   from holdfast.workers
  where address is not null and lost_at is null
  order by worker_id;
 
 -- name: list_booked
--- What is taken of each worker: every lease that has not been released, whatever has become of its attempt.
-select leases.worker_id, leases.job_id, count(*)::int as leases,
-       count(*) filter (where tasks.state in ({BUILDING}, {ASSIGNED}) and not leases.ending)::int as unstarted
-  from holdfast.leases join holdfast.tasks using (job_id, task_index)
- where leases.placed
- group by leases.worker_id, leases.job_id;
+-- What is taken of each worker: every lease that has not been released, whatever has become of its attempt. What
+-- its process claims from queues beside placed work is taken by the book.
+select held.worker_id, workers.book, held.job_id, held.leases, held.unstarted
+  from (select leases.worker_id, leases.job_id, count(*)::int as leases,
+               count(*) filter (where tasks.state in ({BUILDING}, {ASSIGNED}) and not leases.ending)::int as unstarted
+          from holdfast.leases join holdfast.tasks using (job_id, task_index)
+         where leases.placed
+         group by leases.worker_id, leases.job_id) as held
+  left join holdfast.workers using (worker_id)
+union all
+select leases.worker_id, leases.book, leases.job_id, count(*)::int, 0
+  from holdfast.leases where leases.book is not null
+ group by leases.worker_id, leases.book, leases.job_id;
 
 -- name: list_ports
 select workers.host, port.value::int as port
@@ -154,16 +169,16 @@ with recursive heads as (
              order by ready.job_id limit 1)
       from heads where heads.job_id is not null
 )
-select heads.job_id, jobs.priority, line.avoid, line.ready, line.since,
+select known.job_id, jobs.priority, line.avoid, line.ready, line.since,
        jobs.num_tasks - jobs.succeeded as unfinished,
        jobs.finished_at is null and jobs.cancel_mode is null as is_live
-  from heads
+  from (select job_id from heads where job_id is not null limit $jobs_max) as known
   join holdfast.jobs using (job_id)
  cross join lateral (
        select first.avoid, count(*)::int as ready, extract(epoch from min(first.eligible_at))::float8 as since
          from (select ready.eligible_at, ready.avoid
                  from holdfast.ready
-                where ready.queue = '' and ready.job_id = heads.job_id
+                where ready.queue = '' and ready.job_id = known.job_id
                 order by ready.job_id, ready.task_index
                 limit case when jobs.spec ? 'coscheduling' then $gang_max::int else $tasks_max::int end) as first
         group by first.avoid) as line;

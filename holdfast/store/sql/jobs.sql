@@ -1,8 +1,9 @@
 -- name: allocate_job_ids
--- And the time, which saves asking for it: a job that does not exist yet waits for no lock. And whether the
--- policies that the jobs were completed with still hold.
-select nextval('holdfast.job_ids'), holdfast.now(), (select version from holdfast.policy_clock)
-  from generate_series(1, $count::int);
+-- And the time, which saves asking for it: a job that does not exist yet waits for no lock. None, if the policies
+-- and options of functions that the jobs were completed with no longer hold.
+select nextval('holdfast.job_ids'), holdfast.now()
+  from holdfast.policy_clock cross join generate_series(1, $count::int)
+ where version + functions_version = coalesce($policies_version::bigint, version + functions_version);
 
 -- name: insert_jobs
 insert into holdfast.jobs (
@@ -14,16 +15,16 @@ select job_id, name, type, owner, queue, priority, spec::jsonb, labels::jsonb, p
        case when shown then clock.now end,
        fan_out, max_task_failures, num_tasks, num_tasks, graph_id, compensates_job_id, unmet, shown::int,
        case when shown then 'submitted'::holdfast.event_type end, case when shown then clock.now end,
-       case when shown then owner end
+       case when shown then coalesce(actor, owner) end
   from unnest($job_id::bigint[], $name::text[], $type::text[], $owner::text[], $queue::text[],
               $priority::int[], $spec::text[], $labels::text[], $parent_job_id::bigint[],
               $replay_of::bigint[], $correlation_id::text[], $trace_id::text[], $trace_parent::text[],
               $idempotency_key::text[], $asked::text[], $shown::boolean[],
               $fan_out::boolean[], $max_task_failures::int[], $num_tasks::int[], $graph_id::bigint[],
-              $compensates_job_id::bigint[], $unmet::int[])
+              $compensates_job_id::bigint[], $unmet::int[], $actor::text[])
          as new(job_id, name, type, owner, queue, priority, spec, labels, parent_job_id, replay_of,
                 correlation_id, trace_id, trace_parent, idempotency_key, asked, shown, fan_out,
-                max_task_failures, num_tasks, graph_id, compensates_job_id, unmet),
+                max_task_failures, num_tasks, graph_id, compensates_job_id, unmet, actor),
        (select $now::timestamptz as now) as clock
 on conflict (owner, idempotency_key) where idempotency_key is not null do nothing
 returning job_id;
@@ -51,7 +52,7 @@ select job_id, correlation_id, trace_id from holdfast.jobs where job_id = any ($
 -- name: show_job
 update holdfast.jobs
    set submitted_at = $now::timestamptz, unmet = $unmet, seq = 1, event_type = 'submitted',
-       event_at = $now::timestamptz, event_actor = owner
+       event_at = $now::timestamptz, event_actor = coalesce($actor::text, owner)
  where job_id = $job_id and submitted_at is null
 returning job_id;
 

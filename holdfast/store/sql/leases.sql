@@ -44,7 +44,8 @@ select worker_id from holdfast.leases
 
 -- name: list_claimed_with_key
 select leases.job_id, leases.task_index, leases.attempt, leases.lease_token, leases.expires_at,
-       holdfast.now() as now, tasks.failure_count, tasks.preemption_count, tasks.input
+       holdfast.now() as now, tasks.failure_count, tasks.preemption_count, tasks.free_loss_count,
+       tasks.input
   from holdfast.leases join holdfast.tasks using (job_id, task_index)
  where leases.worker_id = $worker_id and leases.claim_key = $claim_key and not leases.ending
  order by leases.job_id, leases.task_index;

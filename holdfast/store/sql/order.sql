@@ -124,3 +124,11 @@ with gone as (
     returning 1
 )
 select count(*) from gone;
+
+-- name: delete_continuations_of_jobs
+with gone as (
+    delete from holdfast.continuations where ctid = any (array(
+        select ctid from holdfast.continuations where job_id = any ($job_ids::bigint[]) limit $rows_max))
+    returning 1
+)
+select count(*) from gone;

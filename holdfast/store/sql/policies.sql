@@ -1,6 +1,6 @@
 -- name: read_policies
 -- With the version in the same statement, and so of the same moment; one row if there is no policy.
-select policy_clock.version, policies.type, policies.policy::text
+select policy_clock.version + policy_clock.functions_version, policies.type, policies.policy::text
   from holdfast.policy_clock left join holdfast.policies on true;
 
 -- name: lock_policies

@@ -23,7 +23,8 @@ with picked as materialized (
       from unnest($queues::text[], $shares::int[]) as wanted(queue, share)
      cross join lateral (
            select ready.ctid as row_id, ready.urgency, ready.eligible_at, tasks.job_id, tasks.task_index,
-                  tasks.state, tasks.attempt, tasks.failure_count, tasks.preemption_count, tasks.input
+                  tasks.state, tasks.attempt, tasks.failure_count, tasks.preemption_count,
+                  tasks.free_loss_count, tasks.input
              from holdfast.ready
              join holdfast.tasks on tasks.job_id = ready.job_id and tasks.task_index = ready.task_index
             where ready.queue = wanted.queue
@@ -38,8 +39,9 @@ taken as (
     delete from holdfast.ready where ctid = any (array(select row_id from picked))
 )
 select picked.job_id, picked.task_index, picked.state, picked.attempt, picked.failure_count,
-       picked.preemption_count, picked.input, jobs.submitted_at is not null and jobs.finished_at is null
-       and jobs.cancel_mode is null as job_is_live, picked.urgency, picked.eligible_at
+       picked.preemption_count, picked.free_loss_count, picked.input,
+       jobs.submitted_at is not null and jobs.finished_at is null and jobs.cancel_mode is null
+       as job_is_live, picked.urgency, picked.eligible_at
   from picked join holdfast.jobs using (job_id);
 
 -- name: read_line
@@ -79,6 +81,56 @@ stale as materialized (
 )
 delete from holdfast.ready where ctid = any (array(select row_id from stale));
 
+-- name: leave_line
+-- Tasks that are about to be killed. Before they are locked, and only what nobody holds: in that order nothing
+-- waits for a row of the line. What is left over, the next claim drops, or the chore below.
+delete from holdfast.ready where ctid = any (array(
+    select ready.ctid
+      from unnest($job_ids::bigint[], $first_indexes::int[], $end_indexes::int[])
+             as mine(job_id, first_index, end_index)
+      join holdfast.jobs using (job_id)
+      join holdfast.tasks
+        on tasks.job_id = mine.job_id and tasks.task_index >= mine.first_index and tasks.task_index < mine.end_index
+      join holdfast.ready
+        on ready.queue = coalesce(jobs.queue, '') and ready.urgency = -jobs.priority
+       and ready.eligible_at = greatest(tasks.eligible_at, jobs.released_at)
+       and ready.job_id = tasks.job_id and ready.task_index = tasks.task_index
+       for update of ready skip locked));
+
+-- name: drop_stale_heads
+-- Of queues that nobody claims from: without this, cancelled tasks would count as waiting there. From queue to
+-- queue by the index, a stretch of them; locked is only what is stale, so that no claim passes over a task that is
+-- not. Returns how many went, and the last queue of the stretch, if there may be more.
+with recursive heads as (
+    (select ready.queue from holdfast.ready where ready.queue > $after::text order by ready.queue limit 1)
+    union all
+    select (select ready.queue from holdfast.ready where ready.queue > heads.queue
+             order by ready.queue limit 1)
+      from heads where heads.queue is not null
+),
+known as materialized (select heads.queue from heads where heads.queue is not null limit $queues_max),
+stale as materialized (
+    select head.row_id
+      from known
+     cross join lateral (
+           select ready.ctid as row_id, ready.job_id, ready.task_index
+             from holdfast.ready
+            where ready.queue = known.queue
+            order by ready.urgency, ready.eligible_at, ready.job_id, ready.task_index
+            limit $head_max) as head
+      join holdfast.tasks on tasks.job_id = head.job_id and tasks.task_index = head.task_index
+      join holdfast.jobs on jobs.job_id = head.job_id
+     where tasks.state <> {PENDING} or jobs.cancel_mode is not null or jobs.finished_at is not null
+),
+dropped as (
+    delete from holdfast.ready where ctid = any (array(
+        select ready.ctid from holdfast.ready where ready.ctid = any (array(select row_id from stale))
+           for update skip locked))
+    returning 1
+)
+select (select count(*) from dropped)::int as dropped,
+       case when (select count(*) from known) = $queues_max then (select max(queue) from known) end as last_queue;
+
 -- name: take_ready_by_id
 with picked as materialized (
     select ready.ctid as row_id
@@ -97,8 +149,9 @@ taken as (
     returning urgency, eligible_at, job_id, task_index
 )
 select tasks.job_id, tasks.task_index, tasks.state, tasks.attempt, tasks.failure_count,
-       tasks.preemption_count, tasks.input, jobs.submitted_at is not null and jobs.finished_at is null
-       and jobs.cancel_mode is null as job_is_live, taken.urgency, taken.eligible_at
+       tasks.preemption_count, tasks.free_loss_count, tasks.input,
+       jobs.submitted_at is not null and jobs.finished_at is null and jobs.cancel_mode is null
+       as job_is_live, taken.urgency, taken.eligible_at
   from taken join holdfast.tasks using (job_id, task_index) join holdfast.jobs using (job_id)
  order by tasks.job_id, tasks.task_index
    for update of tasks;
@@ -194,6 +247,7 @@ select ready.job_id, ready.task_index
    for update of ready, tasks skip locked;
 
 -- name: take_overdue
+-- By key: with a plain comparison the planner may read the index of all deadlines instead.
 with picked as materialized (
     select ready.ctid as row_id
       from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
@@ -203,7 +257,7 @@ with picked as materialized (
         on ready.queue = coalesce(jobs.queue, '') and ready.urgency = -jobs.priority
        and ready.eligible_at = greatest(tasks.eligible_at, jobs.released_at)
        and ready.job_id = tasks.job_id and ready.task_index = tasks.task_index
-     where ready.unschedulable_at <= holdfast.now()
+     where coalesce(ready.unschedulable_at, 'infinity') <= holdfast.now()
        for update of ready skip locked
 )
 delete from holdfast.ready where ctid = any (array(select row_id from picked))
@@ -232,10 +286,11 @@ returning job_id, task_index, queue;
 
 -- name: pause_queue
 insert into holdfast.queues (queue, paused_at, paused_by) values ($queue, holdfast.now(), $actor)
-on conflict (queue) do nothing;
+on conflict (queue) do nothing
+returning 1;
 
 -- name: resume_queue
-delete from holdfast.queues where queue = $queue;
+delete from holdfast.queues where queue = $queue returning 1;
 
 -- name: notify_ready
 select pg_notify('holdfast_ready', $queue);

@@ -41,6 +41,19 @@ select minute, $server_id, mine.type, mine.attempts, mine.failures,
        runs = (select array_agg(sums.before + sums.added order by sums.position)
                  from unnest(stored.runs, excluded.runs) with ordinality as sums(before, added, position));
 
+-- name: add_worker_samples
+insert into holdfast.worker_samples as stored
+       (at, server_id, worker_id, succeeded, failed, worker_failed, killed)
+select step, $server_id, mine.worker_id, mine.succeeded, mine.failed, mine.worker_failed, mine.killed
+  from unnest($worker_ids::text[], $succeeded::bigint[], $failed::bigint[], $worker_failed::bigint[],
+              $killed::bigint[]) as mine(worker_id, succeeded, failed, worker_failed, killed)
+ cross join date_bin('5 minutes', holdfast.now(), timestamptz 'epoch') as step
+    on conflict (at, server_id, worker_id) do update
+   set succeeded = stored.succeeded + excluded.succeeded,
+       failed = stored.failed + excluded.failed,
+       worker_failed = stored.worker_failed + excluded.worker_failed,
+       killed = stored.killed + excluded.killed;
+
 -- name: prune_samples
 -- Each length of step for as many steps as a chart may show, and some more.
 delete from holdfast.samples where (step_seconds, at, server_id) in (
@@ -52,6 +65,13 @@ returning 1;
 -- name: prune_type_samples
 delete from holdfast.type_samples where (at, server_id, type) in (
     select at, server_id, type from holdfast.type_samples
+     where at < holdfast.now() - $older_than::interval
+     limit $batch_max for update skip locked)
+returning 1;
+
+-- name: prune_worker_samples
+delete from holdfast.worker_samples where (at, server_id, worker_id) in (
+    select at, server_id, worker_id from holdfast.worker_samples
      where at < holdfast.now() - $older_than::interval
      limit $batch_max for update skip locked)
 returning 1;

@@ -80,8 +80,8 @@ with clock as materialized (select holdfast.now() as now),
 assigned as materialized (
     select assigned.*, gen_random_uuid() as lease_token
       from unnest($job_ids::bigint[], $task_indexes::int[], $worker_ids::text[], $durations::interval[],
-                  $run_timeouts::interval[], $claim_keys::text[])
-        as assigned(job_id, task_index, worker_id, duration, run_timeout, claim_key)
+                  $run_timeouts::interval[], $claim_keys::text[], $books::text[])
+        as assigned(job_id, task_index, worker_id, duration, run_timeout, claim_key, book)
      -- An incarnation that has been replaced can never speak again.
      where not exists (select from holdfast.workers
                         where workers.worker_id = assigned.worker_id and workers.lost_at is not null)
@@ -94,10 +94,10 @@ moved as (
      where tasks.job_id = assigned.job_id and tasks.task_index = assigned.task_index
     returning tasks.job_id, tasks.task_index, tasks.attempt, assigned.worker_id, assigned.lease_token,
               tasks.moved_at, clock.now + assigned.duration as expires_at, assigned.duration,
-              assigned.run_timeout, assigned.claim_key
+              assigned.run_timeout, assigned.claim_key, assigned.book
 )
 insert into holdfast.leases (job_id, task_index, attempt, worker_id, lease_token, created_at, expires_at,
-                             duration, run_timeout, claim_key)
+                             duration, run_timeout, claim_key, book)
 select * from moved
 returning job_id, task_index, lease_token, expires_at;
 
@@ -133,12 +133,14 @@ update holdfast.tasks
 returning tasks.job_id, tasks.task_index, fenced.lease_token, fenced.state;
 
 -- name: start_running
--- The run is timed from BUILDING on, where there was any.
+-- The run is timed from BUILDING on, where there was any. It began as long ago as its worker says, by its own clock,
+-- but not before the move that came before it.
 with clock as materialized (select holdfast.now() as now),
 mine as materialized (
     select mine.*, tasks.state
-      from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[])
-        as mine(job_id, task_index, attempt, lease_token)
+      from unnest($job_ids::bigint[], $task_indexes::int[], $attempts::int[], $tokens::uuid[],
+                  $runs::interval[])
+        as mine(job_id, task_index, attempt, lease_token, run)
       join holdfast.tasks using (job_id, task_index)
      order by job_id, task_index
        for update of tasks
@@ -155,8 +157,8 @@ timed as (
        and fenced.run_timeout is not null and leases.run_deadline_at is null
 )
 update holdfast.tasks
-   set state = {RUNNING}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
-       started_at = greatest(clock.now, tasks.moved_at), actor = fenced.worker_id, cause = null
+   set state = {RUNNING}, seq = tasks.seq + 1, moved_at = greatest(clock.now - fenced.run, tasks.moved_at),
+       started_at = greatest(clock.now - fenced.run, tasks.moved_at), actor = fenced.worker_id, cause = null
   from fenced, clock
  where tasks.job_id = fenced.job_id and tasks.task_index = fenced.task_index
    and tasks.attempt = fenced.attempt and tasks.state in ({ASSIGNED}, {BUILDING})
@@ -198,7 +200,7 @@ insert into holdfast.attempts (job_id, task_index, attempt, worker_id, state, cr
 select job_id, task_index, attempt, worker_id, {SUCCEEDED}, created_at, started_at, finished_at, finished_at,
        exit_code, lease_token, expires_at, true
   from moved
-returning job_id, task_index, lease_token, extract(epoch from finished_at - started_at)::float8 as ran;
+returning job_id, task_index, lease_token, extract(epoch from finished_at - started_at)::float8 as ran, worker_id;
 
 -- name: end_attempts
 -- Any other end of an open attempt. Not released: the lease lives on as ending, until its worker
@@ -243,7 +245,7 @@ select job_id, task_index, attempt, worker_id, state, created_at, started_at, mo
        case when released then moved_at end, exit_code, error, error_class, stage, lease_token,
        expires_at, reported
   from moved
-returning job_id, task_index, extract(epoch from finished_at - started_at)::float8 as ran;
+returning job_id, task_index, extract(epoch from finished_at - started_at)::float8 as ran, worker_id, state;
 
 -- name: retry_tasks
 with clock as materialized (select holdfast.now() as now),
@@ -287,18 +289,22 @@ insert into holdfast.dead_letters (job_id, task_index, reason_code, stage, error
                                    attempts, last_owner, last_lease_expires_at, correlation_id, type,
                                    queue, input, dead_lettered_at)
 select moved.job_id, moved.task_index, moved.reason_code, last.stage,
-       case when moved.reason_code <> 'policy_violation' then last.error_class end,
-       case when moved.reason_code <> 'policy_violation' then last.error else moved.cause end,
+       case when own.is_end then last.error_class end,
+       case when own.is_end then last.error else moved.cause end,
        coalesce(last.attempt + 1, 0), last.worker_id, last.last_lease_expires_at, jobs.correlation_id,
        jobs.type, jobs.queue, moved.input, moved.finished_at
   from moved join holdfast.jobs using (job_id)
   left join lateral (
       select attempts.* from holdfast.attempts
        where attempts.job_id = moved.job_id and attempts.task_index = moved.task_index
-       order by attempts.attempt desc limit 1) as last on true;
+       order by attempts.attempt desc limit 1) as last on true
+  -- An operator's call ends a task for another reason than its last attempt; a worker's refusal is one.
+  cross join lateral (
+      select moved.reason_code <> 'policy_violation'
+             or coalesce(last.error_class = 'RefusedByWorker', false) as is_end) as own;
 
 -- name: kill_pending_tasks
--- A row of `ready` is left for the claim that meets it: taking it here would lock against the claims.
+-- Rows of `ready` that nobody holds are gone by now; what is left of them is for the claim that meets it.
 with clock as materialized (select holdfast.now() as now),
 mine as materialized (
     select * from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index)
@@ -317,8 +323,8 @@ update holdfast.tasks
 with clock as materialized (select holdfast.now() as now)
 update holdfast.tasks
    set state = {UNSCHEDULABLE}, seq = tasks.seq + 1, moved_at = greatest(clock.now, tasks.moved_at),
-       finished_at = greatest(clock.now, tasks.moved_at), actor = 'server', cause = 'scheduling timeout'
-  from unnest($job_ids::bigint[], $task_indexes::int[]) as mine(job_id, task_index), clock
+       finished_at = greatest(clock.now, tasks.moved_at), actor = 'server', cause = mine.cause
+  from unnest($job_ids::bigint[], $task_indexes::int[], $causes::text[]) as mine(job_id, task_index, cause), clock
  where tasks.job_id = mine.job_id and tasks.task_index = mine.task_index;
 
 -- name: measure_inputs

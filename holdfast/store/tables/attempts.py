@@ -32,6 +32,7 @@ class SucceededAttempt(NamedTuple):
     task_index: int
     lease_token: UUID
     ran: float
+    worker_id: str
 
 
 async def succeed_attempts(tx: Transaction, successes: Sequence[Success]) -> list[SucceededAttempt]:
@@ -70,6 +71,8 @@ class AttemptRun(NamedTuple):
     job_id: int
     task_index: int
     ran: float | None
+    worker_id: str
+    state: int
 
 
 async def end_attempts(tx: Transaction, ended: Sequence[EndedAttempt]) -> list[AttemptRun]:
@@ -97,6 +100,16 @@ async def find_ended_attempts(tx: Transaction, fences: Sequence[Fence]) -> dict[
     """Find attempts whose end their worker has reported, and the state in which they ended."""
     rows = await tx.fetch(_LEASES["find_ended_attempts"], **fence_columns(fences))
     return {Fence(TaskId(row[0], row[1]), row[2], row[3]): row[4] for row in rows}
+
+
+async def list_last_error_classes(
+    tx: Transaction, task_ids: Sequence[TaskId], count_max: int
+) -> dict[TaskId, list[str]]:
+    """List the error classes of each task's last attempts, the latest first; some are empty."""
+    rows = await tx.fetch(
+        _ATTEMPTS["list_last_error_classes"], **id_columns(task_ids), count_max=count_max
+    )
+    return {TaskId(job_id, task_index): classes for job_id, task_index, classes in rows}
 
 
 class FoundAttempt(NamedTuple):

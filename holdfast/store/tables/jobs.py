@@ -14,16 +14,19 @@ _JOBS = load_statements("jobs")
 
 
 class AllocatedId(NamedTuple):
-    """An id for a job, the time, and the version of the policies that hold now."""
+    """An id for a job, and the time."""
 
     job_id: int
     now: datetime
-    policies_version: int
 
 
-async def allocate_job_ids(database: Database, count: int) -> list[AllocatedId]:
-    """Give out ids for good, whatever becomes of the jobs."""
-    rows = await database.fetch(_JOBS["allocate_job_ids"], count=count)
+async def allocate_job_ids(
+    database: Database, count: int, policies_version: int | None = None
+) -> list[AllocatedId]:
+    """Give out ids for good, whatever becomes of the jobs; none, if policies have changed."""
+    rows = await database.fetch(
+        _JOBS["allocate_job_ids"], count=count, policies_version=policies_version
+    )
     return list(map(AllocatedId._make, rows))
 
 
@@ -67,6 +70,8 @@ class NewJob(NamedTuple):
     graph_id: int | None
     compensates_job_id: int | None
     unmet: int
+    # Who has submitted it; None for its owner.
+    actor: str | None = None
 
 
 async def insert_jobs(tx: Transaction, jobs: Sequence[NewJob], *, now: datetime) -> set[int]:
@@ -120,9 +125,11 @@ async def find_repeated(tx: Transaction, repeats: Sequence[Repeat]) -> list[Keye
     return [found.get(position) for position in range(1, len(repeats) + 1)]
 
 
-async def show_job(tx: Transaction, job_id: int, *, unmet: int, now: datetime) -> None:
-    """Let a job that was stored in chunks be seen."""
-    await tx.fetch(_JOBS["show_job"], job_id=job_id, unmet=unmet, now=now)
+async def show_job(
+    tx: Transaction, job_id: int, *, unmet: int, actor: str | None, now: datetime
+) -> None:
+    """Let a job that was stored in chunks be seen; without an actor, its owner has submitted it."""
+    await tx.fetch(_JOBS["show_job"], job_id=job_id, unmet=unmet, actor=actor, now=now)
 
 
 async def list_hidden_jobs(tx: Transaction, *, older_than: timedelta, batch_max: int) -> list[int]:

@@ -69,6 +69,7 @@ class ClaimedLease(NamedTuple):
     now: datetime
     failure_count: int
     preemption_count: int
+    free_loss_count: int
     input: str | None
 
 

@@ -8,7 +8,7 @@ from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
-from holdfast.store.tables.columns import fence_columns
+from holdfast.store.tables.columns import attempt_columns, fence_columns
 
 _ATTEMPTS = load_statements("attempts")
 
@@ -38,6 +38,24 @@ async def append_logs(
     return set(map(StoredStretch._make, rows))
 
 
+class LongLog(NamedTuple):
+    """A log that has grown beyond its limit, and from where on its tail is kept."""
+
+    task_id: TaskId
+    attempt: int
+    tail_offset: int
+
+
+async def trim_logs(tx: Transaction, logs: Sequence[LongLog], *, head_bytes: int) -> None:
+    """Delete what lies between the head of logs and their tail."""
+    await tx.fetch(
+        _ATTEMPTS["trim_logs"],
+        **attempt_columns([(log.task_id, log.attempt) for log in logs]),
+        tail_offsets=[log.tail_offset for log in logs],
+        head_bytes=head_bytes,
+    )
+
+
 class Stretch(NamedTuple):
     """Some output, from an offset on."""
 
@@ -47,15 +65,36 @@ class Stretch(NamedTuple):
 
 
 async def read_log(
-    tx: Transaction, task_id: TaskId, attempt: int, *, start_offset: int, batch_max: int
+    tx: Transaction,
+    task_id: TaskId,
+    attempt: int,
+    *,
+    start_offset: int,
+    bytes_max: int,
+    count_max: int,
 ) -> list[Stretch]:
-    """Read the output of an attempt from the stretch on that holds an offset."""
+    """Read output from the stretch on that holds an offset, as many bytes as are wanted or more."""
     rows = await tx.fetch(
         _ATTEMPTS["read_log"],
         job_id=task_id.job_id,
         task_index=task_id.task_index,
         attempt=attempt,
         start_offset=start_offset,
-        batch_max=batch_max,
+        bytes_max=bytes_max,
+        count_max=count_max,
     )
     return list(map(Stretch._make, rows))
+
+
+async def has_later_output(
+    tx: Transaction, task_id: TaskId, attempt: int, *, start_offset: int
+) -> bool:
+    """Tell whether a stretch of output begins after an offset."""
+    row = await tx.fetch_one(
+        _ATTEMPTS["has_later_output"],
+        job_id=task_id.job_id,
+        task_index=task_id.task_index,
+        attempt=attempt,
+        start_offset=start_offset,
+    )
+    return row is not None and bool(row[0])

@@ -120,6 +120,7 @@ _UNPARTITIONED = (
     _CLUSTER["delete_usage_of_jobs"],
     _ORDER["delete_dependencies_of_jobs"],
     _ORDER["delete_undos_of_jobs"],
+    _ORDER["delete_continuations_of_jobs"],
     _DATASETS["delete_job_outputs_of_jobs"],
     _DATASETS["delete_commits_of_jobs"],
 )

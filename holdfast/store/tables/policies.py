@@ -5,29 +5,38 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.model.functions import FunctionOptions
 from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
 from holdfast.model.shapes import read_tolerantly
 from holdfast.store.database import Database, Transaction
 from holdfast.store.statements import load_statements
+from holdfast.store.tables.functions import read_function_options
 
 _POLICIES = load_statements("policies")
 
 
 class PolicyBook(NamedTuple):
-    """Every policy as of one moment; `version` counts the changes up to it."""
+    """Every policy as of one moment, and the options of announced functions.
+
+    `version` counts the changes of both up to it.
+    """
 
     version: int
     by_type: Mapping[str, TypePolicy]
+    functions: Mapping[str, FunctionOptions] = {}
 
 
 NO_CHANGES = PolicyBook(0, {})
 
 
 async def load_policies(database: Database) -> PolicyBook:
-    """Read all policies and the version that they make up, in one statement."""
+    """Read all policies and the version that they make up, in one statement.
+
+    Options of functions are read after it: should they be newer, the version will say so next time.
+    """
     rows = await database.fetch(_POLICIES["read_policies"])
     by_type = {row[1]: read_tolerantly(row[2], TypePolicy) for row in rows if row[1] is not None}
-    return PolicyBook(rows[0][0], by_type)
+    return PolicyBook(rows[0][0], by_type, await read_function_options(database))
 
 
 async def lock_policies(tx: Transaction) -> None:

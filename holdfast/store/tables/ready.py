@@ -21,6 +21,7 @@ class TakenTask(NamedTuple):
     attempt: int
     failure_count: int
     preemption_count: int
+    free_loss_count: int
     input: str | None
     job_is_live: bool
     urgency: int
@@ -78,6 +79,47 @@ async def take_ready_by_id(tx: Transaction, task_ids: Sequence[TaskId]) -> list[
 async def drop_stale(tx: Transaction, queues: Sequence[str], batch_max: int) -> None:
     """Clear the heads of queues of tasks that have moved on."""
     await tx.fetch(_READY["drop_stale"], queues=queues, batch_max=batch_max)
+
+
+class Stretch(NamedTuple):
+    """Tasks of a job, from an index up to another."""
+
+    job_id: int
+    first_index: int
+    end_index: int
+
+    @classmethod
+    def of(cls, task_id: TaskId) -> "Stretch":
+        """Name a single task."""
+        return cls(task_id.job_id, task_id.task_index, task_id.task_index + 1)
+
+
+async def leave_line(tx: Transaction, stretches: Sequence[Stretch]) -> None:
+    """Take tasks out of line that will be killed, before they are locked; held rows stay."""
+    await tx.fetch(
+        _READY["leave_line"],
+        job_ids=[stretch.job_id for stretch in stretches],
+        first_indexes=[stretch.first_index for stretch in stretches],
+        end_indexes=[stretch.end_index for stretch in stretches],
+    )
+
+
+class ClearedHeads(NamedTuple):
+    """How many tasks went from the heads of queues; `last_queue` if there may be more queues."""
+
+    dropped: int
+    last_queue: str | None
+
+
+async def drop_stale_heads(
+    tx: Transaction, after: str, *, queues_max: int, head_max: int
+) -> ClearedHeads:
+    """Clear the heads of the queues that follow one of tasks that have moved on."""
+    row = await tx.fetch_one(
+        _READY["drop_stale_heads"], after=after, queues_max=queues_max, head_max=head_max
+    )
+    assert row is not None
+    return ClearedHeads._make(row)
 
 
 async def explain_unclaimable(tx: Transaction, task_ids: Sequence[TaskId]) -> dict[TaskId, str]:

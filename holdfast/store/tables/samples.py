@@ -1,6 +1,7 @@
 """What servers count, step by step: each adds to one row per length of step."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
@@ -13,10 +14,14 @@ _SAMPLES = load_statements("samples")
 STEPS = (10, 60, 300, 1800)
 STEPS_KEPT = 400
 TYPES_KEPT = timedelta(hours=2)
+WORKERS_KEPT = timedelta(hours=2)
 
 
 class Counts(NamedTuple):
-    """How many tasks came in, moved to a state, or were sent back for another attempt."""
+    """How many tasks came in, ended in a state, or were sent back for another attempt.
+
+    An end is counted once: that of a task which became a dead letter is in no other number.
+    """
 
     submitted: int = 0
     succeeded: int = 0
@@ -26,6 +31,15 @@ class Counts(NamedTuple):
     unschedulable: int = 0
     dead_lettered: int = 0
     retried: int = 0
+
+
+class WorkerEnds(NamedTuple):
+    """How many attempts ended on a worker, by how they did."""
+
+    succeeded: int = 0
+    failed: int = 0
+    worker_failed: int = 0
+    killed: int = 0
 
 
 @dataclass(slots=True)
@@ -52,6 +66,8 @@ class Tally:
     counts: list[int] = field(default_factory=lambda: [0] * len(Counts._fields))
     waits: list[int] = field(default_factory=lambda: [0] * RANGES)
     types: dict[str, TypeTally] = field(default_factory=dict)
+    # By worker and name of the outcome.
+    ends: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def of_type(self, name: str) -> TypeTally:
         """Find what is counted of a type."""
@@ -66,6 +82,7 @@ class Tally:
         self.waits = _sum(self.waits, other.waits)
         for name, tally in other.types.items():
             self.of_type(name).add(tally)
+        self.ends.update(other.ends)
 
 
 def _sum(some: list[int], more: list[int]) -> list[int]:
@@ -96,6 +113,17 @@ async def add_sample(
             waits=[json.dumps(each.waits) for each in of_types],
             runs=[json.dumps(each.runs) for each in of_types],
         )
+    if tally.ends:
+        worker_ids = sorted({worker_id for worker_id, _ in tally.ends})
+        await tx.fetch(
+            _SAMPLES["add_worker_samples"],
+            server_id=server_id,
+            worker_ids=worker_ids,
+            **{
+                outcome: [tally.ends[worker_id, outcome] for worker_id in worker_ids]
+                for outcome in WorkerEnds._fields
+            },
+        )
 
 
 async def prune_samples(tx: Transaction, *, batch_max: int) -> int:
@@ -104,4 +132,7 @@ async def prune_samples(tx: Transaction, *, batch_max: int) -> int:
     types = await tx.fetch(
         _SAMPLES["prune_type_samples"], older_than=TYPES_KEPT, batch_max=batch_max
     )
-    return len(steps) + len(types)
+    workers = await tx.fetch(
+        _SAMPLES["prune_worker_samples"], older_than=WORKERS_KEPT, batch_max=batch_max
+    )
+    return len(steps) + len(types) + len(workers)

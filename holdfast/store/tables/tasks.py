@@ -1,8 +1,9 @@
 """The table of tasks: locked, inserted, and moved from state to state."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -117,13 +118,14 @@ async def delete_hidden_tasks(tx: Transaction, job_id: int, *, batch_max: int) -
 
 
 class Assignment(NamedTuple):
-    """A task, the worker that claims it, and the terms of the lease."""
+    """A task, the worker that claims it, the terms of the lease, and the book it takes from."""
 
     task_id: TaskId
     worker_id: str
     duration: timedelta
     run_timeout: timedelta | None
     claim_key: str | None
+    book: str | None = None
 
 
 class NewLease(NamedTuple):
@@ -144,8 +146,12 @@ async def assign_tasks(tx: Transaction, assignments: Sequence[Assignment]) -> li
         durations=[assignment.duration for assignment in assignments],
         run_timeouts=[assignment.run_timeout for assignment in assignments],
         claim_keys=[assignment.claim_key for assignment in assignments],
+        books=[assignment.book for assignment in assignments],
     )
     return list(map(NewLease._make, rows))
+
+
+NO_TIME = timedelta()
 
 
 class StartedTask(NamedTuple):
@@ -163,9 +169,18 @@ async def start_building(tx: Transaction, fences: Sequence[Fence]) -> list[Start
     return list(map(StartedTask._make, rows))
 
 
-async def start_running(tx: Transaction, fences: Sequence[Fence]) -> list[StartedTask]:
-    """Lock tasks and move the open attempts among them to RUNNING; fences come sorted."""
-    rows = await tx.fetch(_TASKS["start_running"], **fence_columns(fences))
+async def start_running(
+    tx: Transaction, fences: Sequence[Fence], runs: Mapping[Fence, timedelta] = MappingProxyType({})
+) -> list[StartedTask]:
+    """Lock tasks and move the open attempts among them to RUNNING; fences come sorted.
+
+    `runs` is for how long some of them have run by now.
+    """
+    rows = await tx.fetch(
+        _TASKS["start_running"],
+        **fence_columns(fences),
+        runs=[runs.get(fence, NO_TIME) for fence in fences],
+    )
     return list(map(StartedTask._make, rows))
 
 
@@ -196,9 +211,10 @@ async def kill_pending_tasks(
     await tx.fetch(_TASKS["kill_pending_tasks"], **id_columns(task_ids), actor=actor, cause=cause)
 
 
-async def give_up_scheduling(tx: Transaction, task_ids: Sequence[TaskId]) -> None:
-    """Move locked tasks that nobody took in time to UNSCHEDULABLE."""
-    await tx.fetch(_TASKS["give_up_scheduling"], **id_columns(task_ids))
+async def give_up_scheduling(tx: Transaction, causes: Mapping[TaskId, str]) -> None:
+    """Move locked tasks that nobody took in time to UNSCHEDULABLE, each with the cause."""
+    ids = id_columns(list(causes))
+    await tx.fetch(_TASKS["give_up_scheduling"], **ids, causes=list(causes.values()))
 
 
 class InputsSize(NamedTuple):

@@ -12,16 +12,22 @@ _CLUSTER = load_statements("cluster")
 
 
 class NewWorker(NamedTuple):
-    """A worker's incarnation; one that is to be called has an address. The last two are JSON."""
+    """A worker's incarnation; one that is to be called has an address, and two JSON texts.
+
+    `claims_up_to` is a JSON text, too: what it has to give to claimed tasks that name resources.
+    """
 
     worker_id: str
     name: str
     host: str
     queues: Sequence[str]
     address: str | None = None
-    secret: str | None = None
+    secret_hash: bytes | None = None
     capacity: str | None = None
     attributes: str = "{}"
+    book: str | None = None
+    claims_up_to: str | None = None
+    token_id: str | None = None
 
 
 async def register_worker(tx: Transaction, worker: NewWorker) -> None:
@@ -30,12 +36,15 @@ async def register_worker(tx: Transaction, worker: NewWorker) -> None:
 
 
 class KnownWorker(NamedTuple):
-    """A worker that has registered."""
+    """A worker that has registered; `void` if the token that it joined with has ended."""
 
     worker_id: str
     name: str
     host: str
     lost_at: datetime | None
+    secret_hash: bytes | None
+    called: bool
+    void: bool
 
 
 async def find_worker(tx: Transaction, worker_id: str) -> KnownWorker | None:
@@ -44,10 +53,26 @@ async def find_worker(tx: Transaction, worker_id: str) -> KnownWorker | None:
     return None if row is None else KnownWorker._make(row)
 
 
-async def find_secret(tx: Transaction, worker_id: str) -> str | None:
-    """Find the secret of a worker that is called."""
-    row = await tx.fetch_one(_WORKERS["find_secret"], worker_id=worker_id)
-    return None if row is None else row[0]
+class StoredSecret(NamedTuple):
+    """The hash of a worker's secret; `void` if the token that it joined with has ended."""
+
+    worker_id: str
+    secret_hash: bytes
+    void: bool
+
+
+async def read_secret_hashes(
+    database: Database, worker_ids: Sequence[str]
+) -> dict[str, StoredSecret]:
+    """Read by what workers prove themselves, of those that have registered with a secret."""
+    rows = await database.fetch(_WORKERS["read_secret_hashes"], worker_ids=list(worker_ids))
+    return {row[0]: StoredSecret._make(row) for row in rows}
+
+
+async def lose_workers_of_ended_tokens(database: Database) -> list[str]:
+    """Note that workers are lost whose token was revoked, or is over its time; returns them."""
+    rows = await database.fetch(_WORKERS["lose_workers_of_ended_tokens"])
+    return [row[0] for row in rows]
 
 
 async def mark_replaced(tx: Transaction, worker_id: str, *, replaced_by: str) -> None:
@@ -64,6 +89,26 @@ async def list_lost_workers(tx: Transaction, worker_ids: Iterable[str]) -> set[s
 async def see_workers(tx: Transaction, worker_ids: Sequence[str]) -> None:
     """Note that workers have been heard of."""
     await tx.fetch(_WORKERS["see_workers"], worker_ids=worker_ids)
+
+
+async def hold_books(tx: Transaction, books: Iterable[str]) -> list[tuple[str, str]]:
+    """Hold the books of live workers; returns each with its capacity, a JSON text."""
+    rows = await tx.fetch(_WORKERS["hold_books"], books=sorted(books))
+    return [(row[0], row[1]) for row in rows]
+
+
+class BookedOfBook(NamedTuple):
+    """How many leases of a job are booked in a book."""
+
+    book: str
+    job_id: int
+    leases: int
+
+
+async def list_booked_of_books(tx: Transaction, books: Iterable[str]) -> list[BookedOfBook]:
+    """List what is booked in some books."""
+    rows = await tx.fetch(_WORKERS["list_booked_of_books"], books=sorted(books))
+    return list(map(BookedOfBook._make, rows))
 
 
 async def drain_worker(tx: Transaction, worker_id: str, *, actor: str) -> bool:
@@ -94,7 +139,7 @@ class CalledWorker(NamedTuple):
 
     worker_id: str
     address: str
-    secret: str
+    call_secret: str
     answered_epoch: int | None
     answered_number: int | None
     answered_at: datetime | None
@@ -178,6 +223,7 @@ class FleetWorker(NamedTuple):
     draining: bool
     consecutive_failures: int
     answered: bool
+    book: str | None
 
 
 async def read_fleet(tx: Transaction) -> list[FleetWorker]:

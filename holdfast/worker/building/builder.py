@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.client.context import Lease
 from holdfast.client.transport import Transport
 from holdfast.worker.building.bundles import Bundles
 from holdfast.worker.building.caches import BuildUnavailable, Hold, in_thread
@@ -42,17 +43,17 @@ class Builder:
         )
 
     async def build(
-        self, bundle: str | None, requirements: Sequence[str], token: str, *, into: Path
+        self, bundle: str | None, requirements: Sequence[str], lease: Lease, *, into: Path
     ) -> Built:
         """Unpack the bundle into a new folder, and find or make the environment.
 
-        `token` is what the Holdfast-Lease header carries. Raises BuildFailed where the job is at
+        The bundle is fetched by the lease of the attempt. Raises BuildFailed where the job is at
         fault, BuildUnavailable where this host, the server or the store is.
         """
         metrics: dict[str, float | bool] = {}
         try:
             if bundle is not None:
-                await self._unpack(bundle, token, into, metrics=metrics)
+                await self._unpack(bundle, lease, into, metrics=metrics)
             workspace = None if bundle is None else into
             if not requirements:
                 return Built(workspace, None, metrics)
@@ -70,10 +71,10 @@ class Builder:
             built.hold.close()
 
     async def _unpack(
-        self, bundle: str, token: str, into: Path, *, metrics: dict[str, float | bool]
+        self, bundle: str, lease: Lease, into: Path, *, metrics: dict[str, float | bool]
     ) -> None:
         began_at = time.monotonic()
-        fetched = await self._bundles.fetch(bundle, token)
+        fetched = await self._bundles.fetch(bundle, lease)
         try:
             metrics["fetch_ms"] = _ms_since(began_at)
             metrics["bundle_cached"] = fetched.was_cached

@@ -8,14 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.client.submission import LEASE_HEADER
+from holdfast.client.context import Lease
 from holdfast.client.transport import Transport
 from holdfast.errors import HoldfastError, Invalid, NotFound
-from holdfast.wire.bundles import (
-    BUNDLE_BYTES_MAX,
-    bundle_path,
-    check_bundle_hash,
-)
+from holdfast.wire.attempt_calls import own_bundle_path
+from holdfast.wire.bundles import BUNDLE_BYTES_MAX, check_bundle_hash
 from holdfast.worker.building.caches import (
     BuildFailed,
     BuildUnavailable,
@@ -45,7 +42,7 @@ class Bundles:
         self._transport = transport
         self._bytes_max = bytes_max
 
-    async def fetch(self, bundle: str, token: str) -> Fetched:
+    async def fetch(self, bundle: str, lease: Lease) -> Fetched:
         """Give a bundle, fetched if need be; raises BuildFailed, BuildUnavailable or OSError."""
         try:
             check_bundle_hash(bundle)
@@ -62,16 +59,16 @@ class Bundles:
             hold = try_hold(part, flags=os.O_RDWR | os.O_CREAT)
             if hold is None:  # somebody else is about to bring it
                 continue
-            if await self._bring(hold, path, token):
+            if await self._bring(hold, path, lease):
                 return Fetched(hold, os.fstat(hold.fd).st_size, was_cached=False)
         raise BuildUnavailable(f"bundle {bundle} has been fetched by another task for too long")
 
-    async def _bring(self, part: Hold, path: Path, token: str) -> bool:
+    async def _bring(self, part: Hold, path: Path, lease: Lease) -> bool:
         """Fetch a bundle into a file of its own, and name it; False if that needs another turn."""
         is_here = False
         try:
             if not _is_there(path):
-                await self._download(part.fd, path.stem, token)
+                await self._download(part.fd, path.stem, lease)
                 os.rename(part.path, path)
                 part.path = path
                 await in_thread(self._make_room)
@@ -86,11 +83,11 @@ class Bundles:
     def _make_room(self, _: threading.Event) -> None:
         evict(self._folder, self._bytes_max, weigh=_size_of, remove=_unlink)
 
-    async def _download(self, fd: int, bundle: str, token: str) -> None:
+    async def _download(self, fd: int, bundle: str, lease: Lease) -> None:
         digest = hashlib.sha256()
         os.ftruncate(fd, 0)  # what somebody left who was killed
         pieces = self._transport.fetch(
-            bundle_path(bundle), headers={LEASE_HEADER: token}, seconds_max=FETCH_SECONDS_MAX
+            own_bundle_path(bundle), headers=lease.headers(), seconds_max=FETCH_SECONDS_MAX
         )
         size = 0
         try:

@@ -32,6 +32,10 @@ class BuildUnavailable(Unavailable):
     """This worker cannot build now, for reasons of its own: the worker has failed, not the task."""
 
 
+class ToolMissing(BuildUnavailable):
+    """A program is not there: to wait does not help, another worker or an installation may."""
+
+
 class Hold:
     """A locked entry. A child that is given `fd` holds it too, even when this process has died."""
 

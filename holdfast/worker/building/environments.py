@@ -26,16 +26,20 @@ from holdfast.worker.building.caches import (
     BuildFailed,
     BuildUnavailable,
     Hold,
+    ToolMissing,
     evict,
     in_thread,
     take_turns,
     try_hold,
 )
+from holdfast.worker.watchdog_handle import plain_environment
 
 BUILD_SECONDS_MAX = 1800.0
 LOOK_SECONDS = 0.2
 LOG_BYTES_MAX = 8192
 READY = "ready"
+# By attempts that are users of their own, once they are let into the folder above; see umask below.
+READABLE = 0o755
 # An environment of the worker's own would lead uv and Python astray.
 _NOT_HANDED_ON = (
     *("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONPATH"),
@@ -73,10 +77,12 @@ class Environments:
             hold = try_hold(path, shared=True)
             if hold is not None and (path / READY).exists():
                 hold.note_use()
+                path.chmod(READABLE)  # an older version made it otherwise
                 return Environment(hold, _python_in(path), was_cached=True)
             if hold is not None:
                 hold.close()
-            path.mkdir(mode=0o700, exist_ok=True)
+            path.mkdir(exist_ok=True)
+            path.chmod(READABLE)
             hold = try_hold(path)
             if hold is None:  # somebody else is making it
                 continue
@@ -112,7 +118,7 @@ def find_uv() -> str:
     """Find the program that makes environments: on the PATH, or where this Python is."""
     found = shutil.which("uv") or shutil.which("uv", path=os.path.dirname(sys.executable))
     if found is None:
-        raise BuildUnavailable("there is no uv on this worker; install it: pip install uv")
+        raise ToolMissing("there is no uv on this worker; install it: pip install uv")
     return found
 
 
@@ -149,7 +155,8 @@ def _run(command: Sequence[str], hold: Hold, stop: threading.Event) -> str:
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=hold.path,
-            env={name: text for name, text in os.environ.items() if name not in _NOT_HANDED_ON},
+            env={n: text for n, text in plain_environment().items() if n not in _NOT_HANDED_ON},
+            umask=0o022,
             pass_fds=(hold.fd,),
             start_new_session=True,
         )

@@ -15,6 +15,8 @@ import msgspec
 
 from holdfast.wire.answers import ClaimedJob, ClaimedTask
 from holdfast.wire.requests import LeaseReport, Progress
+from holdfast.worker.claimed.process_usage import UsageNews
+from holdfast.worker.processes.clock import boot_clock
 
 if TYPE_CHECKING:
     from holdfast.tracing.tracer import Span
@@ -38,6 +40,7 @@ class Attempt:
     """A claimed task. Its lease fields belong to the keeper's thread once it is held."""
 
     __slots__ = (
+        "ended_at",
         "expires_at",
         "grace",
         "in_process",
@@ -46,6 +49,7 @@ class Attempt:
         "job",
         "lease_token",
         "margin",
+        "must_isolate",
         "number",
         "on_renewed",
         "on_stop",
@@ -63,6 +67,7 @@ class Attempt:
         "task_id",
         "times_preempted",
         "trace_parent",
+        "usage",
     )
 
     def __init__(self, claim: ClaimedTask, job: ClaimedJob, sent_at: float) -> None:
@@ -72,6 +77,8 @@ class Attempt:
         self.job = job
         self.input = claim.input
         self.times_preempted = claim.preemption_count
+        # It was in a worker that crashed: it may crash its own process, and no other.
+        self.must_isolate = claim.isolate is True
         # Of the claim; once it runs, of its run.
         self.trace_parent = (
             job.trace_parent if claim.trace_parent is msgspec.UNSET else claim.trace_parent
@@ -80,12 +87,14 @@ class Attempt:
         # How long before the lease's end its code must be gone.
         self.margin = min(MARGIN_SECONDS_MAX, job.lease / 6)
         self.started_at: float | None = None
+        self.ended_at: float | None = None
         self.start_reported = False
         self.is_over = False
         self.in_process = False
         # Two fields, a writer each: what is noted while a report is on its way is not lost.
         self.progress: Progress | None = None
         self.progress_reported: Progress | None = None
+        self.usage = UsageNews()
         self.span: Span | None = None
         # What its function has written within this process; made by the first word.
         self.output: AttemptOutput | None = None
@@ -148,6 +157,8 @@ class Attempt:
             return False
         if self.renew_at <= now or (with_progress and self.has_news()):
             return True
+        if self.usage.is_due(now) and not self.is_over:
+            return True
         if self.started_at is None or self.start_reported or self.is_over:
             return False
         return self.started_at + START_AFTER_SECONDS <= now
@@ -178,6 +189,8 @@ class Attempt:
             self.lease_token,
             "RUNNING" if is_start else None,
             None if progress is self.progress_reported else progress,
+            count_run_ms(self) if is_start else 0,
+            self.usage.find_news(),
         )
 
     def _must_go(self) -> bool:
@@ -188,6 +201,13 @@ class Attempt:
         on_renewed = self.on_renewed  # the attempt's end takes it away, in another thread
         if on_renewed is not None:
             on_renewed(self.kill_at)
+
+
+def count_run_ms(attempt: Attempt) -> int:
+    """Count for how long the code of an attempt has run, by our own clock."""
+    if attempt.started_at is None:
+        return 0
+    return round(((attempt.ended_at or boot_clock()) - attempt.started_at) * 1000)
 
 
 class JobCache:

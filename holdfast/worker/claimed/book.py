@@ -1,6 +1,6 @@
 """The book of a worker of queues: what it has, and what of it attempts take that name resources."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from holdfast.model.resources import Capacity, Resources, fits, subtract
@@ -31,6 +31,10 @@ class Book:
         finally:
             self._offers.remove(free)
 
+    def is_whole(self, free: Capacity | None) -> bool:
+        """Tell whether all of it was offered: then nothing can become free meanwhile."""
+        return free == self.capacity
+
     def take(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Enter what attempts take; returns those that do not fit, of which nothing is entered."""
         spare = []
@@ -57,3 +61,29 @@ class Book:
         for offered in self._offers:
             free = subtract(free, offered)
         return free
+
+
+class SharedBook(Book):
+    """The book of a process that has placed work, too: the server keeps it, and offers by it.
+
+    All that is known here is whether anything is taken, by either half of the process, and whether
+    its devices are given out one by one (`has_devices`), to placed work alone.
+    """
+
+    def __init__(
+        self, name: str, count_placed: Callable[[], int], *, has_devices: bool = False
+    ) -> None:
+        super().__init__(None)
+        self.name = name
+        self.has_devices = has_devices
+        self._count_placed = count_placed
+
+    def is_whole(self, free: Capacity | None) -> bool:
+        """Tell whether nothing is taken: then nothing can become free meanwhile."""
+        return not self._held and not self._count_placed()
+
+    def take(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Note attempts that name resources; what the server has given fits."""
+        named = {each: needs for each in attempts if (needs := each.job.resources) is not None}
+        self._held.update(named)
+        return []

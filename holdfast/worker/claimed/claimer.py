@@ -50,7 +50,7 @@ class Claimer:
                 continue
             with self._running.reserve(room), self._running.book.offer() as free:
                 # What becomes free while a claim waits is not offered by it: then it is not held.
-                is_whole = free == self._running.book.capacity
+                is_whole = self._running.book.is_whole(free)
                 patience = wait_ms if is_whole else min(wait_ms, CLAIM_WAIT_PART_MS)
                 attempts = await self._find_work(room, patience, free)
             self._is_busy = len(attempts) == room

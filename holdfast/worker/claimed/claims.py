@@ -9,10 +9,12 @@ from uuid import uuid4
 
 import msgspec
 
+from holdfast.client.pauses import Pauses
 from holdfast.client.transport import Transport
-from holdfast.errors import Invalid, LeaseConflict, NotFound, Refused, Unavailable
+from holdfast.errors import Invalid, LeaseConflict, NotAllowed, NotFound, Refused, Unavailable
 from holdfast.model.ids import TaskId
 from holdfast.model.resources import Capacity
+from holdfast.model.worker_credentials import WorkerCredential
 from holdfast.wire.answers import ClaimedTask, TaskClaimAnswer, WorkerRegisterAnswer
 from holdfast.wire.requests import TaskClaimRequest, WorkerRegisterRequest
 from holdfast.worker.claimed.attempt import Attempt, JobCache
@@ -37,31 +39,52 @@ class Claims:
     def __init__(
         self,
         transport: Transport,
-        worker_id: str,
+        credential: WorkerCredential,
         queues: Sequence[str],
         *,
         capacity: Capacity | None = None,
+        book: str | None = None,
         hand_back: Callable[[Sequence[Attempt]], None],
     ) -> None:
         self._transport = transport
-        self._worker_id = worker_id
+        self._credential = credential
+        self._worker_id = credential.worker_id
         self._queues = list(queues)
         self._capacity = capacity
+        self._book = book
         self._hand_back = hand_back
         self._jobs = JobCache()
 
-    async def register(self, name: str, replaces: str | None, is_leaving: asyncio.Event) -> int:
+    async def register(
+        self,
+        name: str,
+        replaces: WorkerCredential | None,
+        is_leaving: asyncio.Event,
+        *,
+        crash: str | None = None,
+    ) -> int:
         """Say who we are and whom we replace; returns how many attempts that has ended."""
         host = socket.gethostname()
-        body = WorkerRegisterRequest(self._worker_id, name, host, self._queues, replaces)
+        body = WorkerRegisterRequest(
+            self._worker_id,
+            name,
+            host,
+            self._queues,
+            None if replaces is None else replaces.worker_id,
+            secret=self._credential.secret,
+            resources=self._capacity,
+            book=self._book,
+            crash=crash,
+            replaces_secret=(replaces.secret or None) if replaces is not None else None,
+        )
         try:
             return await self._insist_on_registering(body, is_leaving)
-        except (NotFound, Invalid) as error:
+        except (NotFound, Invalid, NotAllowed) as error:
             if replaces is None:
                 raise
             # Its rows are gone, or it was somebody else's: then there is nothing to take over.
-            log.info("does not replace %s: %s", replaces, error)
-            body = msgspec.structs.replace(body, replaces=None)
+            log.info("does not replace %s: %s", replaces.worker_id, error)
+            body = msgspec.structs.replace(body, replaces=None, replaces_secret=None, crash=None)
             return await self._insist_on_registering(body, is_leaving)
 
     async def claim(
@@ -76,6 +99,7 @@ class Claims:
             idempotency_key=uuid4().hex,
             free=free,
             capacity=self._capacity,
+            book=self._book,
         )
         try:
             return await self._insist_on_claiming(body)
@@ -85,14 +109,18 @@ class Claims:
     async def claim_by_id(self, task_id: TaskId, *, free: Capacity | None = None) -> list[Attempt]:
         """Claim one task; raises LeaseConflict if it cannot be had."""
         body = TaskClaimRequest(
-            self._worker_id, task_id=str(task_id), idempotency_key=uuid4().hex, free=free
+            self._worker_id,
+            task_id=str(task_id),
+            idempotency_key=uuid4().hex,
+            free=free,
+            book=self._book,
         )
         return await self._insist_on_claiming(body)
 
     async def _insist_on_registering(
         self, body: WorkerRegisterRequest, is_leaving: asyncio.Event
     ) -> int:
-        pause = PAUSE_SECONDS
+        pauses = Pauses(PAUSE_SECONDS, PAUSE_SECONDS_MAX)
         while True:
             try:
                 answer = await self._transport.call(
@@ -106,11 +134,12 @@ class Claims:
             except (NotFound, Invalid):
                 raise
             except (Unavailable, Refused) as error:
-                if is_leaving.is_set():
+                may_not_replace = body.replaces is not None and isinstance(error, NotAllowed)
+                if is_leaving.is_set() or may_not_replace:
                     raise
                 log.warning("cannot register yet: %s", error)
+                pause = pauses.next(error)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
     async def _insist_on_claiming(self, body: TaskClaimRequest) -> list[Attempt]:
         calling = asyncio.create_task(self._call_until_answered(body))
@@ -124,7 +153,7 @@ class Claims:
             calling.cancel()
 
     async def _call_until_answered(self, body: TaskClaimRequest) -> list[Attempt]:
-        pause = PAUSE_SECONDS
+        pauses = Pauses(PAUSE_SECONDS, PAUSE_SECONDS_MAX)
         while True:
             try:
                 return await self._call(body, body.wait_ms / 1000 + CALL_SECONDS_MAX)
@@ -132,8 +161,8 @@ class Claims:
                 raise
             except (Unavailable, Refused) as error:
                 log.warning("cannot claim now: %s", error)
+                pause = pauses.next(error)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
     async def _recall(
         self, calling: asyncio.Task[list[Attempt]], body: TaskClaimRequest

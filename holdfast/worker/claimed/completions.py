@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast.client.pauses import Pauses
 from holdfast.client.refusals import as_exception
 from holdfast.client.transport import Transport
 from holdfast.errors import Invalid, LeaseConflict, Refused, Unavailable
@@ -14,7 +15,7 @@ from holdfast.model.datasets import refusal_stage, weigh
 from holdfast.tracing.current import describe
 from holdfast.wire.answers import CompletionAnswer, TaskCompleteAnswer
 from holdfast.wire.requests import TaskCompleteRequest, TaskCompletion
-from holdfast.worker.claimed.attempt import Attempt
+from holdfast.worker.claimed.attempt import Attempt, count_run_ms
 from holdfast.worker.running.attempt_outcome import (
     CLASS_LENGTH_MAX,
     ERROR_LENGTH_MAX,
@@ -104,15 +105,14 @@ class Completions:
             self._wake_sender()
 
     async def _send_all(self) -> None:
-        pause = PAUSE_SECONDS
+        pauses = Pauses(PAUSE_SECONDS, PAUSE_SECONDS_MAX)
         while self._waiting:
             left = await self._send(self._take())
             self._waiting.extendleft(reversed(left))
             if not left:
-                pause = PAUSE_SECONDS
+                pauses.reset()
                 continue
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pauses.next())
 
     def _take(self) -> list[Report]:
         """Take what waits, as far as it fits into one request."""
@@ -200,8 +200,10 @@ def _completion(attempt: Attempt, outcome: Outcome) -> TaskCompletion:
         outcome.stage,
         msgspec.UNSET if outcome.result is None else msgspec.Raw(outcome.result.encode()),
         start_reported=attempt.start_reported,
+        usage=attempt.usage.latest,
         trace_parent=span_of(attempt),
         outputs=outcome.outputs,
+        run_ms=count_run_ms(attempt),
     )
 
 

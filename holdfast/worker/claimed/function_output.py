@@ -17,17 +17,13 @@ from typing import NamedTuple
 
 from holdfast.client.transport import Transport
 from holdfast.errors import Refused, Unavailable
+from holdfast.model.log_limits import HEAD_BYTES, TAIL_BYTES
 from holdfast.tracing.current import describe
 from holdfast.wire.answers import LogBatchAnswer
 from holdfast.wire.requests import LogAppendRequest, LogBatchRequest
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.tail import (
-    LOG_BYTES_MAX,
-    STRETCH_BYTES_MAX,
-    describe_limit,
-    whole_characters,
-)
+from holdfast.worker.running.tail import LONG_STRETCH_BYTES_MAX, STRETCH_BYTES_MAX, cut_piece
 
 log = logging.getLogger("holdfast.output")
 WAITING_BYTES_MAX = 64 << 20
@@ -40,13 +36,15 @@ FLUSH_SECONDS_MAX = 60.0
 
 
 class AttemptOutput:
-    """What one attempt has written and nobody has taken yet."""
+    """What one attempt has written and nobody has taken yet: of a long log, both ends."""
 
     __slots__ = (
         "_dropped",
+        "_head",
         "_last",
+        "_left_out",
+        "_tail",
         "_taken",
-        "_waiting",
         "give_up_at",
         "in_flight",
         "is_lost",
@@ -55,7 +53,10 @@ class AttemptOutput:
     )
 
     def __init__(self) -> None:
-        self._waiting = bytearray()
+        self._head = bytearray()
+        # Behind the head, and how many bytes of it were let go since the last was taken.
+        self._tail = bytearray()
+        self._left_out = 0
         self._taken = 0
         self._dropped = 0
         self._last = b"\n"
@@ -67,7 +68,12 @@ class AttemptOutput:
         self.give_up_at = 0.0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._head) + len(self._tail)
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether what waits is behind the head of a log that goes on."""
+        return not self._head and self.is_open and self._taken >= HEAD_BYTES
 
     def add(self, content: bytes, room: int) -> int:
         """Keep what was written, if there is room; returns by how many bytes this has grown."""
@@ -76,13 +82,7 @@ class AttemptOutput:
         if len(content) > room:
             self._dropped += len(content)
             return 0
-        grown = self._note_dropped()
-        left = LOG_BYTES_MAX - self._taken - len(self._waiting)
-        if len(content) <= left:
-            return grown + self._append(content)
-        self.is_open = False
-        grown += self._append(content[: whole_characters(content[: max(left, 0)])])
-        return grown + self._append(describe_limit(LOG_BYTES_MAX, self._last))
+        return self._note_dropped() + self._append(content)
 
     def end(self) -> int:
         """Keep nothing more than what is here; returns by how many bytes this has grown."""
@@ -92,18 +92,24 @@ class AttemptOutput:
 
     def take(self) -> tuple[int, bytes]:
         """Take a stretch and its offset; one that is not the last ends with a line, if it can."""
+        waiting, bytes_max = self._head, STRETCH_BYTES_MAX
+        if not waiting:
+            self._taken += self._left_out
+            self._left_out = 0
+            waiting, bytes_max = self._tail, LONG_STRETCH_BYTES_MAX
+        content = bytes(waiting[:bytes_max])
+        if len(content) < len(self):
+            content = cut_piece(content)
+        del waiting[: len(content)]
         offset = self._taken
-        content = bytes(self._waiting[:STRETCH_BYTES_MAX])
-        if len(content) < len(self._waiting):
-            content = content[: content.rfind(b"\n") + 1 or whole_characters(content)]
-        del self._waiting[: len(content)]
         self._taken += len(content)
         return offset, content
 
     def clear(self) -> int:
         """Let go of everything, and keep nothing more; returns how many bytes that were."""
-        size = len(self._waiting)
-        self._waiting.clear()
+        size = len(self)
+        self._head.clear()
+        self._tail.clear()
         self.is_open = False
         return size
 
@@ -116,9 +122,22 @@ class AttemptOutput:
         return self._append(line if self._last == b"\n" else b"\n" + line)
 
     def _append(self, content: bytes) -> int:
-        self._waiting += content
+        """Add to what waits; returns by how many bytes that has grown, or shrunk."""
+        size = len(self)
         self._last = content[-1:] or self._last
-        return len(content)
+        room = HEAD_BYTES - self._taken - len(self._head)
+        if not self._tail and not self._left_out and room > 0:
+            head = content if len(content) <= room else cut_piece(content[:room])
+            self._head += head
+            content = content[len(head) :]
+        self._tail += content
+        # Seldom, and then much: to let go of bytes is to move all others.
+        if len(self._tail) > TAIL_BYTES + TAIL_BYTES // 4:
+            surplus = len(self._tail) - TAIL_BYTES
+            surplus = self._tail.find(b"\n", surplus, surplus + STRETCH_BYTES_MAX) + 1 or surplus
+            del self._tail[:surplus]
+            self._left_out += surplus
+        return len(self) - size
 
 
 class _Stretch(NamedTuple):
@@ -239,6 +258,8 @@ class FunctionOutputs:
     def _take(self) -> list[_Stretch]:
         """Take what waits, as far as it fits into one request."""
         batch: list[_Stretch] = []
+        # Who floods a log gets one stretch at a time, and then pauses like the others.
+        pausing: dict[Attempt, AttemptOutput] = {}
         size = 0
         with self._lock:
             while self._waiting and size < BATCH_BYTES_MAX:
@@ -248,7 +269,7 @@ class FunctionOutputs:
                     continue
                 offset, content = output.take()
                 if len(output):
-                    self._waiting[attempt] = output
+                    (pausing if output.may_wait else self._waiting)[attempt] = output
                 request = LogAppendRequest(*attempt.key, attempt.lease_token, offset, content)
                 batch.append(_Stretch(attempt, output, request))
                 output.in_flight += 1
@@ -256,6 +277,7 @@ class FunctionOutputs:
             self._waiting_bytes -= size
             if self._waiting:
                 self._hurry.set()
+            self._waiting |= pausing
         return batch
 
     async def _send(self, batch: list[_Stretch]) -> bool:

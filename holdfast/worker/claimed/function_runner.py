@@ -16,13 +16,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal
 
-from holdfast.client.context import Connection, Context, current, list_outputs
+from holdfast.client.context import Connection, Context, current
+from holdfast.model.spec import Entrypoint
+from holdfast.worker.allowing import CallLimit
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.interruptible import InterruptibleCall
 from holdfast.worker.claimed.output_routing import keep_output, route_streams
 from holdfast.worker.claimed.user_loop import UserLoop
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome, failure, success
+from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome, failure
 from holdfast.worker.running.function import (
     BadCall,
     Callee,
@@ -31,8 +33,9 @@ from holdfast.worker.running.function import (
     arguments_of,
     describe_progress,
 )
-from holdfast.worker.running.outputs import with_outputs
-from holdfast.worker.running.runnable import connect, identify
+from holdfast.worker.running.returning import describe_return
+from holdfast.worker.running.runnable import connect, identify, lease_of
+from holdfast.worker.running_code import RunningCode
 
 log = logging.getLogger("holdfast.functions")
 BLOCKED_SECONDS_MAX = 5.0
@@ -89,8 +92,7 @@ class FunctionCall:
         """Describe what the function returned, and what it has written."""
         assert self.callee is not None
         assert self.context is not None
-        outcome = success(value, pickled=self.callee.pickled)
-        return with_outputs(outcome, list_outputs(self.context))
+        return describe_return(self.callee, value, self.context)
 
 
 class FunctionRunner:
@@ -105,18 +107,21 @@ class FunctionRunner:
         server: str,
         *,
         threads_max: int,
+        limit_of: Callable[[Entrypoint], CallLimit | None],
+        code: RunningCode,
         write: Callable[[Attempt, bytes], None],
         on_end: Callable[[Attempt, Outcome | BaseException], None],
         on_process: Callable[[FunctionCall], None],
         on_unblocked: Callable[[], None],
     ) -> None:
         self._server = server
+        self._code = code
         self._write = write
         self._on_end = on_end
         self._on_process = on_process
         self._on_unblocked = on_unblocked
         self._loop = asyncio.get_running_loop()
-        self._functions = Functions()
+        self._functions = Functions(limit_of)
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="holdfast-task")
         self._coroutines: UserLoop | None = None
         # What the user loop has not begun, and since when; whoever takes a call out here owns it.
@@ -174,11 +179,12 @@ class FunctionRunner:
     def _run_in_thread(self, call: FunctionCall) -> Answer:
         if call.is_interrupted:
             return call.describe_error(TaskStopped())
-        answer = call.variables.run(self._find, call)
-        if answer is not None:
-            return answer
-        assert call.in_thread is not None
-        answer, error = call.variables.run(call.in_thread)
+        with self._code.running(*call.attempt.key):
+            answer = call.variables.run(self._find, call)
+            if answer is not None:
+                return answer
+            assert call.in_thread is not None
+            answer, error = call.variables.run(call.in_thread)
         if error is not None:
             return call.describe_error(error)
         assert answer is not None
@@ -231,7 +237,7 @@ class FunctionRunner:
         from holdfast.worker.running.dependency_results import fetch_results, fill_in
 
         connection = self._connect()
-        fetching = fetch_results(connection.transport, attempt.job.entrypoint)
+        fetching = fetch_results(connection.transport, attempt.job.entrypoint, lease_of(attempt))
         found = connection.loop_thread.run(fetching)
         return fill_in(callee, attempt.job.entrypoint, found)
 
@@ -283,7 +289,8 @@ class FunctionRunner:
             return problem.outcome
         self._enter(call)
         try:
-            return call.describe_value(await callee.function(*call.args, **call.kwargs))
+            with self._code.running(*call.attempt.key):
+                return call.describe_value(await callee.function(*call.args, **call.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
             return call.describe_error(error)
 

@@ -17,9 +17,10 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.client.both import LoopThread
+from holdfast.client.pauses import spread
 from holdfast.client.transport import Transport
 from holdfast.errors import Refused, Unavailable
 from holdfast.wire.answers import CancelNotice, HeartbeatAnswer, LeaseAnswer
@@ -27,6 +28,7 @@ from holdfast.wire.requests import HeartbeatRequest, LeaseReport
 from holdfast.worker.claimed.attempt import AGAIN_SECONDS_MAX, Attempt, StopMode
 from holdfast.worker.exit_codes import EXIT_OVERRUN
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.running_code import RunningCode
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 
 log = logging.getLogger("holdfast.keeper")
@@ -35,6 +37,16 @@ PROGRESS_EVERY_SECONDS = 0.5
 BEAT_SECONDS_MAX = 5.0
 LISTEN_MS = 20_000
 LEASES_PER_BEAT_MAX = 5000
+DEADLINE_STEP_SECONDS = 0.5
+# How long nothing in this process may have run once a timeout is over.
+FROZEN_SECONDS_MAX = 5.0
+
+
+class Overrun(NamedTuple):
+    """When the watchdog ends this process, and why."""
+
+    at: float
+    reason: str
 
 
 class Keeper:
@@ -46,6 +58,7 @@ class Keeper:
         worker_id: str,
         watchdog: WatchdogHandle,
         *,
+        code: RunningCode,
         on_stop: Callable[[Attempt, StopMode], None],
         on_stuck: Callable[[Attempt], None],
         on_drain: Callable[[], None],
@@ -54,6 +67,7 @@ class Keeper:
         self._transport = transport
         self._worker_id = worker_id
         self._watchdog = watchdog
+        self._code = code
         self._on_stop = on_stop
         self._on_stuck = on_stuck
         self._on_drain = on_drain
@@ -86,9 +100,9 @@ class Keeper:
         """
         with self._lock:
             self._held.update((attempt.key, attempt) for attempt in attempts)
-            fatal_at = min((a.fatal_at for a in attempts if a.in_process), default=None)
-            if fatal_at is not None and fatal_at < (self._self_deadline or math.inf):
-                self._arm(fatal_at)
+            first = _first_overrun(attempts, boot_clock())
+            if first is not None and first.at < (self._self_deadline or math.inf):
+                self._arm(first)
 
     def drop(self, attempt: Attempt) -> None:
         """Keep a lease no longer: the server has heard of the attempt's end."""
@@ -125,14 +139,21 @@ class Keeper:
 
     def _watch_self(self, held: list[Attempt]) -> None:
         """Move the moment at which the watchdog ends this process, or lift it; under the lock."""
-        fatal_at = min((a.fatal_at for a in held if a.in_process and not a.is_over), default=None)
-        if fatal_at != self._self_deadline:
+        first = _first_overrun(held, boot_clock())
+        known = self._self_deadline
+        # One that moves on with the time is passed on now and then.
+        if first is None or known is None:
+            is_news = (first is None) != (known is None)
+        else:
+            is_news = not known <= first.at <= known + DEADLINE_STEP_SECONDS
+        if is_news:
             with suppress(WatchdogLost):  # noticed by itself
-                self._arm(fatal_at)
+                self._arm(first)
 
-    def _arm(self, fatal_at: float | None) -> None:
-        self._self_deadline = fatal_at
-        self._watchdog.set_own_deadline(fatal_at)
+    def _arm(self, first: "Overrun | None") -> None:
+        self._self_deadline = None if first is None else first.at
+        self._code.note_deadline(self._self_deadline, "" if first is None else first.reason)
+        self._watchdog.set_own_deadline(self._self_deadline)
 
     def _check_watchdog(self) -> None:
         if self._is_guarded and not self._watchdog.is_alive():
@@ -195,6 +216,7 @@ class Keeper:
         if lease.error is None:
             attempt.start_reported = attempt.start_reported or report.state is not None
             attempt.progress_reported = report.progress or attempt.progress_reported
+            attempt.usage.note_reported(report.usage, boot_clock())
             attempt.renew(sent_at, (lease.lease_remaining_ms or 0) / 1000)
             return
         attempt.postpone_report(boot_clock())
@@ -209,7 +231,7 @@ class Keeper:
                 answer = await self._call(request, LISTEN_MS / 1000 + BEAT_SECONDS_MAX)
             except (Unavailable, Refused):
                 # Renewals tell the same, and complain for both.
-                await asyncio.sleep(AGAIN_SECONDS_MAX)
+                await asyncio.sleep(spread(AGAIN_SECONDS_MAX))
                 continue
             self._obey(answer)
             if answer.drain:
@@ -246,6 +268,31 @@ class Keeper:
         by = None if grace is None else now + grace
         if attempt.ask_to_stop(mode, now, by=by):
             self._on_stop(attempt, mode)
+
+
+def _first_overrun(attempts: Sequence[Attempt], now: float) -> Overrun | None:
+    """Find what would first make the watchdog end this process."""
+    here = [attempt for attempt in attempts if attempt.in_process and not attempt.is_over]
+    if not here:
+        return None
+    first = min(here, key=lambda attempt: min(attempt.fatal_at, _frozen_at(attempt, now)))
+    name = "task {} attempt {}".format(*first.key)
+    frozen_at = _frozen_at(first, now)
+    if frozen_at < first.fatal_at:
+        return Overrun(frozen_at, f"{name} let nothing else run beyond its timeout")
+    return Overrun(first.fatal_at, f"{name} outlived its lease")
+
+
+def _frozen_at(attempt: Attempt, now: float) -> float:
+    """Say when this process must end if nothing in it runs any more, not even this thread.
+
+    Code that holds the interpreter's lock beyond its timeout keeps everybody from stopping it. As
+    long as this is asked, it does not, and the moment moves on.
+    """
+    if attempt.job.timeout is None:
+        return math.inf
+    begun_at = now if attempt.started_at is None else attempt.started_at
+    return max(begun_at + attempt.job.timeout, now) + FROZEN_SECONDS_MAX
 
 
 def _has_timed_out(attempt: Attempt) -> bool:

@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.model.resources import Capacity
+from holdfast.worker.allowing import Allowed
+from holdfast.worker.claimed.book import SharedBook
 from holdfast.worker.claimed.sqs import SqsInbox
+from holdfast.worker.running.attempt_uids import AttemptUids
+from holdfast.worker.running_code import RunningCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +24,20 @@ class WorkerOptions:
     server: str
     queues: tuple[str, ...]
     folder: Path
+    allowed: Allowed
     concurrency: int = 10
-    # What it has for tasks that name resources; without it, they are not bounded by that.
+    # What it has for tasks that name resources: here, or by the book that this process shares with
+    # its placed work. With neither, they are not bounded by that.
     capacity: Capacity | None = None
+    book: SharedBook | None = None
     imports: tuple[str, ...] = ()
     isolation: str = "auto"
     name: str = field(default_factory=socket.gethostname)
     drain_seconds: float = 30.0
     mark: str | None = None
+    # Attempts in processes are users of their own.
+    uids: AttemptUids | None = None
     open_inbox: Callable[[], SqsInbox] | None = None
+    # How the incarnation ended that held this slot before, if it crashed.
+    crash: str | None = None
+    code: RunningCode = field(default_factory=RunningCode)

@@ -8,14 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.client.transport import Transport
+from holdfast.worker.allowing import CallLimit
 from holdfast.worker.claimed.attempt import Attempt, StopMode
+from holdfast.worker.claimed.process_usage import UsageSampler
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.watchdog import PASSES_MAX_AT_END, sweep
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, Outcome, name_signal
+from holdfast.worker.running.attempt_uids import AttemptUids, list_given
 from holdfast.worker.running.command import CannotStart, ProcessEnded, RunningProcess
 from holdfast.worker.running.log_shipping import Shipper
 from holdfast.worker.running.outcome_file import read_outcome
 from holdfast.worker.running.outputs import read_success
-from holdfast.worker.running.process_setup import list_variables, write_call
+from holdfast.worker.running.process_setup import DEVICE_VARIABLES, list_variables, write_call
 from holdfast.worker.running.runnable import identify
 from holdfast.worker.running.tail import LogTail
 from holdfast.worker.running.uncancelled import wait_until_done
@@ -29,25 +33,43 @@ class ProcessRunner:
     """Runs attempts in processes that the watchdog knows, and sends their output to the server."""
 
     def __init__(
-        self, folder: Path, transport: Transport, watchdog: WatchdogHandle, *, lock_fd: int
+        self,
+        folder: Path,
+        transport: Transport,
+        watchdog: WatchdogHandle,
+        *,
+        lock_fd: int,
+        hides_devices: bool = False,
+        uids: AttemptUids | None = None,
     ) -> None:
         self._folder = folder
         self._transport = transport
         self._watchdog = watchdog
         self._lock_fd = lock_fd
+        # Beside placed work, which is given the devices of this host one by one.
+        self._hidden = DEVICE_VARIABLES if hides_devices else ()
+        self._sampler = UsageSampler()
+        self._uids = uids
 
     def clear(self) -> None:
-        """Remove what attempts of an earlier worker left: whoever holds the slot knows it gone."""
+        """Remove what attempts of an earlier worker left: whoever holds the slot knows it gone.
+
+        But for those that are users of their own: they do not hold the slot, and are ended here.
+        """
+        if uids := list_given(self._folder):
+            sweep([], [], uids=uids, passes_max=PASSES_MAX_AT_END)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def run(self, attempt: Attempt, imports: tuple[str, ...] = ()) -> Outcome:
+    async def run(
+        self, attempt: Attempt, limit: CallLimit | None, imports: tuple[str, ...] = ()
+    ) -> Outcome:
         """Run the attempt's process and say how it ended; nothing of it is left on return."""
         folder = self._folder / f"{attempt.task_id}.{attempt.number}"
         try:
             # Nobody else's business: the call holds the token of the lease.
             folder.mkdir(mode=0o700, parents=True)
             identity = identify(attempt, self._transport.server)
-            argv = write_call(attempt, folder, identity, imports=imports)
+            argv = write_call(attempt, folder, identity, limit=limit, imports=imports)
             return await self._run(attempt, argv, folder)
         except CannotStart as problem:
             return Outcome("failed", None, str(problem), "PermanentError", "fetch")
@@ -59,17 +81,7 @@ class ProcessRunner:
             await wait_until_done(removal, on_cancel=lambda: None)
 
     async def _run(self, attempt: Attempt, argv: list[str], folder: Path) -> Outcome:
-        starting = asyncio.ensure_future(
-            RunningProcess.start(
-                argv,
-                environment=list_variables(attempt, folder, self._transport.server),
-                folder=folder,
-                watchdog=self._watchdog,
-                token=str(attempt.lease_token),
-                deadline=attempt.kill_at,
-                lock_fd=self._lock_fd,
-            )
-        )
+        starting = asyncio.ensure_future(self._start(attempt, argv, folder))
         # Seen through even if it shall stop: only a process that has begun can be waited for.
         was_cancelled = await wait_until_done(starting, on_cancel=lambda: None)
         process = starting.result()
@@ -103,7 +115,9 @@ class ProcessRunner:
         )
         shipping = asyncio.create_task(shipper.ship(LogTail(folder / "output.log"), gone))
         ending = asyncio.ensure_future(process.wait())
-        was_cancelled |= await wait_until_done(ending, on_cancel=process.kill)
+        with self._sampler.measure(process.pid, attempt.usage.note) as usage:
+            was_cancelled |= await wait_until_done(ending, on_cancel=process.kill)
+        attempt.usage.note_all(usage.total(ending.result().cpu_seconds))
         attempt.on_renewed = None
         gone.set()
 
@@ -118,6 +132,23 @@ class ProcessRunner:
         if not shipping.cancelled() and (error := shipping.exception()) is not None:
             log.error("output of task %s is lost", attempt.task_id, exc_info=error)
         return _outcome(attempt, ending.result(), folder, was_cancelled=was_cancelled)
+
+    async def _start(self, attempt: Attempt, argv: list[str], folder: Path) -> RunningProcess:
+        uids = self._uids
+        uid = 0 if uids is None else await asyncio.to_thread(uids.give, folder)
+        server = self._transport.server
+        variables = list_variables(attempt, folder, server, has_own_uid=uid != 0)
+        return await RunningProcess.start(
+            argv,
+            environment={**variables, **dict.fromkeys(self._hidden, "")},
+            folder=folder,
+            watchdog=self._watchdog,
+            token=str(attempt.lease_token),
+            deadline=attempt.kill_at,
+            # What is written in the slot is the worker's own.
+            lock_fd=None if uid else self._lock_fd,
+            uid=uid,
+        )
 
 
 def _outcome(

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
 from holdfast.client.transport import Transport
+from holdfast.model.spec import Entrypoint
 from holdfast.tracing.current import describe
+from holdfast.worker.allowing import CallLimit
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.book import Book
 from holdfast.worker.claimed.completions import Completions
@@ -21,6 +24,7 @@ from holdfast.worker.claimed.process_runner import ProcessRunner
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome, failure
 from holdfast.worker.running.compensated_call import CompensatedCalls
+from holdfast.worker.running.failure_lines import log_failure
 from holdfast.worker.running.function import BadCall
 from holdfast.worker.running.spans import begin_run, end_run
 from holdfast.worker.watchdog_handle import WatchdogLost
@@ -28,6 +32,8 @@ from holdfast.worker.watchdog_handle import WatchdogLost
 log = logging.getLogger("holdfast.attempts")
 CLAIM_MAX = 500
 UNACKNOWLEDGED_MAX = 5000
+ISOLATED_MIN = 4
+ISOLATED_SECONDS_MAX = 5.0
 
 
 class Changes:
@@ -72,10 +78,12 @@ class RunningAttempts:
         self._on_lost = on_lost
         self._on_failure = on_failure
         self.changes = Changes()
-        self.book = Book(options.capacity)
+        self.book = options.book or Book(options.capacity)
         self._functions = FunctionRunner(
             options.server,
             threads_max=options.concurrency,
+            limit_of=self._limit_of,
+            code=options.code,
             write=outputs.write,
             on_end=self._end_function,
             on_process=self._move_to_process,
@@ -84,6 +92,7 @@ class RunningAttempts:
         self._running: dict[Attempt, FunctionCall | asyncio.Task[Outcome | None]] = {}
         self._reserved = 0
         self._met_suspects = False
+        self._isolated = asyncio.Semaphore(max(ISOLATED_MIN, os.cpu_count() or 1))
         # Those that must go and do not: the others have to go, too, and then this process.
         self.stuck: set[Attempt] = set()
         self.is_leaving = False
@@ -132,7 +141,13 @@ class RunningAttempts:
             attempt.span = variables.run(
                 begin_run, attempt, attempt.trace_parent, worker_id=self._worker_id
             )
-            if self._is_function_here(attempt) and attempt.job.compensates_job_id is None:
+            job = attempt.job
+            refusal = self._options.allowed.find_refusal(
+                job.entrypoint, self._options.name, variables=job.environment
+            )
+            if refusal is not None:
+                self._begin_task(attempt, variables, _end_at_once(refusal))
+            elif self._is_function_here(attempt) and attempt.job.compensates_job_id is None:
                 attempt.in_process = True
                 self._running[attempt] = FunctionCall(attempt, variables)
             else:
@@ -177,7 +192,8 @@ class RunningAttempts:
 
     def _is_function_here(self, attempt: Attempt) -> bool:
         """Tell whether it is a function that may run within this process."""
-        may_share = not attempt.is_suspect and self._options.isolation != "process"
+        needs_process = attempt.is_suspect or attempt.must_isolate
+        may_share = not needs_process and self._options.isolation != "process"
         return may_share and attempt.job.entrypoint.is_function
 
     def _count_unreported(self) -> int:
@@ -222,12 +238,43 @@ class RunningAttempts:
         if _is_too_late(attempt):
             return HANDED_BACK
         if not self._is_function_here(attempt):
-            return await self._processes.run(attempt, self._options.imports)
+            return await self._run_process(attempt)
         attempt.in_process = True
         # A copy: this task is within its variables, and no thread may enter them meanwhile.
         self._running[attempt] = FunctionCall(attempt, variables.copy())
         self._begin_functions([attempt])
         return None
+
+    async def _run_process(self, attempt: Attempt) -> Outcome:
+        would_share = attempt.job.entrypoint.is_function and self._options.isolation != "process"
+        if not (attempt.must_isolate and would_share):
+            return await self._start_process(attempt)
+        async with self._permit_to_isolate():
+            if _is_too_late(attempt):
+                return HANDED_BACK
+            return await self._start_process(attempt)
+
+    async def _start_process(self, attempt: Attempt) -> Outcome:
+        limit = self._limit_of(attempt.job.entrypoint)
+        return await self._processes.run(attempt, limit, self._options.imports)
+
+    def _limit_of(self, entrypoint: Entrypoint) -> CallLimit | None:
+        return self._options.allowed.limit(entrypoint, self._options.name)
+
+    @asynccontextmanager
+    async def _permit_to_isolate(self) -> AsyncIterator[None]:
+        """Wait until another process may start; a crash may leave hundreds that each need one.
+
+        It is for the start, and for short ones: whoever runs on may wait for others that need it.
+        """
+        await self._isolated.acquire()
+        with ExitStack() as held:
+            held.callback(self._isolated.release)
+            started = asyncio.get_running_loop().call_later(ISOLATED_SECONDS_MAX, held.close)
+            try:
+                yield
+            finally:
+                started.cancel()
 
     async def _wait_until_alone(self) -> None:
         """Wait until this worker holds no other claim: none that runs, none that is unreported."""
@@ -238,8 +285,7 @@ class RunningAttempts:
         """Run a function in a process of its own, which it asked for when it was found."""
         attempt = call.attempt
         attempt.in_process = False
-        running = self._processes.run(attempt, self._options.imports)
-        self._begin_task(attempt, call.variables, running)
+        self._begin_task(attempt, call.variables, self._start_process(attempt))
 
     def _end_function(self, attempt: Attempt, answer: Outcome | BaseException) -> None:
         if not isinstance(answer, Outcome):
@@ -258,9 +304,10 @@ class RunningAttempts:
         del self._running[attempt]
         self.book.give_back(attempt)
         self.stuck.discard(attempt)
-        attempt.is_over = True
+        attempt.is_over, attempt.ended_at = True, boot_clock()
         attempt.on_stop = attempt.on_renewed = None
         end_run(attempt.span, outcome)
+        log_failure(attempt, outcome)
         if attempt.stop == "lost":
             self._outputs.discard(attempt)
             self._on_lost(attempt)
@@ -286,3 +333,7 @@ class RunningAttempts:
 def _is_too_late(attempt: Attempt) -> bool:
     """Tell whether too little of the lease is left to begin: the claim was answered late."""
     return boot_clock() >= attempt.stop_at - attempt.margin
+
+
+async def _end_at_once(outcome: Outcome) -> Outcome:
+    return outcome

@@ -12,9 +12,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from holdfast.client.transport import Transport
+from holdfast.model.addresses import without_login
+from holdfast.model.outage import Outage
+from holdfast.model.worker_credentials import WorkerCredential
 from holdfast.tracing.current import describe
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.claimer import Claimer
@@ -42,16 +44,21 @@ class Worker:
 
     def __init__(self, options: WorkerOptions, slot: Slot) -> None:
         self.options = options
-        self.worker_id = f"{options.name}-{uuid4().hex[:12]}"
+        self.credential = WorkerCredential.make(options.name)
         self._slot = slot
         self._loop = asyncio.get_running_loop()
         self._watchdog = WatchdogHandle()
-        self._transport = Transport(options.server)
-        self._log_transport = Transport(options.server)
+        outage = Outage(f"the server at {without_login(options.server)}")
+        self._transport, self._log_transport, renewing = (
+            Transport(options.server, outage=outage) for _ in range(3)
+        )
+        for transport in (self._transport, renewing):
+            transport.show(self.credential)
         self._keeper = Keeper(
-            Transport(options.server),
+            renewing,
             self.worker_id,
             self._watchdog,
+            code=options.code,
             on_stop=partial(self._on_loop, self._stop_attempt),
             on_stuck=partial(self._on_loop, self._note_stuck),
             on_drain=partial(self._on_loop, self._drain_once),
@@ -61,7 +68,12 @@ class Worker:
             self._transport, self.worker_id, on_acknowledged=self._forget, on_failure=self._fail
         )
         self._processes = ProcessRunner(
-            options.folder / "attempts", self._log_transport, self._watchdog, lock_fd=slot.fd
+            options.folder / "attempts",
+            self._log_transport,
+            self._watchdog,
+            lock_fd=slot.fd,
+            hides_devices=options.book is not None and options.book.has_devices,
+            uids=options.uids,
         )
         self._outputs = FunctionOutputs(self._log_transport, on_failure=self._fail)
         self._running = RunningAttempts(
@@ -77,18 +89,19 @@ class Worker:
         )
         self._claims = Claims(
             self._transport,
-            self.worker_id,
+            self.credential,
             options.queues,
             capacity=options.capacity,
+            book=None if options.book is None else options.book.name,
             hand_back=self._running.hand_back,
         )
-        open_inbox = options.open_inbox
-        self._wake_ups = None if open_inbox is None else WakeUpMessages(open_inbox())
+        self._wake_ups = options.open_inbox and WakeUpMessages(options.open_inbox())
         self._claimer = Claimer(self._claims, self._running, self._wake_ups)
         self._leaving: asyncio.Task[None] | None = None
         self._problem: BaseException | None = None
         self._draining = asyncio.Event()
         self._stopping = asyncio.Event()
+        self.registered = asyncio.Event()  # from then on it may speak in its own name
 
     async def run(self) -> None:
         """Work until told to drain, and until what was begun has ended or been handed back.
@@ -111,6 +124,16 @@ class Worker:
         if self._problem is not None:
             raise self._problem
 
+    @property
+    def worker_id(self) -> str:
+        """The name of this incarnation."""
+        return self.credential.worker_id
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it has been asked to leave."""
+        return self._draining.is_set()
+
     def drain(self) -> None:
         """Take nothing more; a second request stops what still runs."""
         if self._draining.is_set():
@@ -128,8 +151,8 @@ class Worker:
         try:
             async with self._transport, self._log_transport:
                 try:
-                    self._keeper.start()
                     await self._register()
+                    self._keeper.start()
                     with routed():
                         yield
                 finally:
@@ -144,9 +167,11 @@ class Worker:
     async def _register(self) -> None:
         """Say who we are; an incarnation whose slot we hold is gone, with all of its processes."""
         taken_over = await self._claims.register(
-            self.options.name, self._slot.previous, self._draining
+            self.options.name, self._slot.previous, self._draining, crash=self.options.crash
         )
-        self._slot.record(self.worker_id)
+        self._slot.record(self.credential)
+        self.registered.set()
+        self.options.code.note_worker(self.worker_id)
         log.info("registered as %s, took over %d attempts", self.worker_id, taken_over)
 
     def _forget(self, attempt: Attempt) -> None:

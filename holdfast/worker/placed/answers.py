@@ -3,8 +3,12 @@
 from collections.abc import Iterable
 
 from holdfast.model.datasets import weigh
-from holdfast.wire.cluster import RunningTask, WorkerHeartbeatAnswer, WorkerHeartbeatRequest
-from holdfast.wire.requests import TaskCompletion
+from holdfast.wire.cluster import (
+    CompletedTask,
+    RunningTask,
+    WorkerHeartbeatAnswer,
+    WorkerHeartbeatRequest,
+)
 from holdfast.worker.placed.attempt import PlacedAttempt
 
 # Well below what a server reads of an answer: one large result more must fit, too.
@@ -16,7 +20,7 @@ def write_answer(
 ) -> WorkerHeartbeatAnswer:
     """Name all attempts; what ended and does not fit any more counts as running for this once."""
     running: list[RunningTask] = []
-    completed: list[TaskCompletion] = []
+    completed: list[CompletedTask] = []
     room = RESULTS_BYTES_MAX
     for attempt in attempts:
         if attempt.outcome is None or room <= 0:

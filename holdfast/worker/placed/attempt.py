@@ -8,9 +8,8 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.wire.cluster import Gang, PlacedJob, RunningTask, TaskToRun
+from holdfast.wire.cluster import CompletedTask, Gang, PlacedJob, RunningTask, TaskToRun
 from holdfast.wire.raw import absent_is_null
-from holdfast.wire.requests import TaskCompletion
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimExit, UsageSoFar
 from holdfast.worker.processes.clock import boot_clock
@@ -175,16 +174,15 @@ class PlacedAttempt:
         self._usage, self._usage_due_at = usage, boot_clock() + USAGE_SECONDS
         return dict(msgspec.to_builtins(usage))
 
-    def complete(self) -> TaskCompletion:
+    def complete(self) -> CompletedTask:
         """Report how it ended."""
         outcome = self.outcome
         assert outcome is not None, "an attempt is completed once it is over"
         usage = None
         if self.ended is not None and self.ended.usage is not None:
             usage = {**msgspec.to_builtins(self.ended.usage), "limits": self.ended.limits}
-        return TaskCompletion(
+        return CompletedTask(
             self.task_id,
-            self.number,
             self.lease_token,
             outcome.status,
             outcome.exit_code,
@@ -192,6 +190,7 @@ class PlacedAttempt:
             outcome.error_class,
             outcome.stage,
             msgspec.UNSET if outcome.result is None else msgspec.Raw(outcome.result.encode()),
+            attempt=self.number,
             start_reported=False,
             usage=usage,
             build=self.build or None,

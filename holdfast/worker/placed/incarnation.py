@@ -4,11 +4,10 @@ A lease runs from the moment this worker sent the answer that the call names: wh
 can only have been stored later, so a worker whose answers do not arrive stops by itself.
 """
 
-import secrets
 from collections import OrderedDict
-from uuid import uuid4
 
 from holdfast.errors import Refused
+from holdfast.model.worker_credentials import WorkerCredential
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 
 ANSWERS_KEPT_MAX = 64
@@ -27,11 +26,15 @@ class Incarnation:
 
     def begin_anew(self) -> None:
         """Take another id and secret; calls to the one before are refused from here on."""
-        self.worker_id = f"{self._name}-{uuid4().hex[:12]}"
-        self.secret = secrets.token_urlsafe(32)
+        self.credential = WorkerCredential.make(self._name)
         self.has_asked_for_call = False
         self._last = (0, 0)
         self._sent_at: OrderedDict[tuple[int, int], float] = OrderedDict()
+
+    @property
+    def worker_id(self) -> str:
+        """The id under which it is registered."""
+        return self.credential.worker_id
 
     def admit(self, request: WorkerHeartbeatRequest) -> None:
         """Take a call, unless it is another's or not newer than the last one."""

@@ -12,18 +12,22 @@ from pathlib import Path
 import msgspec
 
 from holdfast.client.transport import Transport
+from holdfast.model.outcomes import BUILD_UNAVAILABLE, MISSING_TOOL
+from holdfast.worker.allowing import Allowed
 from holdfast.worker.building.builder import Builder, Built
-from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, try_hold
+from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, ToolMissing, try_hold
 from holdfast.worker.placed.attempt import PlacedAttempt, decide_outcome
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimOrder
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome
+from holdfast.worker.running.attempt_uids import AttemptUids
 from holdfast.worker.running.compensated_call import CompensatedCalls
+from holdfast.worker.running.failure_lines import log_failure
 from holdfast.worker.running.function import BadCall
 from holdfast.worker.running.log_shipping import Shipper
-from holdfast.worker.running.process_setup import list_variables, write_call
-from holdfast.worker.running.runnable import identify
+from holdfast.worker.running.process_setup import DEVICE_VARIABLES, list_variables, write_call
+from holdfast.worker.running.runnable import identify, lease_of
 from holdfast.worker.running.spans import begin_run, build_span, end_run
 from holdfast.worker.running.tail import LogTail
 from holdfast.worker.running.uncancelled import wait_until_done
@@ -36,7 +40,6 @@ START_LOOK_SECONDS_MAX = 1.0
 # How long an end is not reported because its output is still under way; less if it was stopped.
 OUTPUT_SECONDS_MAX = 30.0
 STOPPED_OUTPUT_SECONDS_MAX = 1.0
-DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HOLDFAST_DEVICES")
 
 
 class PlacedRunner:
@@ -47,15 +50,21 @@ class PlacedRunner:
         transport: Transport,
         builder: Builder,
         *,
+        allowed: Allowed,
         imports: tuple[str, ...] = (),
+        name: str = "",
         has_devices: bool = False,
+        uids: AttemptUids | None = None,
         on_change: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._builder = builder
         self._compensated = CompensatedCalls(transport)
         self._imports = imports
+        self._allowed = allowed
+        self._name = name
         self._has_devices = has_devices
+        self._uids = uids
         self._on_change = on_change
 
     async def run(self, attempt: PlacedAttempt) -> None:
@@ -74,7 +83,8 @@ class PlacedRunner:
             self._end(attempt, problem.outcome)
             return
         except (BuildUnavailable, OSError) as problem:
-            self._end(attempt, Outcome("worker_failed", error=str(problem)))
+            why = MISSING_TOOL if isinstance(problem, ToolMissing) else BUILD_UNAVAILABLE
+            self._end(attempt, Outcome("worker_failed", error=str(problem), error_class=why))
             return
         try:
             if attempt.stop is not None:
@@ -157,6 +167,7 @@ class PlacedRunner:
 
     async def _build(self, attempt: PlacedAttempt) -> Built:
         """Make the folders, and what the job brings along."""
+        self._check_allowed(attempt)
         check_disk(attempt)
         _check_ports(attempt)
         attempt.input = await self._compensated.complete(attempt)
@@ -168,22 +179,36 @@ class PlacedRunner:
             return Built(None, None, {})
         attempt.state = "BUILDING"
         self._on_change()
-        token = f"{attempt.task_id} {attempt.number} {attempt.lease_token}"
+        lease = lease_of(attempt)
         with build_span(attempt):
-            built = await self._builder.build(job.bundle, job.requirements, token, into=work)
+            built = await self._builder.build(job.bundle, job.requirements, lease, into=work)
         work.mkdir(exist_ok=True)
         attempt.build = dict(built.metrics)
         attempt.environment = None if built.hold is None else str(built.hold.path)
         return built
 
+    def _check_allowed(self, attempt: PlacedAttempt) -> None:
+        """Refuse what this worker may not run. Raises BadCall."""
+        job = attempt.job
+        refusal = self._allowed.find_refusal(
+            job.entrypoint,
+            self._name,
+            variables=job.environment,
+            brings_code=_brings_code(attempt),
+        )
+        if refusal is not None:
+            raise BadCall(refusal)
+
     async def _start(self, attempt: PlacedAttempt, built: Built) -> None:
         """Start the command under a shim. Raises OSError if this host cannot."""
         python = sys.executable if built.python is None else str(built.python)
         server = self._transport.server
+        entrypoint, brings_code = attempt.job.entrypoint, _brings_code(attempt)
         argv = write_call(
             attempt,
             attempt.folder,
             identify(attempt, server),
+            limit=self._allowed.limit(entrypoint, self._name, brings_code=brings_code),
             imports=self._imports,
             python=python,
         )
@@ -200,7 +225,7 @@ class PlacedRunner:
         )
         # The shim keeps the environment from being evicted, also when this process is gone.
         held = () if built.hold is None else (built.hold.fd,)
-        starting = asyncio.ensure_future(Shim.start(attempt.folder, order, held))
+        starting = asyncio.ensure_future(self._start_shim(attempt.folder, order, held))
         # Seen through, come what may: only what has begun can be ended and waited for.
         was_cancelled = await wait_until_done(starting, on_cancel=lambda: None)
         attempt.shim = starting.result()
@@ -209,6 +234,12 @@ class PlacedRunner:
         attempt.pass_stop_on()
         if was_cancelled:
             raise asyncio.CancelledError
+
+    async def _start_shim(self, folder: Path, order: ShimOrder, held: tuple[int, ...]) -> Shim:
+        if self._uids is not None:
+            uid = await asyncio.to_thread(self._uids.give, folder)
+            order = msgspec.structs.replace(order, uid=uid)
+        return await Shim.start(folder, order, held)
 
     async def _notice_start(self, attempt: PlacedAttempt, shim: Shim) -> None:
         """Note the start as soon as the command runs."""
@@ -238,7 +269,13 @@ class PlacedRunner:
         if built.python is not None:
             paths += _site_packages(built.python)
         variables = dict(
-            list_variables(attempt, attempt.folder, self._transport.server, paths=paths)
+            list_variables(
+                attempt,
+                attempt.folder,
+                self._transport.server,
+                paths=paths,
+                has_own_uid=self._uids is not None,
+            )
         )
         if built.python is not None:
             folder = built.python.parent
@@ -252,6 +289,9 @@ class PlacedRunner:
         if attempt.gang is not None:
             variables["HOLDFAST_GANG_ADDRESS"] = attempt.gang.peers[0]
             variables["HOLDFAST_GANG_PEERS"] = ",".join(attempt.gang.peers)
+            variables["HOLDFAST_GANG_SIZE"] = str(len(attempt.gang.peers))
+            if attempt.gang.rank is not None:  # an older server does not say
+                variables["HOLDFAST_GANG_RANK"] = str(attempt.gang.rank)
         return variables
 
     def _begin(self, attempt: PlacedAttempt) -> None:
@@ -261,6 +301,7 @@ class PlacedRunner:
         attempt.outcome = outcome
         span, attempt.span = attempt.span, None  # it may be ended again, after a fault of ours
         end_run(span, outcome)
+        log_failure(attempt, outcome)
         self._on_change()
 
 
@@ -272,6 +313,11 @@ def check_disk(attempt: PlacedAttempt) -> None:
     wanted = max(int(attempt.job.resources.disk), DISK_FREE_BYTES_MIN)
     if free < wanted:
         raise OSError(f"the disk of this worker has {free} bytes left, and {wanted} are needed")
+
+
+def _brings_code(attempt: PlacedAttempt) -> bool:
+    """Tell whether its job comes with programs of its own."""
+    return attempt.job.bundle is not None or bool(attempt.job.requirements)
 
 
 def _check_ports(attempt: PlacedAttempt) -> None:

@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from holdfast.client.transport import Transport
 from holdfast.errors import Refused, Unavailable
 from holdfast.wire.answers import TaskCompleteAnswer, WorkerRegisterAnswer
+from holdfast.wire.cluster import WorkerDrainRequest, WorkerLeaveRequest, WorkerNewsRequest
 from holdfast.wire.requests import (
     Nothing,
     TaskCompleteRequest,
     TaskCompletion,
-    WorkerLeaveRequest,
-    WorkerNewsRequest,
     WorkerRegisterRequest,
 )
 from holdfast.wire.status import Changed
@@ -53,7 +52,8 @@ class ServerCalls:
 
     async def drain(self, worker_id: str) -> bool:
         """Report that nothing more is taken here."""
-        return await self._call(f"/api/workers/{worker_id}:drain", Changed)
+        body = WorkerDrainRequest(worker_id)
+        return await self._call("/internal/worker-drain", Changed, body=body)
 
     async def complete(self, worker_id: str, completions: Sequence[TaskCompletion]) -> list[bool]:
         """Report ends without waiting to be called; returns which of them the server knows now."""

@@ -39,6 +39,7 @@ class Shim:
     def __init__(self, folder: Path, order: ShimOrder, *, child: int | None) -> None:
         self.folder = folder
         self.token = order.token
+        self.uid = order.uid
         self.note = order.note
         self._child = child  # not reaped yet, so the number is its own
         self._overdue_at = math.inf  # of an adopted one we do not know
@@ -110,7 +111,7 @@ class Shim:
                 if ended is not None:
                     return ended
             elif boot_clock() >= self._overdue_at:
-                await asyncio.to_thread(kill_leftovers, self.folder, self.token)
+                await asyncio.to_thread(kill_leftovers, self.folder, self.token, self.uid)
             await self._wait_for_end_of_file()
 
     def remove(self) -> None:
@@ -184,7 +185,7 @@ class Shim:
                 return None
             ended = read_report(path, ShimExit)
             if ended is None:  # lost, or spoiled by the command
-                if not kill_leftovers(self.folder, self.token):
+                if not kill_leftovers(self.folder, self.token, self.uid):
                     return None
                 ended = self._lost_exit()
                 with suppress(OSError):  # no room, or no folder any more: we know it all the same

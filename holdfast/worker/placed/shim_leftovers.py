@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.worker.processes import resource_limits, shim_folder, watchdog
+from holdfast.worker.processes.mark import mark_of
 from holdfast.worker.running.regular_file import open_regular, read_regular
 
 LOG_BYTES_MAX = 2000
@@ -17,9 +18,11 @@ REPORT_BYTES_MAX = 1 << 20
 Report = TypeVar("Report")
 
 
-def kill_leftovers(folder: Path, token: str) -> bool:
-    """Kill all that carries a token, its shim too; False if that takes more than a moment."""
-    is_clean = watchdog.sweep([], [watchdog.mark_of(token)])
+def kill_leftovers(folder: Path, token: str, uid: int) -> bool:
+    """Kill all that came of an attempt, its shim too; False if that takes more than a moment."""
+    # A shim that an older version has started carries the token itself.
+    entries = [watchdog.entry_of(mark_of(token)), f"{watchdog.TOKEN_NAME}={token}".encode()]
+    is_clean = watchdog.sweep([], entries, uids=[uid] if uid else [])
     are_ended = [resource_limits.end_cgroup(path) for path in _list_cgroups(folder, token)]
     return is_clean and all(are_ended)
 
@@ -52,7 +55,8 @@ def remove_folder(folder: Path) -> None:
 def _list_cgroups(folder: Path, token: str) -> set[str]:
     """List where the cgroup of a command may be: where its shim has written that it is, too."""
     own = resource_limits.find_own_cgroup()
-    paths = set() if own is None else {resource_limits.path_of(own, token)}
+    names = (mark_of(token), token)  # the latter by an older version
+    paths = set() if own is None else {resource_limits.path_of(own, name) for name in names}
     # Not found if the command has deleted or spoiled it.
     made = read_report(folder / shim_folder.CGROUP, str)
     if made is not None and "\0" not in made:

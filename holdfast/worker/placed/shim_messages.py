@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import Invalid
+from holdfast.worker.processes.mark import mark_of
 
 OUTPUT_BYTES_MIN = 4096
 _TOKEN = re.compile(r"[0-9A-Za-z_-]{1,128}")
@@ -26,7 +27,14 @@ class ShimOrder(msgspec.Struct, frozen=True, kw_only=True):
     cpu: float = 0.0
     output_bytes_max: int = 64 * 2**20
     cgroups: bool = True
+    # Which user its command is, alone among all attempts; 0: the one that the worker is.
+    uid: int = 0
     note: dict[str, Any] = {}
+
+    @property
+    def mark(self) -> str:
+        """By which its processes are known."""
+        return mark_of(self.token)
 
     def check(self) -> None:
         """Refuse an order that no shim can carry out."""
@@ -34,6 +42,8 @@ class ShimOrder(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("token", "is not one word of at most 128 letters, digits, - and _")
         if not math.isfinite(self.deadline):
             raise Invalid("deadline", f"{self.deadline} is not a time of the boot clock")
+        if not 0 <= self.uid < 2**32 - 1:
+            raise Invalid("uid", f"{self.uid} is not the number of a user")
         if not 0 <= self.memory < 2**62:
             raise Invalid("memory", f"{self.memory} is not a number of bytes")
         if not 0 <= self.cpu < 2**20:

@@ -15,8 +15,11 @@ from pathlib import Path
 import msgspec
 
 from holdfast.client.transport import Transport
+from holdfast.model.addresses import without_login
+from holdfast.model.outage import Outage
 from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.model.shapes import read_tolerantly
+from holdfast.model.worker_credentials import WorkerCredential
 from holdfast.wire.cluster import (
     PlacedJob,
     TaskToRun,
@@ -24,18 +27,21 @@ from holdfast.wire.cluster import (
     WorkerHeartbeatRequest,
 )
 from holdfast.wire.requests import AdoptedAttempt, WorkerRegisterRequest
+from holdfast.worker.allowing import Allowed
 from holdfast.worker.building.builder import Builder
 from holdfast.worker.placed.answers import write_answer
 from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
 from holdfast.worker.placed.held_attempts import HeldAttempts
 from holdfast.worker.placed.incarnation import Incarnation
-from holdfast.worker.placed.listener import listen_for_calls
+from holdfast.worker.placed.listener import ListenerTls, advertise, listen_for_calls
 from holdfast.worker.placed.registration import register
 from holdfast.worker.placed.runner import PlacedRunner
 from holdfast.worker.placed.server_calls import ServerCalls
 from holdfast.worker.placed.takeover import find_leftover
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED
+from holdfast.worker.running.attempt_uids import AttemptUids
+from holdfast.worker.running_code import RunningCode
 from holdfast.worker.slots import Slot
 
 log = logging.getLogger("holdfast.placed")
@@ -50,12 +56,14 @@ class PlacedOptions:
     """How a worker of placed work differs from the next one; `folder` belongs to its slot.
 
     `address` is where servers call it, if not where it listens. `has_devices` if the devices of
-    this host are given out one by one, here or by another worker.
+    this host are given out one by one, here or by another worker. A `book` is shared with what this
+    process claims from queues.
     """
 
     server: str
     folder: Path
     capacity: Capacity
+    allowed: Allowed
     attributes: dict[str, AttributeValue] = field(default_factory=dict)
     has_devices: bool = False
     imports: tuple[str, ...] = ()
@@ -63,9 +71,15 @@ class PlacedOptions:
     host: str = "127.0.0.1"
     port: int = 0
     address: str | None = None
+    # The name or address by which other hosts know this one.
+    advertised: str | None = None
+    tls: ListenerTls | None = None
     drain_seconds: float = 30.0
     heartbeat_timeout_seconds: float = HEARTBEAT_TIMEOUT_SECONDS
     cache: Path | None = None
+    uids: AttemptUids | None = None
+    book: str | None = None
+    code: RunningCode = field(default_factory=RunningCode)
 
 
 class PlacedWorker:
@@ -74,7 +88,8 @@ class PlacedWorker:
     def __init__(self, options: PlacedOptions, slot: Slot) -> None:
         self.options = options
         self._slot = slot
-        self._transport = Transport(options.server)
+        outage = Outage(f"the server at {without_login(options.server)}")
+        self._transport = Transport(options.server, outage=outage)
         self._calls = ServerCalls(self._transport)
         self._incarnation = Incarnation(options.name)
         cache = options.cache or options.folder.parent / "cache"
@@ -83,18 +98,38 @@ class PlacedWorker:
                 self._transport,
                 Builder(cache, self._transport),
                 imports=options.imports,
+                allowed=options.allowed,
+                name=options.name,
                 has_devices=options.has_devices,
+                uids=options.uids,
                 on_change=self._calls.ask_for_call,
             )
         )
         self._called_at = boot_clock()
         self._draining = asyncio.Event()
         self._stopping = asyncio.Event()
+        # Set once a server knows it: from then on it may speak in its own name.
+        self.registered = asyncio.Event()
+
+    @property
+    def credential(self) -> WorkerCredential:
+        """What this incarnation is known by."""
+        return self._incarnation.credential
 
     @property
     def worker_id(self) -> str:
         """The name of this incarnation."""
         return self._incarnation.worker_id
+
+    @property
+    def attempts_count(self) -> int:
+        """How many attempts it holds that the server has not heard the end of."""
+        return len(self._attempts)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it has been asked to leave."""
+        return self._draining.is_set()
 
     def drain(self) -> None:
         """Take nothing more; a second request stops what still runs."""
@@ -194,11 +229,12 @@ class PlacedWorker:
         self._attempts.add(attempt)
 
     async def _register(
-        self, address: str, replaces: str | None, found: list[PlacedAttempt]
+        self, address: str, replaces: WorkerCredential | None, found: list[PlacedAttempt]
     ) -> None:
         """Register as a new incarnation, and end what it may not adopt."""
 
-        def write_request(replaces: str | None) -> WorkerRegisterRequest:
+        def write_request(replaces: WorkerCredential | None) -> WorkerRegisterRequest:
+            self._transport.show(self.credential)
             return self._write_registration(address, replaces, found)
 
         answer = await register(
@@ -208,28 +244,43 @@ class PlacedWorker:
             replaces=replaces,
             is_draining=self._draining.is_set,
         )
-        self._slot.record(self.worker_id)
+        self._slot.record(self.credential)
+        self.registered.set()
+        self.options.code.note_placed(self.worker_id)
         self._called_at = boot_clock()
         adopted = {(name.task_id, name.attempt) for name in answer.adopted}
         log.info("registered as %s, adopted %d attempts", self.worker_id, len(adopted))
+        self._warn_if_hasty(answer.heartbeat_seconds)
         for attempt in found:
             if attempt.key not in adopted:
                 attempt.ask_to_stop("hard")
 
+    def _warn_if_hasty(self, tick: float | None) -> None:
+        """Warn of a time-out that passes between two calls, so that it registers without end."""
+        patience = self.options.heartbeat_timeout_seconds
+        if tick is not None and patience <= tick:
+            log.warning(
+                "%s starts anew after %g s without a call, and is called every %g s; "
+                "set --heartbeat-timeout-seconds to more than %g, better %g",
+                *(self.worker_id, patience, tick, tick, 6 * tick),
+            )
+
     def _write_registration(
-        self, address: str, replaces: str | None, found: list[PlacedAttempt]
+        self, address: str, replaces: WorkerCredential | None, found: list[PlacedAttempt]
     ) -> WorkerRegisterRequest:
         return WorkerRegisterRequest(
             self.worker_id,
             self.options.name,
-            socket.gethostname(),
+            self.options.advertised or socket.gethostname(),
             [],
-            replaces,
-            self.options.address or address,
-            self._incarnation.secret,
+            None if replaces is None else replaces.worker_id,
+            self.options.address or advertise(address, self.options.advertised),
+            self.credential.secret,
             self.options.capacity,
             self.options.attributes,
             [AdoptedAttempt(a.task_id, a.number, a.lease_token) for a in found if replaces],
+            self.options.book,
+            replaces_secret=(replaces.secret or None) if replaces is not None else None,
         )
 
     async def _wait_for_silence(self) -> None:
@@ -251,7 +302,7 @@ class PlacedWorker:
     async def _start_anew(self, address: str) -> None:
         """Stop everything, and be another incarnation, which reports what had ended by itself."""
         log.error("no call for %g s: starting anew", boot_clock() - self._called_at)
-        previous = self.worker_id
+        previous = self.credential
         self._incarnation.begin_anew()  # from here on nobody is obeyed
         await self._attempts.stop_all("hard", STOP_SECONDS_MAX)
         ended = [a for a in self._attempts if a.outcome and a.outcome.status != "killed"]
@@ -278,7 +329,7 @@ class PlacedWorker:
         if left := len(self._attempts):
             log.error("%d ends are not acknowledged: left to the next worker here", left)
             return
-        await self._calls.leave(self.worker_id, self._incarnation.secret)
+        await self._calls.leave(self.worker_id, self.credential.secret)
 
     async def _report_ends(self) -> None:
         """Have the last ends acknowledged: by a call, or else by reporting them ourselves."""
@@ -298,8 +349,9 @@ class PlacedWorker:
             listen_for_calls(
                 self.options.host,
                 self.options.port,
-                secret=lambda: self._incarnation.secret,
+                secret=lambda: self.credential.call_secret,
                 obey=self.obey,
+                tls=self.options.tls,
             ) as address,
         ):
             yield address

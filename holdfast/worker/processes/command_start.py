@@ -9,8 +9,9 @@ import json
 import os
 import signal
 
+from holdfast.worker.processes.launcher import take_uid
 from holdfast.worker.processes.resource_limits import Limits
-from holdfast.worker.processes.watchdog import TOKEN_NAME
+from holdfast.worker.processes.watchdog import MARK_NAME, TOKEN_NAME
 
 REPORT_BYTES_MAX = 4096
 _FAILED = b"!"
@@ -25,8 +26,10 @@ class Order:
         fields = json.loads(text)
         self.argv: list[str] = fields["argv"]
         self.cwd: str = fields["cwd"]
-        self.token: str = fields["token"]
-        self.environment: dict[str, str] = {**fields["environment"], TOKEN_NAME: self.token}
+        self.mark: str = fields["mark"]
+        self.uid: int = fields["uid"]
+        own = {TOKEN_NAME: fields["token"], MARK_NAME: self.mark}
+        self.environment: dict[str, str] = {**fields["environment"], **own}
         self.deadline: float = fields["deadline"]
         self.memory: int = fields["memory"]
         self.cpu: float = fields["cpu"]
@@ -73,10 +76,6 @@ class CommandStart:
 
 def _become(order: Order, limits: Limits, *, shim: int, output: int, report: int) -> None:
     os.setsid()
-    # Should the shim be killed, its command dies with it: nobody would keep its deadline.
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != shim:
-        return
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)  # ignored ones would be inherited
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -85,6 +84,14 @@ def _become(order: Order, limits: Limits, *, shim: int, output: int, report: int
     step = "cannot set the limits"
     try:
         enforced = limits.enter()
+        step = f"cannot be the user {order.uid}"
+        if order.uid:
+            take_uid(order.uid)
+        # Should the shim be killed, its command dies with it: nobody would keep its deadline. Asked
+        # for here, since a change of the user forgets it.
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != shim:
+            return
         step = f"cannot enter the folder {order.cwd!r}"
         os.chdir(order.cwd)
         step = f"cannot run {order.argv[0]!r}" if order.argv else "the command is empty"

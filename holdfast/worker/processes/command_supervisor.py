@@ -6,8 +6,8 @@ Lines on `control`: `deadline T` moves the deadline either way, an instant of
 `holdfast.worker.processes.clock`; `soft SECONDS` asks the command's group to end and kills it after
 that time; `hard` kills now.
 
-Output goes to a file that is kept within bounds on disk: when it is over its limit, the first half
-of the limit stays, the rest is dropped, and the command writes on behind that.
+Output goes to a file that is kept within bounds on disk: when it takes more than its limit, the
+middle is given back to the file system, and reads as zeros. Both ends stay, where they are.
 """
 
 import ctypes
@@ -35,6 +35,7 @@ CONTROL_BYTES_MAX = 1 << 20
 LINE_BYTES_MAX = 100
 NEVER = float("inf")
 _PR_SET_CHILD_SUBREAPER = 36
+_KEEP_SIZE_PUNCH_HOLE = 3
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -58,6 +59,8 @@ class CommandSupervisor:
         self._status: int | None = None
         self._slice = SLICE_SECONDS_MIN
         self._output_size = 0
+        # The first quarter of the limit stays; up to here, what is behind it was given back.
+        self._freed_until = order.output_bytes_max // 4
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._output = os.open(f"{folder}/{shim_folder.OUTPUT}", flags, 0o600)
 
@@ -75,7 +78,7 @@ class CommandSupervisor:
 
     def _make_cgroup(self) -> None:
         if self._order.cgroups:
-            self._limits.plan(resource_limits.find_own_cgroup(), self._order.token)
+            self._limits.plan(resource_limits.find_own_cgroup(), self._order.mark)
         # Written first: whoever finds us killed shall find the cgroup.
         shim_folder.write_json(f"{self._folder}/{shim_folder.CGROUP}", self._limits.cgroup)
         self._limits.make()
@@ -173,11 +176,23 @@ class CommandSupervisor:
         most = self._order.output_bytes_max
         if size - self._output_size > most // 64:  # it comes fast: look again soon
             self._slice = SLICE_SECONDS_MIN
-        if size > most:
-            os.ftruncate(self._output, most // 2)
-            os.write(self._output, b"\n[output over %d bytes was dropped here]\n" % most)
-            size = most // 2
+        head = most // 4
+        if size < self._freed_until:  # a command wrote to `> /dev/stdout`
+            self._freed_until = head
+        if size - (self._freed_until - head) > most:
+            size = self._free_middle(head, size - most // 2, size)
         self._output_size = size
+
+    def _free_middle(self, start: int, end: int, size: int) -> int:
+        """Give the middle of the output back to the file system; returns how long it is now."""
+        place = ctypes.c_int64(start), ctypes.c_int64(end - start)
+        if _LIBC.fallocate(self._output, _KEEP_SIZE_PUNCH_HOLE, *place) == 0:
+            self._freed_until = end
+            return size
+        # A file system that cannot do that: the end goes, and the command writes on behind that.
+        os.ftruncate(self._output, end - start)
+        os.write(self._output, b"\n[output over %d bytes was dropped here]\n" % (end - start))
+        return end - start
 
     def _end_all(self) -> None:
         """Kill and reap until nothing is left; for as long as that takes, since it is our duty."""
@@ -185,7 +200,8 @@ class CommandSupervisor:
         while self._pid and not self._is_gone():
             time.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
-        while not watchdog.sweep([], [watchdog.mark_of(self._order.token)]):
+        uids = [self._order.uid] if self._order.uid else []
+        while not watchdog.sweep([], [watchdog.entry_of(self._order.mark)], uids=uids):
             continue  # it pauses by itself
         if self._limits.cgroup is None:
             return

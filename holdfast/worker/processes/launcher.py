@@ -4,8 +4,8 @@ Run as a program (`python -I -S launcher.py SOCKET_FD`), so it knows the standar
 The worker tells its watchdog of this process first and sends the order then, so no command runs
 that the watchdog does not know. If the worker dies in between, the order does not come.
 
-The order is a marshalled (argv, environment, folder), up to the end of input. The answer is the
-reason why it cannot be done; none at all, once the socket has closed, means that the command runs.
+The order is a marshalled (argv, environment, folder, uid), up to the end of input. The answer is
+the reason why it cannot be done; none, once the socket has closed, means that the command runs.
 """
 
 # `signal` itself would take half as long to import as all the rest of this program.
@@ -14,7 +14,23 @@ import marshal
 import os
 import sys
 
-Order = tuple[list[str], dict[str, str], str]
+Order = tuple[list[str], dict[str, str], str, int]
+_PR_SET_NO_NEW_PRIVS = 38
+
+
+def take_uid(uid: int) -> None:
+    """Be a user of that number alone, for good: no program that it runs gives it more rights."""
+    # Here, since who stays who he is need not wait for it; `exec` wants the latter, and that user
+    # may not be able to read it any more.
+    import ctypes
+    import warnings  # noqa: F401
+
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "it could get back more rights")
 
 
 def main(socket: int) -> None:
@@ -23,14 +39,17 @@ def main(socket: int) -> None:
     with open(socket, "rb", closefd=False) as file:
         text = file.read()
     try:
-        argv, environment, folder = marshal.loads(text)
+        argv, environment, folder, uid = marshal.loads(text)
     except EOFError:  # the worker is gone
         return
     # Python ignores these two, and a command would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    step = f"cannot enter the folder {folder!r}"
+    step = f"cannot be the user {uid}"
     try:
+        if uid:
+            take_uid(uid)
+        step = f"cannot enter the folder {folder!r}"
         os.chdir(folder)
         step = f"cannot run {argv[0]!r}"
         os.execvpe(argv[0], argv, environment)

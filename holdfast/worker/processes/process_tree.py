@@ -12,28 +12,64 @@ KILL_MAX = 256  # in one pass: each takes a descriptor
 REAP_MAX = 10_000
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_STATE, _PARENT, _PAGES = 0, 1, 21  # fields of /proc/PID/stat after the program's name
+_STATE, _PARENT, _SESSION, _PAGES = 0, 1, 3, 21  # fields of /proc/PID/stat after the program's name
 _TICKS = slice(11, 15)  # its own, and those of children that it has reaped
 
 
 def list_tree(top: int) -> dict[int, tuple[int, float]]:
     """List the living processes below one: the bytes each holds, the seconds of cpu it has had."""
-    children: dict[int, list[int]] = {}
-    held: dict[int, tuple[int, float]] = {}
-    for name in os.listdir("/proc"):
-        fields = _read_stat(name) if name.isdigit() else None
-        if fields is not None and fields[_STATE] not in (b"Z", b"X"):
-            children.setdefault(int(fields[_PARENT]), []).append(int(name))
-            seconds = sum(map(int, fields[_TICKS])) / _TICKS_PER_SECOND
-            held[int(name)] = int(fields[_PAGES]) * _PAGE_BYTES, seconds
-    below: dict[int, tuple[int, float]] = {}
-    todo = list(children.get(top, ()))
-    while todo:
-        pid = todo.pop()
-        if pid not in below and pid != top:  # numbers may have changed hands while we read
-            below[pid] = held[pid]
-            todo += children.get(pid, ())
-    return below
+    return _Processes().below(top)
+
+
+def list_sessions(leaders: Collection[int]) -> dict[int, dict[int, tuple[int, float]]]:
+    """List the living processes of several sessions, and below them, as `list_tree` does."""
+    seen = _Processes()
+    return {leader: seen.of_session(leader) for leader in leaders}
+
+
+class _Processes:
+    """All processes that live, as one look at /proc has found them."""
+
+    def __init__(self) -> None:
+        self._children: dict[int, list[int]] = {}
+        self._sessions: dict[int, list[int]] = {}
+        self._held: dict[int, tuple[int, float]] = {}
+        for name in os.listdir("/proc"):
+            fields = _read_stat(name) if name.isdigit() else None
+            if fields is not None and fields[_STATE] not in (b"Z", b"X"):
+                self._children.setdefault(int(fields[_PARENT]), []).append(int(name))
+                self._sessions.setdefault(int(fields[_SESSION]), []).append(int(name))
+                memory = int(fields[_PAGES]) * _PAGE_BYTES
+                self._held[int(name)] = memory, _cpu_seconds(fields)
+
+    def below(self, top: int) -> dict[int, tuple[int, float]]:
+        """List what is below a process."""
+        found = self._walk(self._children.get(top, ()))
+        found.pop(top, None)  # numbers may have changed hands while we read
+        return found
+
+    def of_session(self, leader: int) -> dict[int, tuple[int, float]]:
+        """List what is in a session, and below that."""
+        return self._walk(self._sessions.get(leader, ()))
+
+    def _walk(self, first: Collection[int]) -> dict[int, tuple[int, float]]:
+        found: dict[int, tuple[int, float]] = {}
+        todo = list(first)
+        while todo:
+            pid = todo.pop()
+            if pid not in found:
+                found[pid] = self._held[pid]
+                todo += self._children.get(pid, ())
+        return found
+
+
+def read_cpu_seconds(pid: int) -> float | None:
+    """Read the seconds of cpu that a process has had, and those it has waited for; or None.
+
+    Of one that has ended, too, until it is reaped.
+    """
+    fields = _read_stat(str(pid))
+    return None if fields is None else _cpu_seconds(fields)
 
 
 def kill_listed(list_pids: Callable[[], Collection[int]]) -> int:
@@ -73,6 +109,10 @@ def _read_stat(name: str) -> list[bytes] | None:
     except OSError:  # gone
         return None
     return text[text.rindex(b")") + 2 :].split()  # a program's name may hold anything
+
+
+def _cpu_seconds(fields: list[bytes]) -> float:
+    return sum(map(int, fields[_TICKS])) / _TICKS_PER_SECOND
 
 
 def _open(pid: int, pidfds: dict[int, int]) -> None:

@@ -20,9 +20,10 @@ _SPOILED = {
 def write_json(path: str, content: object, *, is_synced: bool = False) -> None:
     """Write a file of JSON in one step, so that nobody reads half of it."""
     unfinished = f"{path}.new"
-    # Neither a pipe nor a link that the command has put there is written to.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(unfinished, flags, 0o600)
+    # A new file: nothing that the command has put there is written to, by whatever name it goes.
+    if os.path.lexists(unfinished):
+        os.unlink(unfinished)
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "w") as file:
         json.dump(content, file)
         if is_synced:

@@ -1,10 +1,11 @@
 """Kill a worker that overruns its deadline, and its processes when they overrun or outlive it.
 
-Run as a program (`python -I -S watchdog.py WORKER_PID [MARK]`), so it knows the standard library
+Run as a program (`python -I -S watchdog.py WORKER_PID [ENTRY]`), so it knows the standard library
 only, and as little of it as it can: there is one beside every worker. Lines on its stdin:
 
     self DEADLINE|never          the worker itself must be dead by then
-    group PGID TOKEN DEADLINE    this process group, and whoever carries the token, by then
+    group PGID MARK UID DEADLINE this process group, and whoever carries the mark, by then; and
+                                 all of that uid, unless it is 0: the attempt has it for itself
     forget PGID                  the group has ended
     stop                         the worker needs no watchdog any more
 
@@ -12,7 +13,7 @@ After `stop`, the end of input or the worker's death it kills every group it kno
 none is left. A deadline is in seconds of `holdfast.worker.processes.clock`.
 
 Groups are not enough: a grandchild may have left for a session of its own. So every process whose
-environment holds a known token (or MARK, an entry NAME=VALUE) is killed too, and every process
+environment holds a known mark (or ENTRY, some NAME=VALUE) is killed too, and every process
 that the worker forked without exec, which still holds the worker's end of our stdin.
 """
 
@@ -24,8 +25,9 @@ import time
 from collections.abc import Collection
 
 TOKEN_NAME = "HOLDFAST_LEASE_TOKEN"
+MARK_NAME = "HOLDFAST_MARK"
 READY = b"ready\n"
-OVERRUN = b"holdfast: killed the worker: code within it has outlived its lease\n"
+OVERRUN = b"holdfast: killed the worker: code within it has outlived its time\n"
 NEVER = float("inf")
 # Poll counts no time in suspend: a deadline that passed there is met this long after waking up.
 SLICE_SECONDS = 1.0
@@ -38,9 +40,9 @@ PIPE_BYTES_MAX = 1 << 20
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def mark_of(token: str) -> bytes:
-    """Write the entry by which the environment of a token's processes is known."""
-    return f"{TOKEN_NAME}={token}".encode()
+def entry_of(mark: str) -> bytes:
+    """Write the entry by which the environment of an attempt's processes is known."""
+    return f"{MARK_NAME}={mark}".encode()
 
 
 def kill_group(pgid: int) -> None:
@@ -55,18 +57,23 @@ def kill_group(pgid: int) -> None:
 
 def sweep(
     groups: Collection[int],
-    marks: Collection[bytes],
+    entries: Collection[bytes],
     *,
+    uids: Collection[int] = (),
     pipe: str | None = None,
     passes_max: int = PASSES_MAX,
 ) -> bool:
-    """Kill groups, carriers of a mark and holders of a pipe; False if some do not die in time."""
+    """Kill groups, carriers of entries, and all of a uid; False if some do not die in time.
+
+    With a pipe, whoever holds that, too.
+    """
+    assert 0 not in uids, "root is nobody's own uid"
     clean = 0
     pause = PAUSE_SECONDS
     for _ in range(passes_max):
         for pgid in groups:
             kill_group(pgid)
-        clean = 0 if _kill_marked(marks, pipe) else clean + 1
+        clean = 0 if _kill_marked(entries, uids, pipe) else clean + 1
         if clean == PASSES_CLEAN:
             return True
         time.sleep(pause)
@@ -74,13 +81,17 @@ def sweep(
     return False
 
 
-def _kill_marked(marks: Collection[bytes], pipe: str | None) -> int:
+def _kill_marked(entries: Collection[bytes], uids: Collection[int], pipe: str | None) -> int:
     spared = {os.getpid(), os.getppid()}
     killed = 0
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) in spared:
             continue
-        if _carries(name, marks) or (pipe and _holds(name, pipe)):
+        if (
+            _carries(name, entries)
+            or (uids and _is_of(name, uids))
+            or (pipe and _holds(name, pipe))
+        ):
             try:
                 os.kill(int(name), signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -89,13 +100,26 @@ def _kill_marked(marks: Collection[bytes], pipe: str | None) -> int:
     return killed
 
 
-def _carries(name: str, marks: Collection[bytes]) -> bool:
+def _carries(name: str, entries: Collection[bytes]) -> bool:
     try:
         with open(f"/proc/{name}/environ", "rb", buffering=0) as file:
             environment = file.readall()
     except OSError:  # gone, or a stranger's
         return False
-    return bool(environment) and not set(marks).isdisjoint(environment.split(b"\0"))
+    return bool(environment) and not set(entries).isdisjoint(environment.split(b"\0"))
+
+
+def _is_of(name: str, uids: Collection[int]) -> bool:
+    """Tell whether a living process is of one of these; its environment may be closed to root."""
+    try:
+        with open(f"/proc/{name}/status", "rb", buffering=0) as file:
+            lines = file.readall().split(b"\n")
+    except OSError:  # gone
+        return False
+    fields = {line.partition(b":")[0]: line.split()[1:] for line in lines if line}
+    if not fields.get(b"State") or fields[b"State"][0] in (b"Z", b"X"):
+        return False
+    return not set(uids).isdisjoint(map(int, fields[b"Uid"]))
 
 
 def _holds(name: str, pipe: str) -> bool:
@@ -123,10 +147,10 @@ def _complain(text: bytes) -> None:
 class Watchdog:
     """The deadlines that the worker has set so far, and what follows from them."""
 
-    def __init__(self, marks: Collection[bytes]) -> None:
-        self._marks = set(marks)
+    def __init__(self, entries: Collection[bytes]) -> None:
+        self._entries = set(entries)
         self._self_deadline = NEVER
-        self._groups: dict[int, tuple[str, float]] = {}
+        self._groups: dict[int, tuple[str, int, float]] = {}
         self._rest = b""
 
     def serve(self, worker: int) -> None:
@@ -144,13 +168,14 @@ class Watchdog:
     def end(self) -> None:
         """Kill all that is known, until none is left."""
         self._read()
-        marks = self._marks | {mark_of(token) for token, _ in self._groups.values()}
+        entries = self._entries | {entry_of(mark) for mark, _, _ in self._groups.values()}
         pipe = os.readlink("/proc/self/fd/0")
         assert pipe.startswith("pipe:"), pipe  # a terminal or /dev/null has holders everywhere
-        sweep(self._groups, marks, pipe=pipe, passes_max=PASSES_MAX_AT_END)
+        uids = {uid for _, uid, _ in self._groups.values() if uid}
+        sweep(self._groups, entries, uids=uids, pipe=pipe, passes_max=PASSES_MAX_AT_END)
 
     def _patience_ms(self) -> float | None:
-        first = min([self._self_deadline, *(deadline for _, deadline in self._groups.values())])
+        first = min([self._self_deadline, *(deadline for *_, deadline in self._groups.values())])
         if first == NEVER:
             return None
         left = first - time.clock_gettime(_CLOCK)
@@ -169,8 +194,8 @@ class Watchdog:
         match line.split():
             case ["self", deadline]:
                 self._self_deadline = NEVER if deadline == "never" else float(deadline)
-            case ["group", pgid, token, deadline] if int(pgid) > 1:
-                self._groups[int(pgid)] = (token, float(deadline))
+            case ["group", pgid, mark, uid, deadline] if int(pgid) > 1 and int(uid) >= 0:
+                self._groups[int(pgid)] = (mark, int(uid), float(deadline))
             case ["forget", pgid]:
                 self._groups.pop(int(pgid), None)
             case ["stop"]:
@@ -185,23 +210,24 @@ class Watchdog:
             self._self_deadline = NEVER
             signal.pidfd_send_signal(worker, signal.SIGKILL)  # its end wakes the poll
             _complain(OVERRUN)
-        due = {pgid: token for pgid, (token, deadline) in self._groups.items() if deadline <= now}
+        due = {pgid: group for pgid, group in self._groups.items() if group[-1] <= now}
         if not due:
             return
-        is_clean = sweep(due, [mark_of(token) for token in due.values()])
-        for pgid, token in due.items():
+        entries = [entry_of(mark) for mark, _, _ in due.values()]
+        is_clean = sweep(due, entries, uids={uid for _, uid, _ in due.values() if uid})
+        for pgid, (mark, uid, _) in due.items():
             if is_clean:
                 del self._groups[pgid]
             else:
-                self._groups[pgid] = (token, now + SLICE_SECONDS)
+                self._groups[pgid] = (mark, uid, now + SLICE_SECONDS)
 
 
-def main(worker_pid: int, marks: Collection[bytes]) -> None:
+def main(worker_pid: int, entries: Collection[bytes]) -> None:
     """Serve one worker to its end, and see to its processes whatever happens."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.set_blocking(0, False)
-    watchdog = Watchdog(marks)
+    watchdog = Watchdog(entries)
     try:
         worker = os.pidfd_open(worker_pid)
         if os.getppid() == worker_pid:  # otherwise the number may be a stranger's by now
@@ -215,4 +241,4 @@ def main(worker_pid: int, marks: Collection[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), [mark.encode() for mark in sys.argv[2:]])
+    main(int(sys.argv[1]), [entry.encode() for entry in sys.argv[2:]])

@@ -17,16 +17,17 @@ from typing import Any
 
 import msgspec
 
-from holdfast.client.context import Connection, Context, Identity, current, list_outputs
+from holdfast.client.context import Connection, Context, Identity, Lease, current
 from holdfast.errors import Refused, Unavailable
 from holdfast.model.spec import Entrypoint
 from holdfast.model.traces import TraceContext
 from holdfast.tracing.current import follow_trace
 from holdfast.tracing.switch import start_tracing, stop_tracing
-from holdfast.wire.answers import HeartbeatAnswer
+from holdfast.wire.attempt_calls import PROGRESS_PATH, TaskProgressRequest
 from holdfast.wire.raw import absent_is_null
-from holdfast.wire.requests import HeartbeatRequest, LeaseReport, Progress
-from holdfast.worker.running.attempt_outcome import STOPPED, Outcome, failure, success
+from holdfast.wire.requests import Nothing, Progress
+from holdfast.worker.allowing import CallLimit
+from holdfast.worker.running.attempt_outcome import STOPPED, Outcome, failure
 from holdfast.worker.running.function import (
     BadCall,
     Callee,
@@ -36,8 +37,8 @@ from holdfast.worker.running.function import (
     find_function,
 )
 from holdfast.worker.running.outcome_file import write_outcome
-from holdfast.worker.running.outputs import with_outputs
 from holdfast.worker.running.record_lines import set_up_records
+from holdfast.worker.running.returning import describe_return
 from holdfast.worker.running.runnable import connect
 
 CALL_FILE = "call.json"
@@ -53,6 +54,7 @@ class ChildCall(msgspec.Struct, frozen=True):
     imports: list[str]
     input: msgspec.Raw = absent_is_null()
     undoes: bool = False
+    limit: CallLimit | None = None
 
 
 def main(folder: Path) -> None:
@@ -80,9 +82,9 @@ def run(call: ChildCall) -> Outcome:
 
     try:
         _import_all(call.imports)
-        callee = find_function(call.entrypoint)
+        callee = find_function(call.entrypoint, call.limit)
         if call.entrypoint.results:
-            callee = _fill_in(callee, call.entrypoint, connection())
+            callee = _fill_in(callee, call.entrypoint, connection(), lease=call.identity.lease)
         args, kwargs = arguments_of(
             callee, call.input, fan_out=call.fan_out, undoes=call.undoes, context=context
         )
@@ -98,7 +100,7 @@ def run(call: ChildCall) -> Outcome:
         return STOPPED
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
         return failure(error)
-    return with_outputs(success(value, pickled=callee.pickled), list_outputs(context))
+    return describe_return(callee, value, context)
 
 
 def _import_all(names: list[str]) -> None:
@@ -109,11 +111,13 @@ def _import_all(names: list[str]) -> None:
         raise BadCall(failure(error, "fetch")) from error
 
 
-def _fill_in(callee: Callee, entrypoint: Entrypoint, connection: Connection) -> Callee:
+def _fill_in(
+    callee: Callee, entrypoint: Entrypoint, connection: Connection, *, lease: Lease
+) -> Callee:
     """Put the results of other jobs among the arguments. Raises BadCall."""
     from holdfast.worker.running.dependency_results import fetch_results, fill_in
 
-    fetching = fetch_results(connection.transport, entrypoint)
+    fetching = fetch_results(connection.transport, entrypoint, lease)
     return fill_in(callee, entrypoint, connection.loop_thread.run(fetching))
 
 
@@ -183,20 +187,18 @@ class _ProgressReporter:
         while True:
             latest = self._latest
             if latest is not self._reported:
+                assert latest is not None, "somebody has asked for a report"
                 with suppress(Unavailable):  # then the latest by then is reported
                     await self._send(latest)
                     self._reported = latest
             await asyncio.sleep(PROGRESS_EVERY_SECONDS)
 
-    async def _send(self, progress: Progress | None) -> None:
-        identity = self._identity
-        report = LeaseReport(
-            identity.task_id, identity.attempt, identity.lease_token, progress=progress
-        )
-        body = HeartbeatRequest(f"child:{os.getpid()}", [report])
+    async def _send(self, progress: Progress) -> None:
+        lease = self._identity.lease
+        body = TaskProgressRequest(*lease, progress.fraction, progress.message)
         with suppress(Refused):
             await self._connection().transport.call(
-                "POST", "/internal/heartbeat", HeartbeatAnswer, body=body
+                "POST", PROGRESS_PATH, Nothing, body=body, headers=lease.headers()
             )
 
 

@@ -16,13 +16,20 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
 from holdfast.errors import Refused
-from holdfast.worker.processes import launcher
-from holdfast.worker.processes.watchdog import TOKEN_NAME, kill_group, mark_of, sweep
+from holdfast.worker.processes import launcher, process_tree
+from holdfast.worker.processes.mark import mark_of
+from holdfast.worker.processes.watchdog import (
+    MARK_NAME,
+    TOKEN_NAME,
+    entry_of,
+    kill_group,
+    sweep,
+)
 from holdfast.worker.running.uncancelled import wait_until_done
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost, plain_environment
 
@@ -43,20 +50,23 @@ class ProcessEnded:
 
     exit_code: int | None = None
     signal: int | None = None
+    # What it has used, with those that it waited for.
+    cpu_seconds: float | None = field(default=None, compare=False)
 
 
 class RunningProcess:
     """A command that has been started. One event loop owns it.
 
-    Its end is the end of all that carry its token: one token runs one command at a time.
+    Its end is the end of all that carry its mark: one token runs one command at a time.
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], watchdog: WatchdogHandle, token: str
+        self, process: subprocess.Popen[bytes], watchdog: WatchdogHandle, mark: str, *, uid: int
     ) -> None:
         self._process = process
         self._watchdog = watchdog
-        self._token = token
+        self._mark = mark
+        self._uid = uid
         self._lock = threading.Lock()
         self._is_forgotten = False
         self._pidfd = _open_pidfd(process)
@@ -75,29 +85,33 @@ class RunningProcess:
         inherit: Sequence[int] = (),
         lock_fd: int | None = None,
         cwd: Path | None = None,
+        uid: int = 0,
     ) -> Self:
         """Run a command in `folder/work` (or cwd), its output going to `folder/output.log`.
 
-        It inherits the descriptors under their own numbers. Raises CannotStart if the command or
-        its folder is at fault, OSError if this host is, WatchdogLost if nobody would watch over it.
+        It inherits the descriptors under their own numbers, and with a uid it is that user. Raises
+        CannotStart if the command or its folder is at fault, OSError if this host is, WatchdogLost
+        if nobody would watch over it.
         """
         if not argv:
             raise CannotStart("the command is empty: name a program")
         if cwd is None:
             cwd = folder / "work"
             cwd.mkdir(exist_ok=True)
-        order: launcher.Order = (list(argv), {**environment, TOKEN_NAME: token}, str(cwd))
+        mark = mark_of(token)
+        own = {TOKEN_NAME: token, MARK_NAME: mark}
+        order: launcher.Order = (list(argv), {**environment, **own}, str(cwd), uid)
         passed = [*inherit] if lock_fd is None else [*inherit, lock_fd]
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
                 fd = theirs.fileno()
                 launching = asyncio.ensure_future(
-                    asyncio.to_thread(_launch, fd, passed, folder=folder, token=token)
+                    asyncio.to_thread(_launch, fd, passed, folder=folder, mark=mark)
                 )
                 # Seen through even if cancelled: what has begun must be ended and reaped.
                 was_cancelled = await wait_until_done(launching, on_cancel=lambda: None)
-            running = cls(launching.result(), watchdog, token)
+            running = cls(launching.result(), watchdog, mark, uid=uid)
             try:
                 if was_cancelled:
                     raise asyncio.CancelledError
@@ -121,7 +135,7 @@ class RunningProcess:
         # The keeper's thread calls this: a group that has been forgotten must stay so.
         with self._lock:
             if self._is_running() and not self._is_forgotten:
-                self._watchdog.watch_group(self.pid, self._token, deadline)
+                self._watchdog.watch_group(self.pid, self._mark, deadline, uid=self._uid)
 
     def terminate(self) -> None:
         """Ask the command's group to end."""
@@ -130,7 +144,7 @@ class RunningProcess:
                 os.killpg(self.pid, signals.SIGTERM)
 
     def kill(self) -> None:
-        """Kill the command's group; `wait` returns when all that carry its token are gone too."""
+        """Kill the command's group; `wait` returns when all that carry its mark are gone too."""
         if self._is_running():
             kill_group(self.pid)
 
@@ -145,7 +159,8 @@ class RunningProcess:
     async def _end(self) -> ProcessEnded:
         try:
             await _wait_readable(self._pidfd)
-            await asyncio.to_thread(sweep, [self.pid], [mark_of(self._token)])
+            uids = [self._uid] if self._uid else []
+            await asyncio.to_thread(sweep, [self.pid], [entry_of(self._mark)], uids=uids)
             with self._lock, suppress(WatchdogLost):  # then there is nobody to tell
                 self._is_forgotten = True
                 self._watchdog.forget_group(self.pid)
@@ -153,14 +168,15 @@ class RunningProcess:
             kill_group(self.pid)
             raise
         finally:
-            ended = _reap(self._pidfd)
+            cpu_seconds = process_tree.read_cpu_seconds(self.pid)
+            ended = replace(_reap(self._pidfd), cpu_seconds=cpu_seconds)
             os.close(self._pidfd)
             self._process.returncode = 0  # or Popen would complain of a process left running
         return ended
 
 
 def _launch(
-    control: int, passed: Sequence[int], *, folder: Path, token: str
+    control: int, passed: Sequence[int], *, folder: Path, mark: str
 ) -> subprocess.Popen[bytes]:
     with open(folder / "output.log", "ab") as output:
         return subprocess.Popen(
@@ -170,7 +186,7 @@ def _launch(
             stderr=subprocess.STDOUT,
             pass_fds=(control, *passed),
             start_new_session=True,
-            env={**plain_environment(), TOKEN_NAME: token},
+            env={**plain_environment(), MARK_NAME: mark},
         )
 
 

@@ -1,31 +1,25 @@
 """The call that a compensation undoes: fetched from the server, added to the input of the task."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.client.argument_jobs import replace_all
+from holdfast.client.context import Lease
 from holdfast.client.outcome import SUCCEEDED
 from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
 from holdfast.model.spec import Entrypoint
 from holdfast.model.undo import UndoRecord
+from holdfast.wire import attempt_calls
+from holdfast.wire.attempt_calls import COMPENSATED_PATH
 from holdfast.worker.running.attempt_outcome import failure
 from holdfast.worker.running.dependency_results import PATIENCE_SECONDS, JobResults, fetch_results
 from holdfast.worker.running.function import BadCall
-from holdfast.worker.running.runnable import Runnable
+from holdfast.worker.running.runnable import Runnable, lease_of
 
 # Of results of other jobs among the arguments; what is beyond is left out.
 RESULTS_BYTES_MAX = 8 << 20
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    entrypoint: Entrypoint
-
-
-class _Job(msgspec.Struct, frozen=True):
-    spec: _Spec
 
 
 class CompensatedCall(NamedTuple):
@@ -50,7 +44,7 @@ class CompensatedCalls:
         if job_id is None:
             return attempt.input
         if self._latest is None or self._latest[0] != job_id:
-            self._latest = job_id, await self._fetch(job_id)
+            self._latest = job_id, await self._fetch(lease_of(attempt))
         call = self._latest[1]
         record = msgspec.json.decode(attempt.input, type=UndoRecord)
         whole = msgspec.structs.replace(
@@ -62,27 +56,32 @@ class CompensatedCalls:
         )
         return msgspec.Raw(msgspec.json.encode(whole))
 
-    async def _fetch(self, job_id: str) -> CompensatedCall:
-        read = partial(self._transport.insist, "GET", seconds_max=PATIENCE_SECONDS)
+    async def _fetch(self, lease: Lease) -> CompensatedCall:
         try:
-            job = await read(f"/api/jobs/{job_id}", _Job)
+            found = await self._transport.insist(
+                "GET",
+                COMPENSATED_PATH,
+                attempt_calls.CompensatedCall,
+                headers=lease.headers(),
+                seconds_max=PATIENCE_SECONDS,
+            )
         except NotFound:  # retention has been there; what else is known has to do
             return CompensatedCall([], {}, is_cut=True)
         except (Refused, Unavailable) as error:
             problem = TransientError(f"the call that it undoes cannot be read: {error}")
             raise BadCall(failure(problem, "input")) from error
-        entrypoint = job.spec.entrypoint
+        entrypoint = found.entrypoint
         if entrypoint.pickle is not None:
             # The positions of results are within: only user code could put them there.
             return CompensatedCall([], {}, entrypoint.pickle, is_cut=bool(entrypoint.results))
-        return await self._fill_in(entrypoint)
+        return await self._fill_in(entrypoint, lease)
 
-    async def _fill_in(self, entrypoint: Entrypoint) -> CompensatedCall:
+    async def _fill_in(self, entrypoint: Entrypoint, lease: Lease) -> CompensatedCall:
         """Fill in what other jobs returned, as JSON; what cannot be had is left out."""
         values: dict[str, msgspec.Raw] = {}
         room = RESULTS_BYTES_MAX
         for job_id in {position.job for position in entrypoint.results}:
-            value = await self._read_value(entrypoint, job_id)
+            value = await self._read_value(entrypoint, job_id, lease)
             if value is not None and len(bytes(value)) <= room:
                 room -= len(bytes(value))
                 values[job_id] = value
@@ -94,11 +93,13 @@ class CompensatedCalls:
         given = replace_all({"args": entrypoint.args, "kwargs": entrypoint.kwargs}, found)
         return CompensatedCall(**given, is_cut=len(found) < len(entrypoint.results))
 
-    async def _read_value(self, entrypoint: Entrypoint, job_id: str) -> msgspec.Raw | None:
+    async def _read_value(
+        self, entrypoint: Entrypoint, job_id: str, lease: Lease
+    ) -> msgspec.Raw | None:
         positions = [position for position in entrypoint.results if position.job == job_id]
         asked = msgspec.structs.replace(entrypoint, results=positions)
         try:
-            found = await fetch_results(self._transport, asked)
+            found = await fetch_results(self._transport, asked, lease)
         except BadCall as problem:
             if problem.outcome.error_class != ValidationError.__name__:
                 raise

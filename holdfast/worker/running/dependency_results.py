@@ -6,13 +6,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.client.argument_jobs import replace_all
-from holdfast.client.outcome import SUCCEEDED, open_result, read_results
+from holdfast.client.context import Lease
+from holdfast.client.outcome import RESULTS_PER_PAGE, SUCCEEDED, open_result
+from holdfast.client.pages import read_pages
 from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
 from holdfast.model.spec import Entrypoint
-from holdfast.wire.status import TaskResult
+from holdfast.wire.attempt_calls import given_results_path
+from holdfast.wire.requests import PageQuery
+from holdfast.wire.status import ResultPage, TaskResult
 from holdfast.worker.running.attempt_outcome import failure
-from holdfast.worker.running.function import BadCall, Callee, unreadable
+from holdfast.worker.running.function import BadCall, Callee, unopened
 
 FETCHES_MAX = 8
 BYTES_MAX = 256 << 20
@@ -27,9 +31,12 @@ class JobResults(NamedTuple):
     is_list: bool
 
 
-async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[str, JobResults]:
+async def fetch_results(
+    transport: Transport, entrypoint: Entrypoint, lease: Lease
+) -> dict[str, JobResults]:
     """Fetch what other jobs have returned, each once, a few at a time. Raises BadCall."""
-    read = partial(transport.insist, "GET", seconds_max=PATIENCE_SECONDS)
+    read = partial(transport.insist, "GET", headers=lease.headers(), seconds_max=PATIENCE_SECONDS)
+    query = PageQuery(RESULTS_PER_PAGE)
     room = asyncio.Semaphore(FETCHES_MAX)
     found: dict[str, JobResults] = {}
     size = 0
@@ -39,7 +46,8 @@ async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[st
         results: list[TaskResult] = []
         async with room:
             try:
-                async for page in read_results(read, job_id):
+                path = given_results_path(job_id)
+                async for page in read_pages(read, path, ResultPage, query=query):
                     results += page.results
                     size += sum(len(bytes(result.result)) for result in page.results)
                     if size > BYTES_MAX:
@@ -64,10 +72,13 @@ async def fetch_results(transport: Transport, entrypoint: Entrypoint) -> dict[st
 
 def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, JobResults]) -> Callee:
     """Put what was fetched in its positions among the arguments. Raises BadCall."""
+    pickled = any(result.pickled for fetched in found.values() for result in fetched.results)
+    if pickled and callee.limit is not None:
+        raise BadCall(callee.limit.refuse_pickles())
     try:
         values = {job_id: _open(fetched) for job_id, fetched in found.items()}
     except (Exception, SystemExit) as error:
-        raise unreadable(error) from error
+        raise unopened(error, "input") from error
     positions = [(position.path, values[position.job]) for position in entrypoint.results]
     try:
         filled = replace_all({"args": callee.args, "kwargs": callee.kwargs}, positions)

@@ -10,11 +10,15 @@ import msgspec
 
 from holdfast import errors
 from holdfast.client.context import Context
+from holdfast.client.functions.parameters import DoesNotFit, Parameters
 from holdfast.client.task import CONTEXT_PARAMETER, TaskFunction
 from holdfast.client.undo import read_undo
+from holdfast.model.outcomes import Stage
 from holdfast.model.spec import Entrypoint
+from holdfast.model.undo import UndoRecord
 from holdfast.wire.answers import ClaimedJob
 from holdfast.wire.requests import Progress
+from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running.attempt_outcome import Outcome, failure, storable
 
 MESSAGE_LENGTH_MAX = 256
@@ -28,13 +32,14 @@ class Callee(NamedTuple):
     """A function that has been found, and what its worker has to know about it."""
 
     function: Callable[..., Any]
-    signature: inspect.Signature | None
+    parameters: Parameters | None  # none of some builtins
     is_async: bool
     wants_context: bool
     isolation: str
     args: list[Any]
     kwargs: dict[str, Any]
     pickled: bool
+    limit: CallLimit | None = None
 
 
 class BadCall(Exception):
@@ -45,20 +50,27 @@ class BadCall(Exception):
         self.outcome = outcome
 
 
-def find_function(entrypoint: Entrypoint) -> Callee:
-    """Import or unpickle what an entrypoint names. Raises BadCall."""
+def find_function(entrypoint: Entrypoint, limit: CallLimit | None = None) -> Callee:
+    """Import or unpickle what an entrypoint names, within a limit. Raises BadCall."""
+    if limit is not None and entrypoint.pickle is not None:
+        raise BadCall(limit.refuse_pickles())
+    steps: list[Any] = []
     try:
         if entrypoint.pickle is not None:
             found, args, kwargs = _unpickle(entrypoint.pickle)
         else:
             assert entrypoint.function is not None, "a command is not a function"
-            found = _import(entrypoint.function)
+            steps = _import(entrypoint.function)
+            found = steps[-1]
             args, kwargs = entrypoint.args, entrypoint.kwargs
     except (Exception, SystemExit) as error:
-        # Another worker may have the code that this one lacks; a pickle is broken for all of them.
-        if entrypoint.pickle is not None and not isinstance(error, ImportError | AttributeError):
-            raise unreadable(error) from error
+        if entrypoint.pickle is not None:
+            raise unopened(error, "fetch") from error
         raise BadCall(failure(error, "fetch")) from error
+    if limit is not None and entrypoint.function is not None:
+        refusal = limit.find_refusal(entrypoint.function, steps)
+        if refusal is not None:
+            raise BadCall(refusal)
     isolation = "auto"
     if isinstance(found, TaskFunction):
         isolation = found.options.isolation
@@ -70,20 +82,27 @@ def find_function(entrypoint: Entrypoint) -> Callee:
     signature = _signature_of(found)
     return Callee(
         found,
-        signature,
+        None if signature is None else Parameters(found, signature),
         _is_async(found),
         signature is not None and CONTEXT_PARAMETER in signature.parameters,
         isolation,
         args,
         kwargs,
         entrypoint.pickle is not None,
+        limit,
     )
 
 
 class Functions:
     """The functions that were found lately; each is imported and looked at once."""
 
-    def __init__(self, functions_max: int = 1000) -> None:
+    def __init__(
+        self,
+        limit_of: Callable[[Entrypoint], CallLimit | None] = lambda _: None,
+        *,
+        functions_max: int = 1000,
+    ) -> None:
+        self._limit_of = limit_of
         self._functions_max = functions_max
         self._found: dict[str, Callee] = {}
 
@@ -91,13 +110,14 @@ class Functions:
         """Find a function with the arguments of its job, in any thread. Raises BadCall."""
         path = entrypoint.function
         if path is None:
-            return find_function(entrypoint)
+            return find_function(entrypoint, self._limit_of(entrypoint))
         callee = self._found.get(path)
         if callee is None:
             if len(self._found) >= self._functions_max:
                 self._found.clear()
             # Without the arguments of this one job, which may be large.
-            callee = self._found[path] = find_function(Entrypoint(function=path))
+            bare = Entrypoint(function=path)
+            callee = self._found[path] = find_function(bare, self._limit_of(bare))
         return _with_arguments(callee, entrypoint)
 
     def find_known(self, job: ClaimedJob) -> Callee | None:
@@ -118,29 +138,53 @@ def _with_arguments(callee: Callee, entrypoint: Entrypoint) -> Callee:
 def arguments_of(
     callee: Callee, text: msgspec.Raw, *, fan_out: bool, undoes: bool = False, context: Context
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Put the arguments of a call together: the input first, where there are inputs."""
+    """Put the arguments of a call together: the input first, where there are inputs.
+
+    What came as JSON becomes what the annotations say. Raises BadCall.
+    """
     args, kwargs = list(callee.args), dict(callee.kwargs)
     try:
         if undoes:
-            args.insert(0, read_undo(bytes(text)))
+            record = msgspec.json.decode(text, type=UndoRecord)
+            if callee.limit is not None and (record.is_pickled or record.pickle is not None):
+                raise BadCall(callee.limit.refuse_pickles())
+            args.insert(0, read_undo(record))
         elif fan_out:
             value = msgspec.json.decode(text)
             args.insert(0, _unpickle(value) if callee.pickled else value)
+    except BadCall:
+        raise
     except Exception as error:
-        raise unreadable(error) from error
+        raise unopened(error, "input") from error
     if callee.wants_context:
         kwargs[CONTEXT_PARAMETER] = context
-    if callee.signature is not None:
-        try:
-            callee.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise BadCall(failure(errors.ValidationError(str(error)), "input")) from error
-    return args, kwargs
+    parameters = callee.parameters
+    if parameters is None:
+        return args, kwargs
+    try:
+        if callee.pickled:
+            parameters.signature.bind(*args, **kwargs)
+            return args, kwargs
+        return parameters.read(args, kwargs, since=1 if undoes else 0)
+    except (TypeError, DoesNotFit) as error:
+        raise BadCall(failure(errors.ValidationError(str(error)), "input")) from error
+    except Exception as error:  # by code of the user's that makes an object of it
+        raise unreadable(error) from error
 
 
 def unreadable(error: BaseException) -> BadCall:
     """Describe an argument that cannot be read."""
     return BadCall(msgspec.structs.replace(failure(error, "input"), error_class="ParseError"))
+
+
+def unopened(error: BaseException, stage: Stage) -> BadCall:
+    """Describe a pickle that cannot be opened: a function, an input, a result of another job.
+
+    Another worker may have the code that this one lacks; what is broken is broken for all of them.
+    """
+    if isinstance(error, ImportError | AttributeError):
+        return BadCall(failure(error, stage))
+    return unreadable(error)
 
 
 def describe_progress(fraction: float, message: object | None) -> Progress:
@@ -156,12 +200,11 @@ def _unpickle(text: str) -> Any:
     return cloudpickle.loads(base64.b64decode(text))
 
 
-def _import(path: str) -> Any:
+def _import(path: str) -> list[Any]:
+    """Import a module, and find what is named in it; gives each step from there on."""
     module_name, _, attribute = path.partition(":")
     found: Any = importlib.import_module(module_name)
-    for name in attribute.split("."):
-        found = getattr(found, name)
-    return found
+    return [found := getattr(found, name) for name in attribute.split(".")]
 
 
 def _is_async(function: Any) -> bool:

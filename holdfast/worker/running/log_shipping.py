@@ -36,7 +36,11 @@ class Shipper:
         self._is_lost = is_lost
 
     async def ship(self, tail: LogTail, gone: asyncio.Event) -> None:
-        """Send output as it is written, and the rest once the process is gone."""
+        """Send output as it is written, and the rest once the process is gone.
+
+        A process that floods its log holds up neither the server nor what comes last: beyond the
+        head it gets one piece at a time, and what is too old by then is passed over.
+        """
         is_last = False
         while not is_last:
             is_last = gone.is_set()
@@ -45,6 +49,8 @@ class Shipper:
                     if not await self._append(*piece):
                         return
                     tail.note_sent()
+                    if tail.is_long and not is_last:
+                        break
             except OSError as error:
                 log.warning("output of task %s cannot be read: %s", self._task_id, error)
                 return

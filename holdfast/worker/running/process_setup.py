@@ -9,13 +9,16 @@ import msgspec
 
 from holdfast.client.context import Identity
 from holdfast.model.traces import find_run
+from holdfast.tls.contexts import CA_FILE_VARIABLE
 from holdfast.tracing.current import PARENT_VARIABLE, STATE_VARIABLE, list_trace_variables
+from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running.child import CALL_FILE, ChildCall
 from holdfast.worker.running.outputs import list_output_variables
 from holdfast.worker.running.runnable import Runnable
 from holdfast.worker.watchdog_handle import plain_environment
 
 INPUT_VARIABLE_BYTES_MAX = 100_000
+DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HOLDFAST_DEVICES")
 
 
 def write_call(
@@ -23,6 +26,7 @@ def write_call(
     folder: Path,
     identity: Identity,
     *,
+    limit: CallLimit | None,
     imports: Sequence[str] = (),
     python: str = sys.executable,
 ) -> list[str]:
@@ -35,21 +39,37 @@ def write_call(
         return ["/bin/sh", "-c", entrypoint.shell]
     job = attempt.job
     undoes = job.compensates_job_id is not None
-    call = ChildCall(identity, entrypoint, job.fan_out, list(imports), attempt.input, undoes)
+    call = ChildCall(identity, entrypoint, job.fan_out, list(imports), attempt.input, undoes, limit)
     (folder / CALL_FILE).write_bytes(msgspec.json.encode(call))
     return [python, "-m", "holdfast.worker.running.child", str(folder)]
 
 
+def _list_trusted() -> dict[str, str]:
+    """Pass on whom to trust by TLS, not the worker's own key; a task starts in another folder."""
+    path = os.environ.get(CA_FILE_VARIABLE)
+    return {CA_FILE_VARIABLE: os.path.abspath(path)} if path else {}
+
+
 def list_variables(
-    attempt: Runnable, folder: Path, server: str, *, paths: Sequence[str] = ()
+    attempt: Runnable,
+    folder: Path,
+    server: str,
+    *,
+    paths: Sequence[str] = (),
+    has_own_uid: bool = False,
 ) -> Mapping[str, str]:
-    """List the variables of the process; a function's module is looked for in `paths` first."""
+    """List the variables of the process; a function's module is looked for in `paths` first.
+
+    Who is another user than the worker has another home, too: the folder that it works in.
+    """
     job = attempt.job
     variables = {
         **_without_trace(plain_environment()),
         "PYTHONUNBUFFERED": "1",
+        **({"HOME": str(folder / "work")} if has_own_uid else {}),
         **job.environment,
         "HOLDFAST_SERVER": server,
+        **_list_trusted(),
         "HOLDFAST_JOB_ID": job.job_id,
         "HOLDFAST_TASK_ID": attempt.task_id,
         "HOLDFAST_TASK_INDEX": attempt.task_id.partition(".")[2],

@@ -7,7 +7,8 @@ from uuid import UUID
 import msgspec
 
 from holdfast.client.both import LoopThread
-from holdfast.client.context import Connection, Identity
+from holdfast.client.context import Connection, Identity, Lease
+from holdfast.client.token import UNNAMED
 from holdfast.client.transport import Transport
 from holdfast.wire.answers import ClaimedJob
 
@@ -46,9 +47,14 @@ def identify(attempt: Runnable, server: str) -> Identity:
     )
 
 
+def lease_of(attempt: Runnable) -> Lease:
+    """Give what an attempt proves by who it is."""
+    return Lease(attempt.task_id, attempt.number, attempt.lease_token)
+
+
 def connect(server: str) -> Connection:
-    """Open the connection by which user code calls the server, on a thread of its own."""
+    """Open the connection by which attempts call the server, each by its lease, on a thread."""
     thread = LoopThread("holdfast-calls")
-    transport = Transport(server)
+    transport = Transport(server, speaker=UNNAMED)
     thread.run(transport.__aenter__())
     return Connection(transport, thread)

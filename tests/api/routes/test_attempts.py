@@ -98,3 +98,35 @@ async def test_what_is_not_there_or_cannot_be_right_is_refused(
 ) -> None:
     said = await face.get(target)
     assert (said.status, said.error.get("field")) == (status, field)
+
+
+async def test_what_ended_on_a_worker_is_listed_with_its_job(face: Face, world: World) -> None:
+    job_id = await world.submit([1, 2], name="resize", type="images", max_attempts=1)
+    fine, failing = sorted(await world.claim(2), key=lambda claim: claim.task_id)
+    await world.start(fine)
+    await world.succeed(fine)
+    await world.clock.advance(1)
+    await world.start(failing)
+    await world.fail(failing)
+    page = await get(face, "/api/attempts?worker=w1&page_size=1")
+    [attempt] = page["attempts"]
+    assert (attempt["task_id"], attempt["attempt_id"]) == (f"{job_id}.1", 0)
+    assert (attempt["job_name"], attempt["job_type"]) == ("resize", "images")
+    assert (attempt["state"], attempt["error"]) == ("TASK_STATE_FAILED", "boom")
+    token = page["next_page_token"]
+    rest = await get(face, f"/api/attempts?worker=w1&page_size=1&page_token={token}")
+    assert [each["task_id"] for each in rest["attempts"]] == [f"{job_id}.0"]
+    page = await get(face, "/api/attempts?worker=w1&unsuccessful=true")
+    assert [each["task_id"] for each in page["attempts"]] == [f"{job_id}.1"]
+    assert (await get(face, "/api/attempts?worker=w2"))["attempts"] == []
+    jobs = await get(face, "/api/jobs?worker=w1")
+    assert [job["job_id"] for job in jobs["jobs"]] == [str(job_id)]
+    assert (await get(face, "/api/jobs?worker=w2"))["jobs"] == []
+    for wrong, field in {
+        "/api/attempts": "worker",
+        "/api/attempts?worker=": "worker",
+        "/api/attempts?worker=w1&page_token=x": "page_token",
+        "/api/jobs?worker=a%00b": "worker",
+    }.items():
+        said = await face.get(wrong)
+        assert (said.status, said.error["field"]) == (400, field)

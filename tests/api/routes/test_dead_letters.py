@@ -1,5 +1,6 @@
 """Dead letters: their list, their sum, and what is decided about them."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -55,17 +56,28 @@ async def test_letters_are_replayed_by_a_filter(
     dry = await quiet_face.post(REPLAY, {"filter": wanted, "dry_run": True})
     replayed = {"replay_of": letters[0].split(".")[0], "task_ids": letters[:2], "job_id": None}
     plain = {"is_canary": False, "input_edited": False, "start_delay": None, "start_rate": None}
-    assert dry.json == {"replays": [replayed | plain], "dry_run": True}
+    nobody = {"killed_in_vain": 0, "waited_for": [], "resumed": [], "not_resumed": {}}
+    assert dry.json == {"replays": [replayed | plain], "dry_run": True, **nobody}
     assert await quiet_face.claim(10) == []
     done = await quiet_face.post(REPLAY, {"filter": wanted})
     assert done.json["replays"][0]["task_ids"] == letters[:2]
     none = await quiet_face.post(REPLAY, {"filter": wanted})
-    assert (none.status, none.json) == (200, {"replays": [], "dry_run": False})
+    assert (none.status, none.json) == (200, {"replays": [], "dry_run": False, **nobody})
     job_id = letters[2].split(".")[0]
     last = await quiet_face.post(REPLAY, {"filter": {"job_id": job_id}})
     assert last.json["replays"][0]["task_ids"] == letters[2:]
     rest = await quiet_face.post(REPLAY, {"filter": {}})
     assert rest.json["replays"] == []
+
+
+async def test_who_replays_by_a_filter_what_others_replay_as_well_is_not_refused(
+    quiet_face: Face, world: World, letters: list[str]
+) -> None:
+    asked: list[Any] = [{"filter": {}, "dry_run": is_dry} for is_dry in (False, True) * 8]
+    said = await asyncio.gather(*(quiet_face.post(REPLAY, each) for each in asked))
+    assert {each.status for each in said} == {200}
+    made = [made for each in said for made in each.json["replays"] if made["job_id"] is not None]
+    assert sorted(task_id for each in made for task_id in each["task_ids"]) == sorted(letters)
 
 
 async def test_a_dry_run_by_id_changes_nothing(
@@ -182,7 +194,7 @@ async def test_a_replay_under_a_key_is_answered_as_the_first_time(
     dry = await quiet_face.post(
         REPLAY, {**body, "filter": {"type": "report"}, "task_ids": None, "dry_run": True}
     )
-    assert dry.json == {"replays": [], "dry_run": True}
+    assert (dry.json["replays"], dry.json["dry_run"]) == ([], True)
 
 
 async def test_a_replay_writes_another_version_than_the_one_named_if_it_may(
@@ -197,6 +209,11 @@ async def test_a_replay_writes_another_version_than_the_one_named_if_it_may(
     body = {"task_ids": [claim["task_id"]]}
     refused = await quiet_face.post(REPLAY, {**body, "dry_run": True})
     assert (refused.status, refused.error["field"]) == (400, "rebind_outputs")
+    # The same goes for a resume of its job.
+    resume = f"/api/jobs/{claim['job']['job_id']}:resume"
+    for is_rebound, status in ((False, 400), (True, 200)):
+        asked = {"dry_run": True, "rebind_outputs": is_rebound}
+        assert (await quiet_face.post(resume, asked)).status == status
     done = await quiet_face.post(REPLAY, {**body, "rebind_outputs": True})
     [job] = done.json["replays"]
     spec = (await quiet_face.get(f"/api/jobs/{job['job_id']}")).json["spec"]
@@ -253,6 +270,10 @@ async def test_letters_are_counted_by_reason_and_gathered_by_error(
         ("stage=exec", 4),
         ("reason_code=policy_violation", 1),
         ("reason_code=policy_violation&type=crawl", 0),
+        (f"job_id={crawl}", 3),
+        (f"job_id={crawl}&stage=exec", 3),
+        (f"job_id={mail}&reason_code=policy_violation", 0),
+        (f"job_id={buried + 1}", 0),
     ):
         assert (await quiet_face.get(f"{SUMMARY}?{query}")).json["total"] == total, query
 
@@ -260,7 +281,7 @@ async def test_letters_are_counted_by_reason_and_gathered_by_error(
 @pytest.mark.parametrize(
     ("query", "field"),
     [("reason_code=bored", "reason_code"), ("stage=upper", "stage"), ("type=a%00", "type"),
-     ("job_id=7", "job_id")],
+     ("job_id=x", "job_id")],
 )  # fmt: skip
 async def test_a_filter_that_cannot_be_right_is_refused_by_its_field(
     quiet_face: Face, query: str, field: str
@@ -281,12 +302,12 @@ async def get(face: Face, target: str) -> Any:
     return said.json
 
 
-async def bury(world: World, **fields: Any) -> str:
+async def bury(world: World, error_class: str = "PermanentError", **fields: Any) -> str:
     """Submit a task and let it fail for good; returns its id."""
     await world.submit([{"n": 1}], **fields)
     [claim] = await world.claim()
     await world.start(claim)
-    await world.fail(claim, "PermanentError")
+    await world.fail(claim, error_class)
     return str(claim.task_id)
 
 
@@ -302,6 +323,36 @@ async def test_dead_letters_are_listed_in_pages_and_by_filter(face: Face, world:
     assert [letter["task_id"] for letter in page["dead_letters"]] == [letters[1]]
     page = await get(face, f"/api/dead-letters?job_id={letters[2].partition('.')[0]}")
     assert [letter["task_id"] for letter in page["dead_letters"]] == [letters[2]]
+
+
+async def test_dead_letters_are_listed_the_newest_first_and_by_the_kind_of_their_error(
+    face: Face, world: World
+) -> None:
+    classes = ["PermanentError", "ValidationError", "PermanentError"]
+    letters = []
+    for error_class in classes:
+        letters.append(await bury(world, error_class=error_class))
+        await world.clock.advance(1)
+    for settled in ("false", "true"):
+        path = f"/api/dead-letters?newest=true&page_size=2&settled={settled}"
+        page = await get(face, path)
+        rest = await get(face, f"{path}&page_token={page['next_page_token']}")
+        found = [*page["dead_letters"], *rest["dead_letters"]]
+        assert [letter["task_id"] for letter in found] == letters[::-1]
+        assert rest["next_page_token"] is None
+    job_id = letters[1].partition(".")[0]
+    page = await get(face, f"/api/dead-letters?newest=true&job_id={job_id}")
+    assert [letter["task_id"] for letter in page["dead_letters"]] == [letters[1]]
+
+    groups = (await get(face, "/api/dead-letters:summary"))["groups"]
+    [kind] = [group["fingerprint"] for group in groups if group["count"] == 2]
+    alike = [letters[0], letters[2]]
+    for newest, wanted in {"false": alike, "true": alike[::-1]}.items():
+        page = await get(face, f"/api/dead-letters?fingerprint={kind}&newest={newest}")
+        assert [letter["task_id"] for letter in page["dead_letters"]] == wanted
+    body = {"filter": {"fingerprint": kind}, "dry_run": True}
+    said = await face.post("/api/dead-letters:replay", body)
+    assert [task for made in said.json["replays"] for task in made["task_ids"]] == alike
 
 
 async def test_a_dead_letter_is_shown_also_once_it_is_settled(face: Face, world: World) -> None:
@@ -325,6 +376,8 @@ async def test_a_dead_letter_is_shown_also_once_it_is_settled(face: Face, world:
         ("page_size=0", "page_size"),
         ("page_token=x", "page_token"),
         ("queue=a%00b", "queue"),
+        ("fingerprint=boom", "fingerprint"),
+        ("newest=loudest", "newest"),
     ],
 )
 async def test_dead_letters_that_cannot_be_are_refused_by_the_field(

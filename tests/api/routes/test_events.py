@@ -226,6 +226,27 @@ async def test_events_are_searched_across_jobs_by_type_time_and_correlation(
     assert await search(face, f"until={ended}") == []
 
 
+async def test_events_of_user_code_are_searched_across_jobs(face: Face, world: World) -> None:
+    jobs = [await world.submit(correlation_id=order) for order in ("o1", "o2")]
+    for claim in await world.claim(2):
+        for kind in ("loaded", "checked"):
+            await face.post("/internal/task-event", {**fence(claim), "kind": kind})
+        await world.clock.advance(1)
+
+    def of(found: list[Any]) -> list[tuple[str, str]]:
+        return [(each["job_id"], each["type"]) for each in found]
+
+    first, second = ([(str(job), f"user:{kind}") for kind in ("loaded", "checked")] for job in jobs)
+    for page_size in (1, 1000):
+        assert of(await search(face, "type=user", page_size)) == first + second
+        loaded = await search(face, "type=user:loaded&since=2000-01-01T00:00:00Z", page_size)
+        assert of(loaded) == [first[0], second[0]]
+        assert of(await search(face, "type=user&correlation_id=o2", page_size)) == second
+    await world.clock.advance(7200)
+    assert await search(face, "type=user") == []
+    assert of(await search(face, "type=user&correlation_id=o2")) == second
+
+
 async def test_events_of_one_moment_are_all_found(
     face: Face, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +267,7 @@ async def test_events_of_one_moment_are_all_found(
     [
         ("type=eaten", "type"),
         ("type=heartbeat", "type"),
-        ("type=user", "type"),
+        ("type=progress", "type"),
         ("since=yesterday", "since"),
         ("since=2026-11-16T12:00:00", "since"),
         ("since=99999999999999999999", "since"),
@@ -269,7 +290,7 @@ async def test_a_search_that_cannot_be_is_refused_by_the_field(
 async def test_notes_are_not_followed_for_ever_in_vain(face: Face, name: str) -> None:
     said = await face.get(f"/api/events/stream?type={name}")
     assert (said.status, said.error["field"]) == (400, "type")
-    assert "/api/jobs/ID/events" in said.error["message"]
+    assert "list the events of one job" in said.error["message"]
 
 
 async def test_a_stream_tells_what_happens_from_now_on(face: Face, world: World) -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
+from holdfast.operations.follow_up import follow_up_all
 from holdfast.services.runtime import Runtime
 from tests.api.asgi import Exchange
 from tests.api.face import Face, fence, heard
@@ -50,6 +52,10 @@ async def test_jobs_are_listed_newest_first_in_pages(face: Face, world: World) -
     [
         ("state=JOB_STATE_SUCCEEDED", [0]),
         ("state=completed", [0]),
+        ("state=completed,queued", [2, 1, 0]),
+        ("state=completed&state=failed", [0]),
+        ("state=queued&state=unsuccessful&owner=eve", [2]),
+        ("state=unsuccessful", []),
         ("state=Queued", [2, 1]),
         ("name=crawl-", [1]),
         ("name=", [2, 1, 0]),
@@ -97,6 +103,10 @@ async def test_children_are_found_by_their_parent(face: Face, world: World) -> N
     ("query", "field"),
     [
         ("state=eaten", "state"),
+        ("state=failed,eaten", "state"),
+        ("state=failed&state=", "state"),
+        ("name=a&name=b", "name"),
+        ("fingerprint=eaten", "fingerprint"),
         ("label=team", "label"),
         ("label=%3Dsearch", "label"),
         ("parent=x", "parent"),
@@ -322,3 +332,59 @@ async def test_what_tasks_add_up_to_is_told_where_it_is_asked_for(face: Face) ->
     assert told["resource_usage"]["memory_peak_bytes"] == 1001
     assert (told["serialized_result"], len(told["tasks"])) == ({"rows": 3}, 1)
     assert (await face.get(f"/api/jobs/{job_id}?totals=perhaps")).error["field"] == "totals"
+
+
+async def test_a_job_that_was_ended_by_another_names_it_and_the_root_cause(
+    face: Face, world: World
+) -> None:
+    first = await world.submit(name="extract", max_attempts=1)
+    second = await world.submit(depends_on=[{"job": str(first)}])
+    [claim] = await world.claim()
+    await world.start(claim)
+    await world.fail(claim)
+    await follow_up_all(world.ledger)
+    job = (await face.get(f"/api/jobs/{second}")).json
+    needed = "and this one needed it to have succeeded"
+    assert (job["state"], job["cancelled_by"]) == ("JOB_STATE_KILLED", None)
+    assert job["error"] == f"job {first} ended DEAD_LETTERED, {needed}"
+    assert job["causes"] == [
+        {
+            "kind": "dependency",
+            "message": f"job {first} (extract) ended DEAD_LETTERED, {needed}",
+            "job_id": str(first),
+            "task_id": None,
+            "actor": None,
+        },
+        {
+            "kind": "task",
+            "message": f"task {first}.0 ended DEAD_LETTERED: boom",
+            "job_id": str(first),
+            "task_id": f"{first}.0",
+            "actor": None,
+        },
+    ]
+    # A job without an error of its own has that of what ended it.
+    third = await world.submit(replicas=2)
+    body = {"mode": "hard", "reason": "stuck"}
+    await face.post(f"/api/tasks/{third}.1:cancel", body)
+    await follow_up_all(world.ledger)
+    job = (await face.get(f"/api/jobs/{third}")).json
+    [cause] = job["causes"]
+    assert (
+        job["error"] == cause["message"] == f"task {third}.1 was killed by {cause['actor']}: stuck"
+    )
+    # One that is being stopped says who asked for it, and has no error yet.
+    fourth = await world.submit()
+    fifth = await world.submit(depends_on=[str(fourth)])
+    claim = await world.claim_by_id(TaskId(fourth, 0))
+    await world.start(claim)
+    await face.post(f"/api/jobs/{fourth}:cancel", {"mode": "soft", "reason": "late"})
+    job = (await face.get(f"/api/jobs/{fourth}")).json
+    [cause] = job["causes"]
+    assert (job["error"], job["cancelled_by"]) == (None, cause["actor"])
+    # Nobody has cancelled what waited for it.
+    await world.complete(claim, "killed")
+    await follow_up_all(world.ledger)
+    job = (await face.get(f"/api/jobs/{fifth}")).json
+    assert [each["kind"] for each in job["causes"]] == ["dependency", "cancel"]
+    assert job["cancelled_by"] is None

@@ -45,6 +45,24 @@ async def test_a_log_is_read_from_an_offset_on(face: Face, world: World) -> None
     assert (text_of(chunk), chunk["next_offset"]) == (b"rld\n", 12)
 
 
+async def test_a_log_is_read_from_a_line_on_or_from_its_end(face: Face, world: World) -> None:
+    job_id = await world.submit()
+    path = f"/api/tasks/{job_id}.0/logs"
+    assert (await get(face, f"{path}?tail=10"))["line"] is None  # there is no attempt
+    [claim] = await world.claim()
+    await write_log(world, claim, 0, b"one\ntwo\nthree\n")
+    chunk = await get(face, f"{path}?tail=2")
+    assert (text_of(chunk), chunk["line"], chunk["offset"]) == (b"two\nthree\n", 2, 4)
+    chunk = await get(face, f"{path}?line=3&bytes_max=2")
+    assert (text_of(chunk), chunk["line"], chunk["next_offset"]) == (b"th", 3, 10)
+    chunk = await get(face, f"{path}?line=99")
+    assert (text_of(chunk), chunk["line"], chunk["offset"]) == (b"", 4, 14)
+    assert (await get(face, path))["line"] is None
+    await write_log(world, claim, 9 << 20, b"after the gap\n")
+    chunk = await get(face, f"{path}?offset=14")
+    assert (chunk["offset"], chunk["left_out"]) == (9 << 20, (9 << 20) - 14)
+
+
 async def test_a_log_that_is_followed_waits_for_more_and_for_its_end(
     face: Face, world: World
 ) -> None:
@@ -81,6 +99,14 @@ async def test_a_log_that_is_followed_in_vain_says_where_it_stands(
         ("attempt=-1", "attempt"),
         ("attempt=99999999999", "attempt"),
         ("follow=true&wait_ms=-1", "wait_ms"),
+        ("tail=0", "tail"),
+        ("line=-1", "line"),
+        ("bytes_max=0", "bytes_max"),
+        ("bytes_max=1048577", "bytes_max"),
+        ("line=1&tail=1", "tail"),
+        ("offset=4&line=2", "line"),
+        ("line=99999999999", "line"),
+        ("tail=99999999999", "tail"),
     ],
 )
 async def test_a_place_that_no_log_has_is_refused(
@@ -121,7 +147,9 @@ async def test_output_of_a_job_is_followed_to_its_end(face: Face, world: World) 
     assert one["stretches"] == told["stretches"][1:]
     token = told["next_page_token"]
     waiting: Any = (await face.get(f"{path}?page_token={token}")).json
-    assert waiting == {"stretches": [], "next_page_token": token, "is_complete": False}
+    assert waiting == {
+        "stretches": [], "next_page_token": token, "is_complete": False, "older_page_token": None,
+    }  # fmt: skip
     await say(world, first, 2, b"more")
     for claim in (first, second):
         await world.succeed(claim)
@@ -129,6 +157,36 @@ async def test_output_of_a_job_is_followed_to_its_end(face: Face, world: World) 
     last: Any = (await face.get(f"{path}?page_token={token}")).json
     assert [b64decode(s["content"]) for s in last["stretches"]] == [b"more"]
     assert (last["is_complete"], last["next_page_token"]) == (True, None)
+
+
+async def test_output_of_a_job_is_read_from_its_end_back_and_on(face: Face, world: World) -> None:
+    job_id = await world.submit([0, 1])
+    path = f"/api/jobs/{job_id}/logs"
+    nothing = await get(face, f"{path}?tail=true")
+    assert (nothing["stretches"], nothing["older_page_token"]) == ([], None)
+    claims = await world.claim(2)
+    for offset in range(3):
+        for claim in claims:
+            await say(world, claim, offset, b"%d" % offset)
+    page = await get(face, f"{path}?tail=true&page_size=4")
+    found = [b64decode(each["content"]) for each in page["stretches"]]
+    assert (found, page["is_complete"]) == ([b"1", b"1", b"2", b"2"], False)
+    older = await get(face, f"{path}?older_page_token={page['older_page_token']}")
+    assert [b64decode(each["content"]) for each in older["stretches"]] == [b"0", b"0"]
+    assert (older["older_page_token"], older["next_page_token"]) == (None, None)
+    await say(world, claims[0], 3, b"3")
+    for claim in claims:
+        await world.succeed(claim)
+    await world.clock.advance(2)
+    for token in (page["next_page_token"], nothing["next_page_token"]):
+        more = await get(face, f"{path}?page_token={token}")
+        assert b64decode(more["stretches"][-1]["content"]) == b"3"
+    assert len(more["stretches"]) == 7, "who began with an empty tail misses nothing"
+    last = await get(face, f"{path}?tail=true&page_size=1")
+    assert (last["is_complete"], last["next_page_token"]) == (True, None)
+    for field in ("page_token=" + page["next_page_token"], "task_index=0"):
+        said = await face.get(f"{path}?tail=true&{field}")
+        assert (said.status, said.error["field"]) == (400, field.partition("=")[0])
 
 
 async def test_a_chunk_says_when_it_was_stored(face: Face, world: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
 from tests.api.face import Face
+from tests.cluster import Cluster
 from tests.steps import to_the_start_of_a_step
 from tests.world import World
 
@@ -27,7 +28,8 @@ async def test_an_empty_ledger_has_an_overview_in_which_nothing_is_known(face: F
     found = await get(face)
     assert (found["window_seconds"], found["step_seconds"]) == (3600, 10)
     assert found["tasks"] == {
-        "ready": 0, "waiting": 0, "assigned": 0, "building": 0, "running": 0, "is_estimate": False,
+        "ready": 0, "paused": 0, "unserved": 0, "never_fits": 0, "waiting": 0, "assigned": 0,
+        "building": 0, "running": 0, "is_estimate": False,
     }  # fmt: skip
     assert set(found["ended"].values()) == {0}
     assert found["workers"] == {"healthy": 0, "failing": 0, "silent": 0, "lost": 0}
@@ -42,10 +44,10 @@ async def test_an_empty_ledger_has_an_overview_in_which_nothing_is_known(face: F
 async def test_it_tells_what_happened_what_is_and_what_to_look_at(face: Face, world: World) -> None:
     await to_the_start_of_a_step(world)
     await register(world.ledger, Registration("w1", "w", "h", ("q",)))
-    for _ in range(6):
-        await face.submit(type="mail", max_retries_failure=0)
+    failed = [await face.submit(type="mail", max_retries_failure=0) for _ in range(6)]
     for claim in await face.claim(6):
-        said = await face.complete(claim, "failed", error="boom", error_class="PermanentError")
+        error = f"no room for row {claim['task_id']}"
+        said = await face.complete(claim, "failed", error=error, error_class="PermanentError")
         assert said.status == 200
     await face.submit(inputs=[1, 2, 3], type="fine")
     [running, done] = await face.claim(2)
@@ -55,26 +57,44 @@ async def test_it_tells_what_happened_what_is_and_what_to_look_at(face: Face, wo
     await face.runtime.samples.write()
     found = await get(face, "/api/overview?window_seconds=604800")
     assert (found["step_seconds"], len(found["series"]["at_ms"])) == (1800, 336)
-    assert found["tasks"]["ready"] == found["tasks"]["running"] == 1
-    assert found["workers"]["healthy"] == 1
+    assert found["tasks"]["paused"] == found["tasks"]["running"] == 1
+    assert found["tasks"]["ready"] == 0
+    assert found["workers"]["failing"] == 1, "six of its seven attempts failed"
     assert {state: count for state, count in found["ended"].items() if count} == {
         "TASK_STATE_SUCCEEDED": 1,
-        "TASK_STATE_FAILED": 6,
         "TASK_STATE_DEAD_LETTERED": 6,
     }
     assert [(one["kind"], one["severity"], one["subject"]) for one in found["attention"]] == [
-        ("failing_type", "critical", "mail"),
+        ("failing_jobs", "critical", f"no room for row {failed[-1]}.0"),
         ("dead_letters", "warning", "exhausted_retries"),
         ("queue_stalled", "warning", "q"),
     ]
-    assert found["attention"][0]["message"] == (
-        "6 of 6 attempts failed within the last hour (100%)"
-    )
+    group = found["attention"][0]
+    assert group["message"].startswith("6 jobs of mail ended with it within the last hour")
+    said = await face.get(f"/api/jobs?state=unsuccessful&fingerprint={group['fingerprint']}")
+    assert [job["job_id"] for job in said.json["jobs"]] == failed[::-1]
+    assert len(failed) == group["count"]
     last = {name: values[-1] for name, values in found["series"].items()}
-    assert (last["submitted"], last["succeeded"], last["failed"]) == (9, 1, 6)
+    assert (last["submitted"], last["succeeded"], last["failed"]) == (9, 1, 0)
     assert (last["dead_lettered"], last["retried"], last["killed"]) == (6, 0, 0)
     assert (last["depth"], last["running"]) == (1, 1)
     assert 0 < last["wait_p50_ms"] <= last["wait_p95_ms"]
+
+
+async def test_what_stands_in_line_is_counted_by_what_is_in_its_way(
+    face: Face, world: World
+) -> None:
+    cluster = Cluster(world)
+    await cluster.add("big", gpu=4)
+    await register(world.ledger, Registration("w1", "w", "h", ("served", "closed")))
+    for queue, count in (("served", 2), ("closed", 3), ("left", 4), (None, 5)):
+        await world.submit(queue=queue, replicas=count)
+    await world.submit(queue=None, replicas=6, resources={"gpu": 8})
+    await world.submit(queue="served", not_before=32_000_000_000)
+    await pause_queue(world.ledger, "closed", actor="eve")
+    tasks = (await get(face))["tasks"]
+    assert (tasks["ready"], tasks["paused"], tasks["unserved"]) == (2 + 5, 3, 4)
+    assert (tasks["never_fits"], tasks["waiting"]) == (6, 1)
 
 
 @pytest.mark.parametrize("window", ["599", "604801", "x", "-600"])

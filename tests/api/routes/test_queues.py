@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.operations.queues import pause_queue
+from holdfast.operations.register import Registration, register
 from tests.api.face import Face
 from tests.world import World
 
@@ -30,6 +31,18 @@ async def test_queues_are_listed_by_name(face: Face, world: World) -> None:
     assert (queues[1]["paused"], queues[1]["depth"]) == (False, 2)
     assert queues[0]["oldest_age_seconds"] is None
     assert queues[1]["oldest_age_seconds"] >= 0
+
+
+async def test_a_queue_that_is_served_is_listed_while_it_is_idle(face: Face, world: World) -> None:
+    await register(world.ledger, Registration("w1", "w", "h", ("idle", "busy")))
+    await world.submit(queue="busy")
+    await world.submit(queue="left")
+    queues = (await get(face, "/api/queues"))["queues"]
+    assert [(q["queue"], q["depth"], q["workers"], q["is_served"]) for q in queues] == [
+        ("busy", 1, 1, True),
+        ("idle", 0, 1, True),
+        ("left", 1, 0, False),
+    ]
 
 
 async def test_a_paused_queue_hands_nothing_out_until_it_is_resumed(quiet_face: Face) -> None:

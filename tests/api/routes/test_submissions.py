@@ -10,6 +10,7 @@ from tests.api.face import Face, heard, lease_header
 from tests.world import World
 
 JOB = {"entrypoint": {"function": "app:work"}, "queue": "q"}
+NOT_LOOKED_UP = {"spec": None, "is_gang": None, "pending_reason": None}
 
 
 async def test_a_job_is_taken_in(quiet_face: Face, world: World) -> None:
@@ -24,7 +25,10 @@ async def test_a_job_is_taken_in(quiet_face: Face, world: World) -> None:
 
 
 async def test_who_submits_is_told_how_the_job_stands(quiet_face: Face, world: World) -> None:
-    """What is made of the submission alone is what a reader of the ledger finds."""
+    """What is made of the submission alone is what a reader of the ledger finds.
+
+    What it waits for is looked up for readers only.
+    """
     before = await quiet_face.submit()
     [claim] = await quiet_face.claim()
     job = JOB | {
@@ -32,7 +36,7 @@ async def test_who_submits_is_told_how_the_job_stands(quiet_face: Face, world: W
         "labels": {"team": "search", "a": ""}, "depends_on": [before], "trace_id": "7" * 32,
         "correlation_id": "c", "idempotency_key": "k", "queue": "other",
     }  # fmt: skip
-    unlike = {"spec": None, "is_gang": None, "is_new": True}
+    unlike = NOT_LOOKED_UP | {"is_new": True}
     for wanted, header in ((job, lease_header(claim)), (JOB, "")):
         lease = {"holdfast_lease": header} if header else {}
         said = await quiet_face.post("/api/jobs", wanted, **lease)
@@ -52,7 +56,7 @@ async def test_a_repeat_and_a_large_job_are_told_as_they_stand_now(
     assert (repeat.status, large.status) == (200, 201)
     for said, is_new in ((repeat, False), (large, True)):
         shown = await quiet_face.get(f"/api/jobs/{said.json['job_id']}")
-        assert said.json == shown.json | {"spec": None, "is_gang": None, "is_new": is_new}
+        assert said.json == shown.json | NOT_LOOKED_UP | {"is_new": is_new}
     assert (repeat.json["job_id"], repeat.json["tasks_assigned"]) == (job_id, 1)
 
 
@@ -236,3 +240,33 @@ async def test_a_job_that_cannot_run_again_is_refused(quiet_face: Face) -> None:
     said = await quiet_face.post(f"/api/jobs/{live}:rerun", {"only_unsuccessful": True})
     assert (said.status, said.error["code"]) == (409, "illegal_move")
     assert (await quiet_face.post("/api/jobs/99999:rerun", {})).status == 404
+
+
+async def test_a_broken_graph_is_resumed_once_per_key(quiet_face: Face, world: World) -> None:
+    first = await quiet_face.submit(inputs=["a", "b"], max_attempts=1)
+    waiting = await quiet_face.submit(depends_on=[first])
+    done, failed = await quiet_face.claim(2)
+    await quiet_face.complete(done)
+    await quiet_face.complete(failed, "failed", error="boom")
+    await world.run_chores()
+    path = f"/api/jobs/{waiting}:resume"
+    dry = await quiet_face.post(path, {"dry_run": True})
+    told = [(job["replay_of"], job["job_id"], job["num_tasks"]) for job in dry.json["jobs"]]
+    assert (dry.json["dry_run"], told) == (True, [(first, None, 1), (waiting, None, 1)])
+    asked = {"inputs": {f"{first}.1": "mended"}, "idempotency_key": "k"}
+    said = await quiet_face.post(path, asked, holdfast_actor="ann")
+    assert said.status == 200, said
+    [claim] = await quiet_face.claim()
+    assert (claim["job"]["job_id"], claim["input"]) == (said.json["jobs"][0]["job_id"], "mended")
+    again = await quiet_face.post(path, asked, holdfast_actor="ann")
+    assert again.json == said.json
+    for other in ({"idempotency_key": "k"}, asked | {"rebind_outputs": True}):
+        reused = await quiet_face.post(path, other, holdfast_actor="ann")
+        assert (reused.status, reused.error["code"]) == (409, "key_reused")
+    told = await world.clock.fetch("select actor from holdfast.events where type = 'replayed'")
+    assert [row[0] for row in told] == ["ann", "ann"]
+    twice = await quiet_face.post(path, {})
+    assert (twice.status, twice.error["code"]) == (409, "illegal_move")
+    wrong = await quiet_face.post(path, {"inputs": {"seven": 1}})
+    assert (wrong.status, wrong.error["field"]) == (400, "inputs")
+    assert (await quiet_face.post("/api/jobs/99999:resume", {})).status == 404

@@ -183,7 +183,7 @@ async def register(face: Face, worker: str, **fields: Any) -> Any:
 
 async def test_registering_and_replacing(quiet_face: Face, world: World) -> None:
     first = await register(quiet_face, "w1")
-    assert first == {"worker_id": "w1", "taken_over": 0, "adopted": []}
+    assert first == {"worker_id": "w1", "taken_over": 0, "adopted": [], "heartbeat_seconds": None}
     await quiet_face.submit(inputs=[1, 2])
     claims = await quiet_face.claim(2)
     assert (await register(quiet_face, "w2", replaces="w1"))["taken_over"] == 2
@@ -196,6 +196,7 @@ async def test_registering_and_replacing(quiet_face: Face, world: World) -> None
         (404, {"worker_id": "w3", "name": "worker", "host": "here", "replaces": "nobody"}),
         (400, {"worker_id": "w3", "name": "worker", "host": "elsewhere", "replaces": "w2"}),
         (400, {"worker_id": "w3", "name": "", "host": "here"}),
+        (400, {"worker_id": "w3", "name": "w", "host": "here", "resources": {"cpu": -1}}),
         (409, {"worker_id": "w1", "name": "worker", "host": "here"}),
     ):
         said = await quiet_face.post("/internal/worker-register", body)

@@ -83,6 +83,8 @@ async def test_a_start_under_a_key_is_answered_as_the_first_time(
     before = await world.dump()
     again = await quiet_face.beat(claims[0], **said, progress={"fraction": 0.5})
     assert (first.status, again.status) == (200, 200)
+    # The first, and the one without a key; repeats renew nothing.
+    assert b"holdfast_lease_renewals_total 2.0" in quiet_face.runtime.metrics.render()
     [lease], [repeated] = first.json["leases"], again.json["leases"]
     assert repeated.pop("lease_remaining_ms") <= lease.pop("lease_remaining_ms")
     assert repeated == lease

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.model.ids import parse_task_id
 from holdfast.model.states import TaskState
+from holdfast.operations.logs import OFFSET_MAX
 from tests.api.face import Face, Said, fence
 from tests.world import World
 
@@ -43,6 +44,25 @@ async def test_a_single_completion(quiet_face: Face, world: World, claims: list[
     assert said.json == {"results": [{"task_id": claims[0]["task_id"], "accepted": True}]}
     assert await state_of(world, claims[0]) == TaskState.SUCCEEDED
     assert await results(world) == ['{"rows":3}', None, None]
+
+
+async def test_a_duration_is_that_of_the_workers_own_clock_within_its_lease(
+    quiet_face: Face, world: World, claims: list[Any]
+) -> None:
+    await world.clock.advance(20)
+    started, unreported, boasting = claims
+    await quiet_face.beat(started, state="running", run_ms=2000)
+    await world.clock.advance(1)
+    await quiet_face.complete(started)
+    await quiet_face.complete(unreported, run_ms=30)
+    await quiet_face.complete(boasting, run_ms=3_600_000)
+    took = []
+    for claim in claims:
+        task = (await quiet_face.get(f"/api/tasks/{claim['task_id']}")).json
+        took.append(task["finished_at_ms"] - task["started_at_ms"])
+    assert 3000 <= took[0] < 3500
+    assert 30 <= took[1] < 500
+    assert 21_000 <= took[2] < 22_000, "it cannot have begun before it was claimed"
 
 
 async def test_many_completions_and_a_stale_one_is_told_apart(
@@ -232,7 +252,7 @@ async def test_output_is_limited_and_fenced(quiet_face: Face, claims: list[Any])
         413, "too_large", "content",
     )  # fmt: skip
     assert {"size": (1 << 20) + 1, "limit": 1 << 20}.items() <= large.error["details"].items()
-    far = await append(quiet_face, claims[0], 17 << 20, b"x")
+    far = await append(quiet_face, claims[0], OFFSET_MAX, b"x")
     assert (far.status, far.error["field"]) == (413, "offset")
     for field, fields in (("offset", {"offset": -1}), ("content", {"content": "no base64"})):
         body = {**fence(claims[0]), "offset": 0, "content": "", **fields}
@@ -261,7 +281,7 @@ async def test_output_of_many_attempts_comes_in_one_request(
     assert other.json["content"] == ""
     many = await quiet_face.post("/internal/task-logs", {"logs": logs[:1] * 10_001})
     assert (many.status, many.error["field"]) == (400, "logs")
-    large = {**fence(first), "offset": 17 << 20, "content": "b25l"}
+    large = {**fence(first), "offset": OFFSET_MAX, "content": "b25l"}
     far = await quiet_face.post("/internal/task-logs", {"logs": [logs[0], large]})
     assert (far.status, far.error["field"]) == (413, "offset")
 

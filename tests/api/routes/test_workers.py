@@ -47,6 +47,22 @@ async def test_a_worker_is_shown_by_its_id_slashes_and_all(face: Face, world: Wo
     assert (worker["placed"], worker["resources"], worker["attributes"]) == (False, None, {})
 
 
+async def test_two_workers_of_one_process_name_each_other(face: Face, world: World) -> None:
+    await Cluster(world).add("called", book="b")
+    await register(world.ledger, Registration("claims", "w", "host", ("q",), book="b"))
+    await register(world.ledger, Registration("alone", "w", "host", ("q",)))
+    listed = (await get(face, "/api/workers"))["workers"]
+    assert {each["worker_id"]: each["same_process"] for each in listed} == {
+        "called": "claims",
+        "claims": "called",
+        "alone": None,
+    }
+    assert (await get(face, "/api/workers/claims"))["same_process"] == "called"
+    # One half that is registered anew is another incarnation of the same process.
+    await Cluster(world).add("later", book="b")
+    assert (await get(face, "/api/workers/claims"))["same_process"] == "later"
+
+
 async def test_a_called_worker_tells_what_it_has_and_how_its_calls_went(
     face: Face, world: World
 ) -> None:

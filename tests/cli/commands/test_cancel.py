@@ -1,5 +1,6 @@
 """`cancel`: exact ids, and exit codes that scripts can rely on."""
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -24,8 +25,26 @@ def test_a_job_is_cancelled_with_its_reason(service: Service, flags: list[str], 
     job = service.ask("job", job_id)
     assert (job["state"], job["cancel_mode"]) == ("JOB_STATE_KILLED", mode)
     assert job["cancel_reason"] == "no longer needed"
+    shown = service.run("job", job_id).out
+    assert re.search(rf"^cancelled +{mode}, by .+: no longer needed$", shown, re.MULTILINE)
     again = service.run("cancel", job_id)
     assert (again.code, again.out) == (0, f"{job_id}  had ended or been asked before\n")
+
+
+def test_a_job_that_nobody_cancelled_is_not_said_to_be(service: Service) -> None:
+    queue = f"--queue=q{uuid4().hex[:8]}"
+    first = service.submit("tests.cli.tasks:add", "--arg=1", queue)
+    second = service.submit("tests.cli.tasks:add", "--arg=1", queue, "--depends-on", first)
+    assert service.run("cancel", first, "--reason", "not today").code == 0
+    assert service.run("wait", second).code == 1
+    shown = service.run("job", second).out
+    assert not re.search("^cancelled", shown, re.MULTILINE)
+    assert re.search(
+        rf"^because +job {first} \(.+\) ended KILLED, and this one needed it to have succeeded\n"
+        r" +cancelled by .+: not today$",
+        shown,
+        re.MULTILINE,
+    )
 
 
 def test_a_single_task_can_be_cancelled(service: Service) -> None:

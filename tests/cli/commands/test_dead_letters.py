@@ -77,6 +77,25 @@ def test_a_replay_of_all_takes_filters_and_can_be_tried_first(service: Service, 
     assert all(made["job_id"] for made in done["replays"])
 
 
+def test_what_waited_goes_on_with_a_replay_and_the_command_says_how(
+    service: Service, kind: str
+) -> None:
+    task_id = make_letter(service, kind)
+    job_id = task_id.partition(".")[0]
+    waiting = service.run("submit", "--queue", kind, "--depends-on", job_id, "--", "true")
+    assert waiting.code == 0, waiting.err
+    waits = waiting.out.split()[-1]
+    service.run("wait", waits)
+    dry = service.run("dead-letters", "replay", task_id, "--dry-run")
+    assert "1 job was killed because of these; --resume lets them go on" in dry.err
+    done = service.run("dead-letters", "replay", task_id, "--resume")
+    again = done.out.splitlines()[0].split()[-1]
+    assert done.out.splitlines()[1].startswith(f"{waits} waited for it  → job ")
+    resumed = done.out.split()[-1]
+    assert service.ask("job", resumed)["spec"]["depends_on"] == [again]
+    assert service.ask("job", resumed)["replay_of"] == waits
+
+
 def test_a_canary_goes_first_and_that_is_said(service: Service, kind: str) -> None:
     letters = [make_letter(service, kind) for _ in range(3)]
     command = ("dead-letters", "replay", "--all", "--type", kind, "--canary", "1")

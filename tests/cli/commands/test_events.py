@@ -87,6 +87,8 @@ def test_a_command_writes_events_of_its_own(service: Service, tmp_path: Path) ->
     assert (done["type"], done["payload"]) == ("user:done", {})
     [line] = service.run("events", job_id, "--type", "user:loaded").out.splitlines()
     assert line.endswith('{"rows":3,"from":"a b"}')
+    of_all = service.ask("events", "--type", "user:loaded", "--since", "10m")["events"]
+    assert loaded in of_all
 
 
 def test_an_event_is_refused_outside_of_a_task_and_without_a_value(service: Service) -> None:

@@ -4,11 +4,12 @@ import base64
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Service
-from tests.cli.program import PROGRAM, SECONDS_MAX, environment
+from tests.cli.program import PROGRAM, SECONDS_MAX, environment, eventually, finish
 
 HOSTILE_COMMAND = r"printf '\033[2Jred\a\rnext\377\n'"
 
@@ -39,6 +40,41 @@ def test_the_log_of_a_task_is_what_it_wrote(service: Service) -> None:
     assert base64.b64decode(document["content"]) == b"out\nerr\nopen"
     assert (document["offset"], document["next_offset"]) == (0, 12)
     assert (document["attempt"], document["is_complete"]) == (0, True)
+
+
+def test_the_last_lines_are_shown_and_followed_from(service: Service) -> None:
+    job_id = run_command(service, "seq 5; printf open")
+    assert read_bytes(service, "logs", job_id, "--tail", "2") == b"5\nopen"
+    assert read_bytes(service, "logs", job_id, "--tail", "2", "-f") == b"5\nopen"
+    assert read_bytes(service, "logs", job_id, "--tail", "99") == b"1\n2\n3\n4\n5\nopen"
+    document = service.ask("logs", job_id, "--tail=2")
+    assert (document["offset"], document["next_offset"]) == (8, 14)
+    many = run_command(service, "echo first; echo $HOLDFAST_TASK_INDEX", "--replicas=2")
+    for flags in ([], ["-f"]):
+        lines = service.run("logs", many, "--tail=1", *flags).out.splitlines()
+        assert sorted(lines) == ["[0] 0", "[1] 1"]
+    for flags in (["--tail=0"], ["--tail=1", "--grep=x"]):
+        refused = service.run("logs", job_id, *flags)
+        assert (refused.code, refused.out) == (2, "")
+        assert "--tail" in refused.err
+
+
+def test_who_has_written_nothing_is_told_from_who_has_not_started(service: Service) -> None:
+    silent = run_command(service, "true")
+    for flags in ([], ["-f"], ["--attempt=0"]):
+        shown = service.run("logs", silent, *flags)
+        assert (shown.code, shown.out) == (0, "")
+        assert shown.err == f"holdfast: attempt 0 of task {silent}.0 has written nothing\n"
+    submit = ("submit", "no.such:function", "--queue=nobody")
+    waiting = service.run(*submit).out.strip()
+    shown = service.run("logs", waiting)
+    assert (shown.code, shown.out) == (0, "")
+    assert shown.err.startswith(f"holdfast: task {waiting}.0 has not started yet: ")
+    assert service.run("cancel", waiting).code == 0
+    shown = service.run("logs", waiting)
+    assert (shown.code, "without being started" in shown.err) == (0, True)
+    many = service.run(*submit, "--replicas=2").out.strip()
+    assert service.run("logs", many).err == f"holdfast: no task of job {many} has started yet\n"
 
 
 def test_each_attempt_has_its_own_log(service: Service) -> None:
@@ -102,6 +138,20 @@ def test_a_task_is_followed_into_its_next_attempt(service: Service) -> None:
     assert service.ask("job", job_id)["finished_at_ms"] is not None
 
 
+def test_whoever_follows_late_is_told_how_the_first_attempts_ended(
+    service: Service, tmp_path: Path
+) -> None:
+    wait = f"until [ -e {tmp_path}/go ]; do sleep 0.02; done; echo done"
+    line = f"[ $HOLDFAST_ATTEMPT = 1 ] || exit 7; {wait}"
+    job_id = service.run("run", "-d", "--retries=1", "--", "sh", "-c", line).out.strip()
+    eventually(lambda: service.ask("task", job_id)["current_attempt_id"] == 1)
+    following = service.start("logs", "-f", job_id)
+    assert following.stderr is not None
+    assert following.stderr.readline() == "holdfast: attempt 0 has ended: failed: exit code 7\n"
+    (tmp_path / "go").touch()
+    assert finish(following).out == "done\n"
+
+
 STAMP = re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ")
 
 
@@ -127,7 +177,8 @@ def test_all_attempts_of_a_job_are_searched(service: Service) -> None:
     assert sorted(found.out.splitlines()) == tries
     assert service.run("logs", f"{job_id}.1.1", "--grep", "try").out == f"{tries[2]}\n"
     assert len(service.run("logs", f"{job_id}.1", "--since", "10m").out.splitlines()) == 4
-    assert service.run("logs", job_id, "--until", "10m").out == ""
+    nothing = service.run("logs", job_id, "--until", "10m")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "holdfast: no line matches\n")
     [first] = service.run("logs", job_id, "--since=10m", "-t", "--limit=1").out.splitlines()
     assert STAMP.match(first)
     limited = service.run("logs", job_id, "--since=10m", "--limit=1")

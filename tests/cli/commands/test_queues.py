@@ -13,6 +13,8 @@ def test_a_queue_is_listed_with_what_waits_in_it(service: Service) -> None:
     assert found["oldest_age_seconds"] >= 0
     [line] = [line for line in service.run("queues").out.splitlines() if queue in line]
     assert line.split()[:2] == [queue, "2"]
+    assert line.split()[-1] == "none", "no worker serves it"
+    assert (found["workers"], found["is_served"]) == (0, False)
     assert service.run("cancel", *ids).code == 0
 
 

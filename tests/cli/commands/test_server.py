@@ -73,6 +73,20 @@ def test_short_leases_are_taken_where_the_range_was_widened(
             assert ended.code == code, ended.err
 
 
+def test_a_lease_of_placed_work_is_measured_by_the_heartbeats_of_the_server(
+    database_url: str, tmp_path: Path
+) -> None:
+    spec = tmp_path / "spec.json"
+    flags = ("--database-url", database_url, "--port=0", "--lease-min=1", "--heartbeat-seconds=7")
+    with living(tmp_path, "server", *flags) as server:
+        url = served_at(server)
+        for lease, code in ((13.9, 2), (14, 0)):
+            spec.write_text(f'{{"entrypoint": {{"shell": "true"}}, "lease": {lease}}}')
+            ended = run("submit", "--spec", str(spec), "--server", url)
+            assert ended.code == code, ended.err
+            assert ("two heartbeats of placed work; use at least 14" in ended.err) == (code == 2)
+
+
 @pytest.mark.parametrize("way", ["default", "variable", "flag"])
 def test_bundles_are_kept_where_it_says(database_url: str, tmp_path: Path, way: str) -> None:
     folders = {"default": "own/objects", "variable": "v", "flag": "f"}

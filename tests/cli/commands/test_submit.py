@@ -1,5 +1,6 @@
 """`submit`: a function or a whole spec goes in, the job's id comes out."""
 
+import getpass
 import json
 from pathlib import Path
 from uuid import uuid4
@@ -27,6 +28,21 @@ def test_a_function_is_submitted_with_its_arguments(service: Service) -> None:
         "kwargs": {"b": 5},
     }
     assert job["priority"] == 7
+
+
+def test_it_has_an_owner_and_may_start_later(service: Service) -> None:
+    late = service.submit("--owner=ada", "--delay=1h", "tests.cli.tasks:add", "--arg=1")
+    later = service.submit("--at=2100-01-01T00:00", "tests.cli.tasks:add", "--arg=1")
+    assert [service.ask("job", each)["owner"] for each in (late, later)] == [
+        "ada",
+        getpass.getuser(),
+    ]
+    for job_id, words in (
+        (late, "not in line yet: the next of its job at "),
+        (later, "not before "),
+    ):
+        assert service.ask("task", f"{job_id}.0")["pending_reason"].startswith(words)
+        assert service.call("cancel", job_id).code == 0
 
 
 def test_each_line_of_a_file_is_a_task(service: Service) -> None:

@@ -34,6 +34,7 @@ def test_waiting_ends_with_3_when_the_time_is_over(service: Service) -> None:
     assert ended.code == 3
     assert ended.out == f"{job_id}  pending\n{job_id}.0  pending\n"
     assert "not everything has ended within 0.2 s" in ended.err
+    assert f"task {job_id}.0 waits: no worker serves queue q" in ended.err
     answer = json.loads(service.run("wait", job_id, "-t", "0", "--json").out)
     assert (answer["timed_out"], answer["results"][0]["ended"]) == (True, False)
     assert service.run("cancel", job_id).code == 0

@@ -55,7 +55,7 @@ def service_worker(service: Service) -> str:
 
 def test_a_drained_worker_leaves_by_itself(service: Service, tmp_path: Path) -> None:
     variables = {"HOLDFAST_SERVER": service.url, "HOLDFAST_WORKER_DIR": str(tmp_path)}
-    process = start("worker", "--queue=drained", "--name=leaver", **variables)
+    process = start("worker", "--queue=drained", "--allow-commands", "--name=leaver", **variables)
 
     try:
         worker_id = eventually(lambda: service.find_worker("leaver"))["worker_id"]
@@ -75,3 +75,19 @@ def test_a_worker_that_is_not_there_cannot_be_drained(
     ended = service.run("workers", "drain", worker_id)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith("holdfast: ")
+
+
+def test_what_ended_on_a_worker_is_listed(service: Service) -> None:
+    worker_id = service_worker(service)
+    fine = service.submit("tests.cli.tasks:add", "--arg=1")
+    assert service.run("wait", fine).code == 0
+    wrong = service.submit("tests.cli.tasks:no_such_function")
+    assert service.run("wait", wrong).code == 1
+    lines = service.run("workers", "attempts", worker_id).out.splitlines()[1:3]
+    assert [line.split()[:2] for line in lines] == [[f"{wrong}.0", "0"], [f"{fine}.0", "0"]]
+    bad = service.ask("workers", "attempts", worker_id, "--unsuccessful", "--limit", "1")
+    assert [each["task_id"] for each in bad["attempts"]] == [f"{wrong}.0"]
+    jobs = service.ask("jobs", "--worker", worker_id, "--limit", "2")["jobs"]
+    assert [job["job_id"] for job in jobs] == [wrong, fine]
+    nothing = service.run("workers", "attempts", "nobody-1")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "nothing has ended there\n")

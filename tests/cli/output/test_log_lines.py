@@ -10,6 +10,7 @@ import opentelemetry.trace  # noqa: F401 - user code has it, so it is told
 import pytest
 
 from holdfast.cli.output.log_lines import set_up_logging
+from holdfast.errors import Unavailable
 from holdfast.model.traces import TraceContext
 from holdfast.tracing.current import follow_trace, subject
 from tests.worker.claims import an_attempt
@@ -63,6 +64,17 @@ def test_a_traceback_follows_in_lines_of_its_own() -> None:
     assert stream.getvalue().count("\n") > 3
     assert "ValueError: job \\x1b[2J" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
+
+
+def test_what_follows_from_an_outage_is_not_logged_once_more() -> None:
+    stream = StringIO()
+    set_up_logging(stream=stream)
+    logged, other = Unavailable("Postgres is away"), Unavailable("a row is held")
+    logged.is_logged = True
+    for error in (logged, other):
+        logging.getLogger("holdfast.chores").warning("%s will be tried again: %s", "reap", error)
+    [line] = stream.getvalue().splitlines()
+    assert json.loads(line)["message"] == "reap will be tried again: a row is held"
 
 
 @pytest.mark.parametrize(("log_format", "kind"), [("auto", StringIO), ("json", Terminal)])

@@ -126,6 +126,18 @@ def test_another_attempt_is_announced_and_the_first_is_not(
     assert shown.err == "holdfast: task 7.0, attempt 1 begins\n"
 
 
+def test_a_line_says_what_is_left_out_of_a_long_log(capsys: pytest.CaptureFixture[str]) -> None:
+    later = LogChunk("7.0", 0, 100, 104, b"end\n", False, [LogTime(100, 0)], left_out=95)
+    chunks = [a_chunk(b"begin"), later]
+    said = "[95 bytes of output are left out here]\n"
+    assert write_chunks(chunks, has_many_tasks=False)
+    assert capsys.readouterr().out == f"begin\n{said}end\n"
+    assert write_chunks(chunks, has_many_tasks=True)
+    assert capsys.readouterr().out == f"[0] begin\n[0] {said}[0] end\n"
+    assert write_chunks(chunks, has_many_tasks=False, with_times=True)
+    assert capsys.readouterr().out.splitlines()[1:] == [said.strip(), f"{write_time(0)}end"]
+
+
 def test_what_a_task_waits_for_is_told_once(
     service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:

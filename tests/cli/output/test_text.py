@@ -14,6 +14,7 @@ from holdfast.cli.output.text import (
     first_line,
     in_ms,
     inert,
+    local_times,
     moment,
     size,
     size_of,
@@ -114,3 +115,16 @@ def test_sizes_are_told_in_the_unit_that_suits_them() -> None:
     ]
     assert size_of(500_000_000, 8_000_000_000) == "0.5/8GB"
     assert [decimal(amount) for amount in (2.0, 0.25, 1.5)] == ["2", "0.2", "1.5"]
+
+
+def test_moments_in_a_sentence_are_written_in_the_time_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        said = local_times("retry due at 2031-07-01T22:30:00Z, in queue 2031-07-01")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert said == "retry due at 2031-07-02 00:30:00, in queue 2031-07-01"

@@ -1,5 +1,6 @@
 """`client.jobs` on a real server."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from holdfast.client import deadline, pages
 from holdfast.client.client import Client
-from holdfast.errors import Invalid, KeyReused, NotFound
+from holdfast.errors import IllegalMove, Invalid, KeyReused, NotFound
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.requests import JobRequest
 from tests.client.hand import Hand
@@ -106,6 +107,26 @@ def test_a_job_is_submitted_again(
     assert call(client.jobs.rerun, job_id).job_id != first.job_id
     with pytest.raises(KeyReused):
         call(client.jobs.rerun, job_id, idempotency_key="k", only_unsuccessful=True)
+
+
+def test_a_failed_job_is_resumed_with_a_corrected_input(
+    call: Face, client: Client, hand: Hand, submit: Callable[..., str]
+) -> None:
+    job_id = submit(2)
+    hand.work("one")
+    hand.fail(hand.claim())
+    dry = call(client.jobs.resume, job_id, dry_run=True)
+    assert [(job.replay_of, job.job_id, job.num_tasks) for job in dry.jobs] == [(job_id, None, 1)]
+    inputs = {f"{job_id}.1": {"n": 2}}
+    first = call(client.jobs.resume, job_id, inputs=inputs, idempotency_key="k")
+    assert call(client.jobs.resume, job_id, inputs=inputs, idempotency_key="k") == first
+    assert json.loads(bytes(hand.claim().input)) == {"n": 2}
+    with pytest.raises(KeyReused):
+        call(client.jobs.resume, job_id, inputs=inputs, idempotency_key="k", rebind_outputs=True)
+    with pytest.raises(IllegalMove, match="already"):
+        call(client.jobs.resume, job_id)
+    with pytest.raises(Invalid, match="inputs"):
+        call(client.jobs.resume, job_id, inputs={"1.0": object()})
 
 
 def test_what_is_no_job_is_refused(call: Face, client: Client) -> None:

@@ -25,13 +25,32 @@ def test_a_task_is_read_with_its_attempts_and_events(
     assert [event.type for event in events] == ["claimed", "started", "succeeded"]
 
 
+def test_events_of_user_code_are_listed_with_what_they_carry(
+    call: Face, client: Client, hand: Hand, submit: Callable[..., str]
+) -> None:
+    job_id = submit()
+    claim = hand.claim()
+    hand.tell(claim, "loaded", {"rows": 7})
+    hand.finish(claim)
+    for listed in (
+        call(client.tasks.events, f"{job_id}.0", type="user"),
+        call(client.jobs.events, job_id, type="user"),
+        call(client.events.list, type="user"),
+    ):
+        told = [(e.job_id, e.type, bytes(e.payload)) for e in listed.events if e.job_id == job_id]
+        assert told == [(job_id, "user:loaded", b'{"rows":7}')]
+
+
 def test_a_question_goes_with_an_explanation(
     call: Face, client: Client, submit: Callable[..., str]
 ) -> None:
     task_id = f"{submit()}.0"
     assert call(client.tasks.explain, task_id).what_if is None
-    with pytest.raises(Invalid, match="of work in a queue, ask without_worker"):
-        call(client.tasks.explain, task_id, cpu=8, memory=4_000)
+    what_if = call(client.tasks.explain, task_id, cpu=8, memory=4000).what_if
+    assert what_if is not None
+    assert what_if.supposed == "with 8 cpu, with 4kB memory"
+    with pytest.raises(Invalid, match="gpu: goes with placed work"):
+        call(client.tasks.explain, task_id, gpu=1)
     with pytest.raises(Invalid, match="no worker x serves queue"):
         call(client.tasks.explain, task_id, without_worker="x")
 

@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.errors import Invalid, NotFound, TooLarge, Unavailable
 from holdfast.ledger.ledger import Ledger
+from holdfast.model.server_limits import ServerLimits
 from holdfast.model.spec import Limits, Submission
 from holdfast.operations.datasets import triggers as dataset_triggers
 from holdfast.operations.datasets.triggers import delete_trigger, put_trigger, start_triggered
@@ -111,14 +112,37 @@ async def test_what_cannot_be_submitted_says_why_and_is_tried_again(
     assert (await runs(world))[0][2] is not None
 
 
+async def test_an_owner_who_has_too_much_keeps_nobody_else_waiting(
+    world: World, library: Library
+) -> None:
+    world.ledger.quotas.keep_to(ServerLimits(live_tasks_max=1), lambda _: None)
+    await submit_one(world.ledger, a_template(owner="greedy"))
+    await put(world, "a", owner="greedy")
+    await library.cut_over(1)
+    await world.clock.advance(1)
+    await put(world, "b", owner="good")
+    await library.cut_over(2)
+    assert await start(world) == 3
+    started = [run[:2] for run in await runs(world) if run[2] is not None]
+    assert started == [("b", 2)]
+    [row, _] = await world.clock.fetch(
+        "select problem from holdfast.trigger_runs where trigger = 'a'"
+    )
+    assert "owner greedy" in row[0]
+    world.ledger.quotas.keep_to(ServerLimits(live_tasks_max=0), lambda _: None)
+    await world.clock.advance(31)
+    await start(world)
+    assert all(job_id is not None for _, _, job_id in await runs(world))
+
+
 async def test_a_trigger_that_is_removed_starts_nothing_more(
     world: World, library: Library
 ) -> None:
     await put(world)
     await put(world, "other")
     await library.cut_over(1)
-    assert await delete_trigger(world.ledger, "events", "look")
-    assert not await delete_trigger(world.ledger, "events", "look")
+    assert await delete_trigger(world.ledger, "events", "look", actor="ann")
+    assert not await delete_trigger(world.ledger, "events", "look", actor="ann")
     await start(world)
     assert [run[0] for run in await runs(world)] == ["other"]
     await library.cut_over(2)
@@ -141,7 +165,7 @@ async def test_what_can_be_no_template_is_refused(
     with pytest.raises(NotFound, match="there is no dataset others"):
         await put_trigger(world.ledger, "others", "x", submission=a_template(), actor="ann")
     with pytest.raises(NotFound, match="there is no dataset others"):
-        await delete_trigger(world.ledger, "others", "x")
+        await delete_trigger(world.ledger, "others", "x", actor="ann")
     small = Ledger(world.ledger.database, Limits(batch_tasks_max=1))
     with pytest.raises(TooLarge, match=r"spec\.inputs: 2 tasks"):
         await put_trigger(small, "events", "x", submission=a_template(inputs=[1, 2]), actor="ann")

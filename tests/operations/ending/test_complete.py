@@ -347,3 +347,28 @@ async def test_of_failures_in_one_batch_the_first_that_was_reported_is_the_jobs_
     ]
     await complete(ledger, reports)
     assert (await world.job(job_id))["error"] == "task 1"
+
+
+@pytest.mark.parametrize(
+    ("second", "kind", "count", "is_over"),
+    [
+        ("MissingTool", "MissingTool", 5, True),
+        (None, "MissingTool", 5, False),
+        ("BuildUnavailable", "BuildUnavailable", 20, True),
+        ("BuildUnavailable", "BuildUnavailable", 19, False),
+    ],
+)
+async def test_what_cannot_be_built_many_times_in_a_row_ends_the_task(
+    world: World, second: str | None, kind: str, count: int, is_over: bool
+) -> None:
+    job_id = await world.submit(max_retries_preemption=100, backoff={"base": 0.0})
+    for error_class in (kind, second, *[kind] * (count - 2)):
+        [mine] = await world.claim()
+        lost = {"error": "there is no uv", "error_class": error_class, "stage": "fetch"}
+        await world.complete(mine, "worker_failed", **lost)
+    task = await world.task(TaskId(job_id, 0))
+    assert (task.finished, task.preemption_count) == (is_over, count)
+    assert [each["error_class"] for each in task.attempts][1] == second
+    if is_over:
+        assert await world.job_state(job_id) == TaskState.DEAD_LETTERED
+        assert (await world.job(job_id))["error"] == "there is no uv"

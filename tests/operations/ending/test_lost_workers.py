@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.ending import lost_workers
@@ -9,6 +10,7 @@ from holdfast.operations.ending.lost_workers import BATCH_MAX, end_gone_worker, 
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld
+from tests.world import World
 
 PENDING, ASSIGNED, RUNNING = TaskState.PENDING, TaskState.ASSIGNED, TaskState.RUNNING
 WORKER_FAILED, KILLED = TaskState.WORKER_FAILED, TaskState.KILLED
@@ -151,3 +153,21 @@ async def test_a_worker_with_many_attempts_loses_all_of_the_jobs_that_nobody_hol
         assert await end_gone_worker(cluster.ledger, "w1") == 7
         assert await cluster.count("leases") == 5
     assert await end_gone_worker(cluster.ledger, "w1") == 5
+
+
+async def test_a_crash_is_free_five_times_and_is_never_forgotten(
+    ledger: Ledger, world: World, database: Database
+) -> None:
+    await world.submit(max_retries_preemption=1, on_exhausted="dead_letter")
+    counts = []
+    for number in range(7):
+        [mine] = await world.claim(worker="w1")
+        assert mine.free_loss_count == number
+        assert await end_gone_worker(ledger, "w1", "exit code 3") == 1
+        task = await world.task(mine.task_id)
+        assert task.attempts[-1]["error"] == "worker crashed: exit code 3"
+        counts.append(task.preemption_count)
+        await world.pass_time(60)
+    assert counts == [0, 0, 0, 0, 0, 1, 2]
+    assert task.state == TaskState.DEAD_LETTERED
+    await assert_audit_is_silent(database)

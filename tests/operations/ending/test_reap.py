@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
@@ -138,6 +140,25 @@ async def test_a_timeout_that_fails_is_retried_once_released(world: World) -> No
     [again] = await world.claim()
     assert (again.attempt, again.failure_count) == (1, 1)
     assert await world.story(job_id) == ["claimed", "building", "failed", "retried", "claimed"]
+
+
+@pytest.mark.parametrize(
+    ("state", "stage"), [(TaskState.BUILDING, "fetch"), (TaskState.RUNNING, "exec")]
+)
+@pytest.mark.parametrize("on_timeout", ["fail", "kill"])
+async def test_a_timeout_has_the_stage_in_which_it_ran_out(
+    world: World, state: TaskState, stage: str, on_timeout: str
+) -> None:
+    await world.submit(
+        timeout=10.0, on_timeout=on_timeout, max_retries_failure=0, on_exhausted="dead_letter"
+    )
+    [mine] = await world.claim()
+    await world.report(mine, state)
+    await world.pass_time(11)
+    [attempt] = (await world.task(mine.task_id)).attempts
+    assert attempt["stage"] == stage
+    letters = await world.clock.fetch("select stage from holdfast.dead_letters")
+    assert [row["stage"] for row in letters] == ([stage] if on_timeout == "fail" else [])
 
 
 async def test_a_timeout_that_kills_is_never_retried(world: World) -> None:

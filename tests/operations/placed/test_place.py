@@ -6,6 +6,7 @@ import pytest
 from asyncpg import RaiseError
 
 from holdfast.model.ids import TaskId
+from holdfast.model.spec import Limits
 from holdfast.model.states import TaskState
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.placed.leadership import Deposed, resign
@@ -41,6 +42,19 @@ async def test_a_placement_is_an_attempt_with_a_lease(
     )
     assert tuple(event) == ("scheduler", "on w1")
     assert await cluster.place() == {}
+    await assert_audit_is_silent(database)
+
+
+async def test_a_lease_outlives_two_heartbeats_however_its_job_came(
+    cluster: PlacedWorld, database: Database
+) -> None:
+    await cluster.add("w1")
+    short, long = [await cluster.submit(lease=lease) for lease in (40.0, 100.0)]
+    # As after a restart with rarer heartbeats, and as for SQL, which does not know of them.
+    cluster.ledger.limits = Limits(placed_lease_seconds_min=60.0)
+    await cluster.place()
+    leases = [await cluster.lease(TaskId(job_id, 0)) for job_id in (short, long)]
+    assert [lease and lease["duration"].total_seconds() for lease in leases] == [60.0, 100.0]
     await assert_audit_is_silent(database)
 
 
@@ -192,8 +206,8 @@ async def test_a_job_that_was_cancelled_after_the_plan_is_not_placed(
 
 async def test_lines_of_jobs_that_have_ended_are_cleared(cluster: PlacedWorld) -> None:
     ended, live = await cluster.submit(replicas=3), await cluster.submit()
-    await cluster.cancel_job(ended)
-    assert await cluster.count("ready") == 4, "cancels leave it to whoever meets it"
+    await cancel_job(cluster.ledger, ended, "hard", actor="operator")
+    assert await cluster.count("ready") == 4, "no sweep has come by yet"
     assert await cluster.place() == {}
     rows = await cluster.clock.fetch("select job_id from holdfast.ready")
     assert [row[0] for row in rows] == [live]
@@ -323,3 +337,16 @@ async def test_a_scheduler_that_was_just_started_sees_what_the_last_one_saw(
     job_id = await cluster.submit(replicas=2)
     assert set(await cluster.place()) == {TaskId(job_id, 0)}
     await assert_audit_is_silent(database)
+
+
+async def test_a_gang_is_spread_over_hosts_or_packed_on_one(cluster: PlacedWorld) -> None:
+    await cluster.add("w1", "w2", "w3", cpu=3.0)
+    await cluster.submit(replicas=3, coscheduling={"hosts": "spread"})
+    assert sorted((await cluster.place()).values()) == ["w1", "w2", "w3"]
+    too_many = await cluster.submit(replicas=4, coscheduling={"hosts": "spread"})
+    assert await cluster.place() == {}
+    await cluster.cancel_job(too_many)
+    together = await cluster.submit(replicas=2, coscheduling={"hosts": "pack"})
+    placed = await cluster.place()
+    assert {task_id.job_id for task_id in placed} == {together}
+    assert len(set(placed.values())) == 1

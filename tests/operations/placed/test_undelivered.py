@@ -5,7 +5,11 @@ import pytest
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.operations.placed.leadership import Deposed, resign
-from holdfast.operations.placed.undelivered import Undelivered, end_undelivered
+from holdfast.operations.placed.undelivered import (
+    Undelivered,
+    end_undelivered,
+    find_never_offered,
+)
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld
@@ -75,3 +79,17 @@ async def test_a_task_whose_cancel_is_under_way_is_gone_with_that(
     assert await cluster.lease(task_id) is None
     assert (await cluster.task(task_id)).state == TaskState.KILLED
     await assert_audit_is_silent(database)
+
+
+async def test_what_a_worker_has_never_been_offered_is_what_it_has_not_named_either(
+    cluster: PlacedWorld,
+) -> None:
+    await cluster.add("w1")
+    _, named = await assigned(cluster)
+    await cluster.beat("w1")
+    [(_, offered), (ending_id, ending), (_, new)] = [await assigned(cluster) for _ in range(3)]
+    await cluster.cancel_task(ending_id, "hard")
+    found = await find_never_offered(cluster.ledger, "w1", frozenset({offered.fence}))
+    assert found == {ending.fence, new.fence}
+    assert await find_never_offered(cluster.ledger, "w2", frozenset()) == set()
+    assert named.fence not in found

@@ -58,7 +58,7 @@ async def test_a_worker_is_told_everything_that_is_leased_to_it_and_nothing_else
     [call] = await prepare(cluster.ledger, await cluster.term(), ["w1"])
     assert [wanted.fence for wanted in call.wanted] == [await cluster.fence(first)]
     assert (call.address, call.secret, call.answered) == (
-        "http://w1:7000", cluster.workers["w1"].secret, (1, 1),
+        "http://w1:7000", cluster.workers["w1"].credential.call_secret, (1, 1),
     )  # fmt: skip
     assert not call.is_draining
     await drain(cluster.ledger, "w1", actor="ops")
@@ -233,3 +233,49 @@ async def test_a_deposed_leader_can_neither_read_nor_store(cluster: PlacedWorld)
     with pytest.raises(Deposed):
         await count_failures(cluster.ledger, term, [Failure("w1", "gone")])
     assert await cluster.dump() == before
+
+
+async def gang_of_three(cluster: PlacedWorld) -> list[TaskId]:
+    """Submit a gang and add a worker for each member."""
+    await cluster.add("w1", "w2", "w3", cpu=1.0)
+    job_id = await cluster.submit(
+        replicas=3, coscheduling={}, resources={"ports": ["rpc"]}, max_retries_failure=1
+    )
+    return [TaskId(job_id, index) for index in range(3)]
+
+
+async def peers_of(cluster: PlacedWorld, worker_id: str) -> tuple[list[str], int | None]:
+    """Read which peers and rank the one member on a worker would be given."""
+    [call] = await prepare(cluster.ledger, await cluster.term(), [worker_id])
+    [wanted] = call.wanted
+    return [peer.partition(":")[0] for peer in wanted.peers], wanted.rank
+
+
+async def test_a_member_that_is_called_late_is_given_the_peers_that_the_others_had(
+    cluster: PlacedWorld,
+) -> None:
+    members = await gang_of_three(cluster)
+    placed = await cluster.place()
+    hosts = [placed[member] for member in members]
+    assert [await peers_of(cluster, host) for host in hosts] == [(hosts, n) for n in range(3)]
+    await cluster.beat(hosts[0])
+    cluster.workers[hosts[0]].succeed(members[0])
+    await cluster.beat(hosts[0])
+    assert (await cluster.states(members[0].job_id))[0] == TaskState.SUCCEEDED
+    assert await peers_of(cluster, hosts[2]) == (hosts, 2)
+
+
+async def test_the_next_round_of_a_gang_is_of_those_that_have_not_succeeded(
+    cluster: PlacedWorld,
+) -> None:
+    members = await gang_of_three(cluster)
+    placed = await cluster.place()
+    await cluster.beat()
+    cluster.workers[placed[members[0]]].succeed(members[0])
+    await cluster.beat()
+    cluster.workers[placed[members[1]]].end(members[1], "failed")
+    for _ in range(3):  # reported, its sibling told to end, and that reported
+        await cluster.beat()
+    placed = await cluster.place()
+    hosts = [placed[member] for member in members[1:]]
+    assert [await peers_of(cluster, host) for host in hosts] == [(hosts, 0), (hosts, 1)]

@@ -44,9 +44,11 @@ async def test_what_was_asked_is_kept_beside_what_a_policy_made_of_it(ledger: Le
 
 async def test_policies_that_no_longer_hold_are_noticed_and_read_anew(ledger: Ledger) -> None:
     before = ledger.policies
+    [earlier] = await admit(ledger, [a_job(ledger)], before)
     await set_policy(ledger, "work", TypePolicy(), actor="ann")
     with pytest.raises(PoliciesChanged):
         await admit(ledger, [a_job(ledger)], before)
     assert ledger.policies.version == before.version + 1
     [job] = await admit(ledger, [a_job(ledger)], ledger.policies)
+    assert job.job_id == earlier.job_id + 1, "that has cost no id"
     assert job.eligible_at(job.admitted_at) == job.admitted_at

@@ -61,6 +61,22 @@ async def test_the_newest_open_version_a_named_one_or_a_new_one(
     await assert_audit_is_silent(world.ledger.database)
 
 
+async def test_who_submits_a_job_opens_its_version(world: World, library: Library) -> None:
+    spec = parse_spec(
+        {
+            "entrypoint": {"function": "a:b"},
+            "queue": "q",
+            "owner": "bob",
+            "outputs": [{"dataset": "events", "version": "new"}],
+        }
+    )
+    await submit_batch(world.ledger, [Submission(spec, actor="root"), Submission(spec)])
+    rows = await world.clock.fetch(
+        "select created_by from holdfast.dataset_versions where version > 2 order by version"
+    )
+    assert [row[0] for row in rows] == ["root", "bob"]
+
+
 @pytest.mark.parametrize(
     ("output", "problem"),
     [

@@ -37,6 +37,6 @@ async def test_replicas_have_no_inputs_the_second_time_either(ledger: Ledger, wo
     job_id = await world.submit(replicas=3)
     async with ledger.database.transaction() as tx:
         again = (await describe_again(ledger, tx, [job_id], rebind=False))[job_id]
-        await note_replays(tx, {job_id: [4711]}, actor="ann")
+        await note_replays(tx, {job_id: [4711]}, actor="ann", action="rerun")
     assert (again.submission(("null",)).inputs, again.spec.replicas) == (None, 3)
     assert await world.story(job_id, -1) == ["submitted", "replayed"]

@@ -239,14 +239,20 @@ def check_reason(
         assert each["most_free"] == max(0, *free) / scale
         assert each["need"] > each["most_free"]
     able = [place for place in places if place.meets(shape)]
-    idle = [sum(place.fits_idle(shape, unstarted_max) for place in group)
-            for group in naive.groups_of(able, shape.group_by)]  # fmt: skip
+    room_of = {id(place): place.fits_idle(shape, unstarted_max) for place in able}
+    groups = naive.groups_of([place for place in able if room_of[id(place)]], shape)
+    idle = [
+        naive.one_per_host(group).total()
+        if shape.hosts == "spread"
+        else sum(room_of[id(place)] for place in group)
+        for group in groups
+    ]
     members = 1 if demand.gang is None else max(demand.count, demand.gang)
     assert (reason.code == "never_fits") is (bool(able) and max(idle, default=0) < members)
     if demand.gang is None:
         assert fitting == 0
     elif "members_fitting" in reason.details:
-        groups = naive.groups_of(places, shape.group_by)
+        groups = naive.groups_of(places, shape)
         most = [
             naive.serve_each(group, demand._replace(avoid=None), 999).total() for group in groups
         ]

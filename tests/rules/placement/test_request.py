@@ -97,6 +97,9 @@ def test_a_gang_is_grouped_by_an_attribute_with_a_name() -> None:
     with pytest.raises(Invalid) as caught:
         complete(coscheduling={"group_by": ""})
     assert caught.value.field == "coscheduling.group_by"
+    with pytest.raises(Invalid) as caught:
+        complete(coscheduling={"hosts": "apart"})
+    assert caught.value.field == "coscheduling.hosts"
 
 
 def test_a_constraint_that_makes_no_sense_is_named() -> None:

@@ -22,7 +22,7 @@ def kept(
 ) -> list[str]:
     shape = shape._replace(group_by=by)
     room = Room(workers, [shape], 8)
-    columns = choose_workers(room, room.need(shape), members, group_by=by)
+    columns = choose_workers(room, room.need(shape), members)
     return sorted(room.workers[column].name for column in columns)
 
 
@@ -106,8 +106,8 @@ def test_kept_workers_are_not_kept_twice() -> None:
     room = Room([busy("w1", 4), busy("w2", 6)], [ALL], 8)
     need = room.need(ALL)
     for name in ("w1", "w2"):
-        columns = choose_workers(room, need, 1, group_by=None)
+        columns = choose_workers(room, need, 1)
         assert [room.workers[column].name for column in columns] == [name]
         room.keep(columns, 7)
     assert np.array_equal(room.kept_for, [7, 7])
-    assert choose_workers(room, need, 1, group_by=None).size == 0
+    assert choose_workers(room, need, 1).size == 0

@@ -1,6 +1,7 @@
 """The room of workers as arrays: what fits where, in which order, and shared ports."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def take(room: Room, shape: Shape, count: int, avoid: str | None = None) -> dict
 def gang(
     room: Room, shape: Shape, members: int, *, avoid: str | None = None, by: str | None = None
 ) -> dict[str, int]:
-    taken = room.take_gang(room.need(shape), members, avoid=avoid, group_by=by)
+    taken = room.take_gang(room.need(shape._replace(group_by=by)), members, avoid=avoid)
     return named(room, taken)
 
 
@@ -142,6 +143,45 @@ def test_a_gang_by_group_goes_where_least_is_left_over() -> None:
     assert gang(a_room(workers, shape), shape, 4, by="rack") == {"w2": 3, "w3": 1}
     assert gang(a_room(workers, shape), shape, 6, by="rack") == {"w1": 6}
     assert gang(a_room(workers, shape), shape, 9, by="rack") == {}
+
+
+def on_hosts(*hosts: str, **attributes: str) -> list[WorkerView]:
+    """Make workers w0, w1, ... of three cores, each on a host."""
+    return [
+        a_worker(f"w{n}", host=host, cpu=3, attributes=attributes) for n, host in enumerate(hosts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "members", "expected"),
+    [
+        (None, 4, {"w0": 3, "w1": 1}),
+        ("spread", 2, {"w0": 1, "w2": 1}),
+        ("spread", 3, {"w0": 1, "w2": 1, "w3": 1}),
+        ("spread", 4, {}),
+        ("pack", 3, {"w2": 3}),
+        ("pack", 6, {"w0": 3, "w1": 3}),
+        ("pack", 7, {}),
+    ],
+)
+def test_a_gang_is_spread_over_hosts_or_packed_on_one(
+    layout: Any, members: int, expected: dict[str, int]
+) -> None:
+    shape = a_shape(hosts=layout)
+    assert gang(a_room(on_hosts("a", "a", "b", "c"), shape), shape, members) == expected
+
+
+def test_hosts_are_chosen_within_a_group() -> None:
+    workers = on_hosts("a", "b", rack="r1") + on_hosts("c", "c", rack="r2")
+    workers = [view._replace(name=f"{view.name}-{view.host}") for view in workers]
+    spread = a_shape(hosts="spread", group_by="rack")
+    assert gang(a_room(workers, spread), spread, 2, by="rack") == {"w0-a": 1, "w1-b": 1}
+    assert gang(a_room(workers, spread), spread, 3, by="rack") == {}
+    pack = a_shape(hosts="pack", group_by="rack")
+    assert gang(a_room(workers, pack), pack, 4, by="rack") == {"w0-c": 3, "w1-c": 1}
+    # Worked out once, however many gangs stand in line.
+    room = a_room(workers, pack)
+    assert room.need(pack).groups is room.need(pack).groups
 
 
 def test_a_gang_avoids_a_worker_where_it_can() -> None:

@@ -19,8 +19,8 @@ def test_a_shape_has_sizes_in_bytes_and_ports_by_number() -> None:
     resources = Resources(
         cpu=2, memory="4GB", disk=5, gpu=1, gpu_model="H100", ports=["http", "rpc"]
     )
-    spec = JobSpec(RUN, resources=resources, coscheduling=Coscheduling("rack"))
-    assert shape_of(spec) == Shape(2, 4 * 10**9, 5, 1, "H100", 2, (), "rack")
+    spec = JobSpec(RUN, resources=resources, coscheduling=Coscheduling("rack", "pack"))
+    assert shape_of(spec) == Shape(2, 4 * 10**9, 5, 1, "H100", 2, (), "rack", "pack")
 
 
 def test_the_order_of_constraints_makes_no_other_shape() -> None:

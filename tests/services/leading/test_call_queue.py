@@ -93,16 +93,34 @@ def test_it_finds_what_a_look_at_all_workers_finds(seed: int) -> None:
 A, B, C = (Fence(TaskId(1, index), 0, uuid4()) for index in range(3))
 
 
+def offered_by_calls(worker: CalledWorker, *calls: str, sent: bool = True) -> frozenset[Fence]:
+    """Make calls, each named by what it offers and, in small letters, what is ending by then."""
+    known = {"A": A, "B": B, "C": C}
+    for call in calls:
+        offered = frozenset(known[letter] for letter in call if letter.isupper())
+        new = worker.offer(offered, frozenset(known[letter.upper()] for letter in call))
+        if not sent:
+            worker.take_back(new)
+    assert worker.offered is not None
+    return worker.offered
+
+
 def test_what_no_call_can_have_brought_is_known() -> None:
     worker = CalledWorker("w1")
     # Before our first call, another leader may have offered anything.
-    assert worker.take_back(worker.offer(frozenset({A}))) == set()
-    assert worker.take_back(worker.offer(frozenset({A, B}))) == {B}
-    assert worker.take_back(worker.offer(frozenset({A, B}))) == {B}
-    worker.offer(frozenset({A, B}))  # it was sent, or broke on the way
-    assert worker.take_back(worker.offer(frozenset({A, B, C}))) == {C}
-    worker.offer(frozenset())
-    assert worker.take_back(worker.offer(frozenset({C}))) == {C}
+    assert offered_by_calls(worker, "A", sent=False) == {A}
+    assert offered_by_calls(worker, "AB", "AB", sent=False) == {A}
+    assert offered_by_calls(worker, "AB") == {A, B}  # it was sent, or broke on the way
+    assert offered_by_calls(worker, "ABC", sent=False) == {A, B}
+    assert offered_by_calls(worker, "") == set()
+    assert offered_by_calls(worker, "C", sent=False) == set()
+
+
+def test_what_may_have_arrived_is_remembered_when_it_is_to_end() -> None:
+    worker = CalledWorker("w1")
+    assert offered_by_calls(worker, "Ab") == {A, B}
+    assert offered_by_calls(worker, "abc") == {A, B}
+    assert offered_by_calls(worker, "bc", sent=False) == {B}
 
 
 def test_what_two_answers_in_a_row_did_not_name_is_known() -> None:

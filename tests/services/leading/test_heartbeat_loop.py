@@ -231,6 +231,21 @@ async def test_one_failure_is_counted_a_tick_however_often_a_worker_is_called(
     assert await failures(world, worker) == 0, "an answer makes good for it"
 
 
+async def test_after_an_answer_a_failure_counts_within_the_same_tick(
+    fleet: Fleet, world: World
+) -> None:
+    worker = await fleet.add("w1", refuse(500))
+    async with fleet.beating() as beats:
+        await eventually(lambda: failures(world, worker))
+        worker.mood = well
+        beats.ring(["w1"])
+        await eventually(lambda: answered(world, worker))
+        worker.mood = refuse(500)
+        beats.ring(["w1"])
+        # It would be given tasks otherwise that do not arrive, one after the other.
+        await eventually(lambda: failures(world, worker))
+
+
 async def test_a_worker_is_dead_only_by_failures_in_a_row(fleet: Fleet, world: World) -> None:
     worker = await fleet.add("w1")
 

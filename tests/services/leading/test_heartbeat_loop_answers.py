@@ -17,6 +17,7 @@ from tests.fleet import (
     Fleet,
     a_task_on,
     failures,
+    hang,
     hang_up,
     is_dead,
     lie,
@@ -266,3 +267,45 @@ async def test_what_cannot_have_reached_a_worker_is_placed_elsewhere_but_nothing
     # It may have reached the worker before the connection broke.
     assert (await world.task(sent)).state == TaskState.ASSIGNED
     await assert_audit_is_silent(database)
+
+
+async def test_what_was_placed_while_a_call_hung_is_placed_elsewhere_when_that_fails(
+    fleet: Fleet, world: World, database: Database
+) -> None:
+    worker = await fleet.add("w1")
+    async with fleet.beating() as beats:
+        sent = await a_task_on(fleet, world, worker)
+        worker.mood = hang
+        beats.ring(["w1"])
+        await worker.be_called()
+        unsent, cancelled = [TaskId(await world.submit(queue=None), 0) for _ in range(2)]
+        assert await fleet.place() == {unsent: "w1", cancelled: "w1"}
+        await world.cancel_task(cancelled, "hard")
+        worker.released.set()
+        await eventually(lambda: first_attempt_ended(world, unsent))
+        await eventually(lambda: first_attempt_ended(world, cancelled))
+    assert (await world.task(unsent)).preemption_count == 0
+    # It has reached the worker.
+    assert (await world.task(sent)).state == TaskState.ASSIGNED
+    await assert_audit_is_silent(database)
+
+
+async def test_what_may_run_on_a_worker_is_not_released_because_it_is_to_end(
+    fleet: Fleet, world: World
+) -> None:
+    worker = await fleet.add("w1")
+    async with fleet.beating() as beats:
+        sent = await a_task_on(fleet, world, worker)
+        worker.mood = hang_up
+        beats.ring(["w1"])
+        await eventually(lambda: failures(world, worker))
+        await world.clock.fetch("update holdfast.workers set consecutive_failures = 0")
+        unsent = TaskId(await world.submit(queue=None), 0)
+        assert await fleet.place() == {unsent: "w1"}
+        await world.cancel_task(sent, "hard")
+        await fleet.vanish(worker)
+        beats.ring(["w1"])
+        await eventually(lambda: first_attempt_ended(world, unsent))
+    lease = await world.lease(sent)
+    assert lease is not None
+    assert lease["ending"]

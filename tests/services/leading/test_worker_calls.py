@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import aiohttp
 import msgspec
 import pytest
 
@@ -19,24 +18,21 @@ from holdfast.operations.report import Report
 from holdfast.operations.usage import Usage
 from holdfast.rules.submission import complete_submission, parse_spec, terms_of
 from holdfast.services.leading.worker_calls import (
-    ANSWER_BYTES_MAX,
     CallFailed,
     interpret,
     read_answer,
-    send,
     write_request,
 )
 from holdfast.store.specs import StoredSpec
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import (
+    CompletedTask,
     PlacedJob,
     RunningTask,
     TaskToKill,
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
-from holdfast.wire.requests import TaskCompletion
-from tests.fleet import Fleet, Mood, hang, hang_up, refuse, well
 from tests.placed_world import PlacedWorld
 
 ASSIGNED, BUILDING, RUNNING = TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING
@@ -78,9 +74,10 @@ def here(state: str, fence: Fence = FENCE) -> RunningTask:
     )
 
 
-def over(status: Any, fence: Fence = FENCE, **fields: Any) -> TaskCompletion:
+def over(status: Any, fence: Fence = FENCE, **fields: Any) -> CompletedTask:
     """Say that an attempt has ended."""
-    return TaskCompletion(str(fence.task_id), fence.attempt, fence.lease_token, status, **fields)
+    fields = {"attempt": fence.attempt} | fields
+    return CompletedTask(str(fence.task_id), fence.lease_token, status, **fields)
 
 
 async def told(cluster: PlacedWorld, worker_id: str = "w1") -> WorkerHeartbeatRequest:
@@ -181,40 +178,6 @@ async def test_members_of_a_gang_learn_where_the_others_are(cluster: PlacedWorld
     for gang in gangs:
         assert gang is not None
         assert gang.peers == peers
-
-
-SILENT: dict[str, tuple[Mood, str]] = {
-    "refused": (refuse(403, "not you"), "it answered 403: not you"),
-    "redirected": (refuse(307), "it answered 307"),
-    "broken": (refuse(500, "e" * 500), "it answered 500: " + "e" * 200),
-    "closed": (hang_up, "Server"),
-    "late": (hang, "no answer within 0.5 s"),
-    "endless": (refuse(200, "x" * (ANSWER_BYTES_MAX + 1)), "longer than"),
-}
-
-
-@pytest.mark.parametrize(("mood", "reason"), SILENT.values(), ids=SILENT)
-async def test_a_call_that_is_not_answered_says_why(fleet: Fleet, mood: Mood, reason: str) -> None:
-    worker = await fleet.add("w1", mood)
-    prepared = prepared_for(address=worker.address, secret=worker.secret)
-    body = write_request(prepared, 1, 3, acknowledged=[])
-    seconds = 0.5 if mood is hang else 60
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session:
-        with pytest.raises(CallFailed, match=reason):
-            await send(session, prepared, body)
-    worker.mood = well
-    async with aiohttp.ClientSession() as session:
-        assert (
-            read_answer(await send(session, prepared, body), "w1", epoch=1, number=3) == an_answer()
-        )
-
-
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "http://:x"])
-async def test_nobody_at_an_address_is_a_failed_call(address: str) -> None:
-    prepared = prepared_for(address=address)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
-        with pytest.raises(CallFailed):
-            await send(session, prepared, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -327,10 +290,20 @@ def test_an_end_is_taken_as_it_is_told() -> None:
         start_reported=False,
         usage={"cpu_seconds": 1.5},
         build={"seconds": 2},
+        run_ms=1500,
     )
     meaning = interpret(prepared_for(a_wanted()), an_answer(completed_tasks=[entry]))
     assert meaning.completions == [
-        Completion(FENCE, "failed", 3, "boom", "ValueError", "exec", start_reported=False)
+        Completion(
+            FENCE,
+            "failed",
+            3,
+            "boom",
+            "ValueError",
+            "exec",
+            start_reported=False,
+            run=timedelta(seconds=1.5),
+        )
     ]
     assert meaning.reported == [entry]
     assert meaning.usage == [Usage(FENCE, {"cpu_seconds": 1.5}, {"seconds": 2})]
@@ -365,6 +338,14 @@ def test_an_attempt_goes_by_its_id_too() -> None:
     entry = msgspec.structs.replace(here("RUNNING"), attempt=None, attempt_id=FENCE.attempt)
     meaning = interpret(prepared_for(a_wanted()), an_answer(running_tasks=[entry]))
     assert meaning.running == (FENCE,)
+    ended = (
+        b'{"worker_id": "w1", "epoch": 1, "number": 3, "completed_tasks": [{"task_id": "7.3",'
+        b'"attempt_id": 1, "lease_token": "%s", "status": "failed"}]}' % str(TOKEN).encode()
+    )
+    answer = read_answer(ended, "w1", epoch=1, number=3)
+    meaning = interpret(prepared_for(a_wanted()), answer)
+    assert meaning.completions == [Completion(FENCE, "failed")]
+    assert [entry.attempt for entry in meaning.reported] == [FENCE.attempt]
 
 
 @pytest.mark.parametrize("state", [ASSIGNED, RUNNING])
@@ -381,7 +362,8 @@ def test_pending_on_its_worker_is_no_news_of_an_attempt(state: TaskState) -> Non
         {"running_tasks": [here("nonsense")]},
         {"running_tasks": [msgspec.structs.replace(here("RUNNING"), task_id="7")]},
         {"running_tasks": [msgspec.structs.replace(here("RUNNING"), attempt=None)]},
-        {"completed_tasks": [TaskCompletion("x.0", 0, TOKEN, "failed")]},
+        {"completed_tasks": [CompletedTask("x.0", TOKEN, "failed", attempt=0)]},
+        {"completed_tasks": [over("failed", attempt=None)]},
         {"completed_tasks": [over("succeeded", result=msgspec.Raw(b'"\xff"'))]},
     ],
 )

@@ -44,6 +44,15 @@ async def test_gauges_tell_how_queues_workers_and_leases_stand(
     assert (found["holdfast_leases", "open"], found["holdfast_leases", "ending"]) == (1, 1)
 
 
+async def test_what_was_cancelled_waits_in_no_queue(world: World, database: Database) -> None:
+    job_id = await world.submit([1, 2, 3])
+    assert (await samples_of(database))["holdfast_queue_depth", "q"] == 3
+    await world.cancel_job(job_id)
+    found = await samples_of(database)
+    assert found.get(("holdfast_queue_depth", "q"), 0) == 0
+    assert found.get(("holdfast_queue_oldest_age_seconds", "q"), 0) == 0
+
+
 async def test_open_dead_letters_are_counted_by_reason(world: World, database: Database) -> None:
     for _ in range(2):
         await world.submit(type="mail")

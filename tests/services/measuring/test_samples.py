@@ -14,8 +14,13 @@ from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.waking.doorbell import Doorbells
 from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database, LockTimeout
-from holdfast.store.reads.samples import Step, count_failures_by_type, read_steps
-from holdfast.store.tables.samples import Counts
+from holdfast.store.reads.samples import (
+    Step,
+    count_ends_by_worker,
+    count_failures_by_type,
+    read_steps,
+)
+from holdfast.store.tables.samples import Counts, WorkerEnds
 from tests.steps import LONGEST_STEP_SECONDS, to_the_start_of_a_step
 from tests.world import World, a_stored_job
 
@@ -54,10 +59,17 @@ async def test_a_small_story_is_counted_right(
     await world.complete(unfit, "failed", error="boom", error_class="PermanentError", stage="input")
     await world.cancel_task(cancelled.task_id)
     await quiet.samples.write()
-    counts = Counts(submitted=4, succeeded=1, failed=2, killed=1, dead_lettered=1, retried=1)
+    # The end that was a dead letter is not counted as a failure a second time.
+    counts = Counts(submitted=4, succeeded=1, failed=1, killed=1, dead_lettered=1, retried=1)
     waits = [4 if place == 9 else 0 for place in range(17)]  # from 2.5 to 5 s
     assert await read(database) == [Step(counts, waits, 0, 0)]
     assert await read_types(database) == [("report", 3, 2)]
+    async with database.transaction() as tx:
+        since = await tx.now() - timedelta(hours=1)
+        ends = await count_ends_by_worker(tx, since)
+        assert ends == {"w1": WorkerEnds(succeeded=1, failed=2, killed=1)}
+        assert await count_ends_by_worker(tx, since, ["w1"]) == ends
+        assert await count_ends_by_worker(tx, since, ["w2"]) == {}
     # What was written is not written again.
     await quiet.samples.write()
     assert await read(database) == [Step(counts, waits, 0, 0)]

@@ -107,6 +107,21 @@ async def test_the_newest_open_dead_letters_are_counted_and_read(
         assert none == ([], [], False)
 
 
+async def test_the_open_dead_letters_of_one_job_are_not_crowded_out_by_newer_ones(
+    world: World, database: Database
+) -> None:
+    first = await bury(world)
+    [newer, *_] = await bury_many(world, 4)
+    of_job = DeadLetterFilter(job_id=first.job_id)
+    async with database.transaction() as tx:
+        found = await dead_letters.read_letters(tx, of_job, examined_max=1, count_max=1)
+        assert [row.id for row in found.newest] == [first]
+        assert (found.cells, found.is_whole) == ([("exhausted_retries", "exec", 1)], True)
+        of_type = DeadLetterFilter(job_id=first.job_id, type="none")
+        assert await dead_letters.read_letters(tx, of_type) == ([], [], True)
+    assert newer.job_id != first.job_id
+
+
 async def test_open_dead_letters_are_counted_by_reason_up_to_a_bound(
     world: World, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,9 @@ from holdfast.errors import NotFound
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.spec import Submission
-from holdfast.model.states import JobState, TaskState
+from holdfast.model.states import UNSUCCESSFUL_STATES, JobState, TaskState
 from holdfast.operations.submitting.submit import submit, submit_one
+from holdfast.rules.reading.fingerprint import fingerprint
 from holdfast.rules.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.pages import EXAMINED_MAX
@@ -97,15 +98,23 @@ async def test_jobs_are_listed_newest_first_and_pages_join(
         ({"type": "mail", "owner": "eve"}, []),
         ({"owner": "eve", "name": "nightly"}, [1]),
         ({"queue": "fast", "type": "other"}, [4, 2]),
-        ({"state": TaskState.PENDING, "type": "mail"}, [3]),
-        ({"state": TaskState.PENDING, "owner": "eve"}, [4, 1]),
-        ({"state": TaskState.PENDING, "queue": "fast", "type": "other", "owner": "eve"}, [4]),
-        ({"state": TaskState.PENDING, "queue": "fas"}, []),
+        ({"states": frozenset({TaskState.PENDING}), "type": "mail"}, [3]),
+        ({"states": frozenset({TaskState.PENDING}), "owner": "eve"}, [4, 1]),
+        (
+            {
+                "states": frozenset({TaskState.PENDING}),
+                "queue": "fast",
+                "type": "other",
+                "owner": "eve",
+            },
+            [4],
+        ),
+        ({"states": frozenset({TaskState.PENDING}), "queue": "fas"}, []),
         ({"label": ("team", "search"), "type": "mail"}, [0]),
-        ({"state": TaskState.SUCCEEDED}, [0]),
-        ({"state": TaskState.RUNNING}, []),
-        ({"state": TaskState.ASSIGNED}, []),
-        ({"state": TaskState.SUCCEEDED, "name": "first"}, [0]),
+        ({"states": frozenset({TaskState.SUCCEEDED})}, [0]),
+        ({"states": frozenset({TaskState.RUNNING})}, []),
+        ({"states": frozenset({TaskState.ASSIGNED})}, []),
+        ({"states": frozenset({TaskState.SUCCEEDED}), "name": "first"}, [0]),
     ],
 )
 async def test_a_filter_finds_what_it_asks_for(
@@ -186,7 +195,8 @@ async def test_a_job_that_is_still_arriving_is_not_listed(lasting: Raw, database
     shown = await lasting.insert_whole_job()
     await lasting.insert_job(shown=False, type="'t'", name="'n'")
     filters: list[dict[str, Any]] = [
-        {}, {"type": "t"}, {"owner": "o"}, {"name": "n"}, {"state": TaskState.PENDING},
+        {}, {"type": "t"}, {"owner": "o"}, {"name": "n"},
+        {"states": frozenset({TaskState.PENDING})},
     ]  # fmt: skip
     for wanted in filters:
         assert await listed(database, **wanted) == [shown]
@@ -214,15 +224,15 @@ async def test_a_job_is_listed_under_its_state_until_it_succeeds(
     for claim in claims:
         await world.start(claim)
     assert await states_of(world) == [(succeeding, 3), (failing, 3), (waiting, 1)]
-    assert await listed(database, state=JobState.RUNNING) == [failing, succeeding]
+    assert await listed(database, states=frozenset({JobState.RUNNING})) == [failing, succeeding]
     await world.succeed(claims[0])
     await world.fail(claims[1])
     await world.cancel_job(waiting)
     assert await states_of(world) == [(failing, 5), (waiting, 6)]
-    assert await listed(database, state=JobState.FAILED) == [failing]
-    assert await listed(database, state=JobState.KILLED) == [waiting]
-    assert await listed(database, state=JobState.SUCCEEDED) == [succeeding]
-    assert await listed(database, state=JobState.PENDING) == []
+    assert await listed(database, states=frozenset({JobState.FAILED})) == [failing]
+    assert await listed(database, states=frozenset({JobState.KILLED})) == [waiting]
+    assert await listed(database, states=frozenset({JobState.SUCCEEDED})) == [succeeding]
+    assert await listed(database, states=frozenset({JobState.PENDING})) == []
 
 
 async def test_a_listed_state_goes_with_its_job(lasting: Raw) -> None:
@@ -241,8 +251,32 @@ async def test_jobs_of_a_state_are_found_behind_any_number_of_others(
     await world.fail(claim)
     await lasting.run(SUCCEEDED_MANY, EXAMINED_MAX + 1)
     async with database.transaction() as tx:
-        page = await jobs.list_jobs(tx, JobFilter(state=JobState.FAILED), page_size=10)
+        page = await jobs.list_jobs(
+            tx, JobFilter(states=frozenset({JobState.FAILED})), page_size=10
+        )
     assert ([job.job_id for job in page.rows], page.next_after) == ([failing], None)
+
+
+async def test_jobs_in_several_states_are_listed_newest_first_and_by_their_error(
+    world: World, database: Database
+) -> None:
+    ids = [await world.submit(max_attempts=1, on_exhausted=end) for end in ("fail", "dead_letter")]
+    ids += [await world.submit(max_attempts=1, on_exhausted="fail") for _ in range(3)]
+    failed, dead, again, other, waiting = ids
+    errors = ["row 7 of /tmp/a", "row 8 of /tmp/b", "row 9 of /tmp/c", "no such host"]
+    for claim, error in zip(await world.claim(4), errors, strict=True):
+        await world.complete(claim, "failed", error=error, error_class="PermanentError")
+    await world.cancel_job(waiting)
+    for page_size in (1, 2, 100):
+        found = await listed(database, page_size, states=UNSUCCESSFUL_STATES)
+        assert found == [waiting, other, again, dead, failed]
+        both = frozenset({JobState.FAILED, JobState.SUCCEEDED})
+        assert await listed(database, page_size, states=both) == [other, again, failed]
+    alike = {"states": UNSUCCESSFUL_STATES, "fingerprint": fingerprint(None, errors[0])}
+    assert await listed(database, 2, **alike) == [again, dead, failed]
+    async with database.transaction() as tx:
+        newest = await jobs.list_newest_errors(tx, 4)
+    assert [row.error for row in newest] == errors[:0:-1], "but not that it was cancelled"
 
 
 # Past the guards, which would have each of them live through its states.
@@ -278,7 +312,7 @@ async def test_jobs_are_found_by_time_to_the_microsecond(world: World, database:
         ({"submitted_until": at[3] + tick}, ids[:4]),
         ({"submitted_from": at[2], "submitted_until": at[5]}, ids[2:5]),
         ({"submitted_from": at[2], "type": "none"}, []),
-        ({"submitted_from": at[2], "state": JobState.PENDING}, ids[2:]),
+        ({"submitted_from": at[2], "states": frozenset({JobState.PENDING})}, ids[2:]),
         ({"submitted_from": at[8] + tick}, []),
         ({"submitted_until": at[0]}, []),
         ({"submitted_from": datetime.fromtimestamp(0, at[0].tzinfo)}, ids),

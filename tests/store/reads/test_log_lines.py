@@ -138,3 +138,21 @@ async def test_every_line_is_found_once_however_it_was_cut_and_paged(
             for task, text in enumerate(texts):
                 mine = [row.content for row in found if row.position.stretch.task_index == task]
                 assert mine == [line for line in text.splitlines() if wanted.text in line]
+
+
+async def test_a_line_does_not_go_on_behind_what_is_left_out(
+    database: Database, world: World
+) -> None:
+    job_id = await world.submit()
+    [claim] = await world.claim()
+    await say(world, claim, 0, b"one\nbegins")
+    await say(world, claim, 100, b" ends\nlast")
+    await say(world, claim, 110, b" words\n")
+    for bytes_max in (1, 1000):
+        rows, _ = await search(database, job_id, Wanted(), bytes_max=bytes_max)
+        assert [(row.position.offset, row.content) for row in rows] == [
+            (0, b"one"),
+            (4, b"begins"),
+            (100, b" ends"),
+            (106, b"last words"),
+        ]

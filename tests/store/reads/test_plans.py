@@ -21,22 +21,24 @@ from holdfast.store.statements import Statement, load_statements
 # What each reads must be bounded by these columns; a list in the index's own order needs no sort.
 IN_ORDER = {
     "walk_jobs": {"jobs": "job_id <"},
+    "list_actions": {"actions": "action_id <"},
     "walk_jobs_of_type": {"jobs": "type"},
     "walk_jobs_of_owner": {"jobs": "owner"},
     "walk_jobs_of_queue": {"jobs": "queue"},
     "walk_jobs_of_parent": {"jobs": "parent_job_id"},
     "walk_jobs_of_correlation": {"jobs": "correlation_id"},
     "walk_jobs_with_label": {"job_labels": "label"},
-    "walk_jobs_in_state": {"job_states": "state"},
     "walk_jobs_in_chunks": {"jobs": "job_id <"},
     "keep_jobs_of_type": {"jobs": "type"},
     "keep_jobs_of_owner": {"jobs": "owner"},
     "keep_jobs_of_queue": {"jobs": "queue"},
     "get_input": {"jobs": "job_id", "tasks": "task_index"},
     "walk_job_log": {"logs": "stored_at"},
+    "walk_job_log_back": {"logs": "stored_at"},
     "has_lease": {"leases": "job_id"},
     "list_newest_letters": {"dead_letters": "dead_lettered_at"},
     "measure_letters": {"dead_letters": ""},
+    "measure_letters_of_job": {"dead_letters": "job_id ="},
     "read_inputs": {"tasks": "task_index"},
     "measure_inputs": {"tasks": "job_id"},
     "list_names": {"jobs": "name"},
@@ -55,11 +57,15 @@ IN_ORDER = {
     "read_feeding": {"outbox": "job_id"},
     "walk_open_dead_letters": {"dead_letters": "job_id"},
     "walk_dead_letters": {"dead_letters": "job_id"},
+    "walk_newest_open_letters": {"dead_letters": "dead_lettered_at"},
     "list_open_ids": {"dead_letters": "job_id"},
     "read_accounts": {"attempt_usage": "attempt"},
     "read_standing": {"ready": "task_index"},
     "count_jobs_in_line": {"ready": "job_id"},
+    "count_placed_of_jobs": {"ready": "job_id"},
+    "read_resources": {"jobs": "job_id ="},
     "list_unmet": {"dependencies": "job_id ="},
+    "read_end": {"jobs": "job_id", "events": "task_index", "dependencies": "job_id ="},
     "walk_up": {"dependencies": "job_id ="},
     "walk_down": {"dependencies": "depends_on ="},
     "list_datasets": {"datasets": "name", "dataset_versions": "dataset"},
@@ -70,12 +76,18 @@ IN_ORDER = {
 }
 SORTED = {
     "walk_jobs_named": {"jobs": "name"},
+    "walk_jobs_in_states": {"job_states": "state"},
+    "read_errors": {"jobs": "job_id ="},
+    "list_again": {"jobs": "job_id =", "events": "task_index", "dead_letters": "job_id ="},
     "find_jobs_by_time": {"jobs": "job_id >"},
     "list_job_attempts": {"attempts": "task_index", "leases": "task_index", "tasks": "task_index"},
     "read_stretches": {"logs": "start_offset"},
     "read_around": {"logs": "start_offset"},
     "count_letters": {"dead_letters": ""},
+    "count_letters_of_job": {"dead_letters": "job_id ="},
+    "list_newest_letters_of_job": {"dead_letters": "job_id ="},
     "read_jobs": {"jobs": "job_id ="},
+    "list_waiting_tasks": {"ready": "job_id", "leases": "job_id", "waiting": "job_id"},
     "read_tasks": {
         "tasks": "task_index",
         "leases": "task_index",
@@ -97,6 +109,18 @@ SORTED = {
         "attempts": "task_index",
         "leases": "task_index",
     },
+    "list_user_events_of_correlation": {
+        "jobs": "correlation_id",
+        "notes": "job_id",
+        "attempts": "task_index",
+        "leases": "task_index",
+    },
+    "search_user_events": {
+        "notes": "ts",
+        "jobs": "job_id",
+        "attempts": "task_index",
+        "leases": "task_index",
+    },
     "list_events_of_correlation": {"jobs": "correlation_id", "events": "job_id"},
     "list_events_within": {"events": "ts", "jobs": "job_id"},
     "measure_correlation": {"jobs": "correlation_id"},
@@ -107,16 +131,50 @@ SORTED = {
     "count_finished": {"events": "ts", "jobs": "job_id"},
     "count_events_since": {"events": "ts"},
     "read_dead_letters": {"dead_letters": "task_index"},
+    "read_letter_errors": {"dead_letters": "task_index"},
+    "walk_newest_letters": {"dead_letters": "dead_lettered_at"},
+    "list_taken": {"jobs": "job_id ="},
+    "list_sized_heads": {"ready": "queue", "jobs": "job_id ="},
     "list_demands_of_job": {"ready": "job_id", "jobs": "job_id"},
     "read_graph_jobs": {"jobs": "= mine.job_id"},
+    "walk_attempts_of_worker": {"attempts": "hashtextextended"},
+    "list_jobs_of_worker": {"attempts": "hashtextextended"},
+    "read_attempts_of_worker": {"attempts": "attempt", "jobs": "job_id"},
+    "find_ended_task": {"tasks": "task_index", "attempts": "attempt"},
     "list_edges": {"dependencies": "= mine.job_id"},
+    "list_continued": {"jobs": "job_id =", "continuations": "job_id ="},
+    "walk_broken": {
+        "dependencies": "= broken",
+        "jobs": "job_id =",
+        "undos": "job_id =",
+        "events": "task_index",
+    },
+    "list_in_vain": {
+        "dependencies": "depends_on =",
+        "jobs": "job_id =",
+        "events": "task_index",
+    },
+    "read_resumable": {"jobs": "job_id =", "continuations": "job_id =", "undos": "job_id ="},
+    "list_replays": {"events": "task_index"},
+    "lock_open_letters": {"dead_letters": "job_id ="},
+    "lock_streams": {"jobs": "job_id ="},
+    "hold_streams": {"jobs": "job_id ="},
+    "insert_continuations": {"jobs": "job_id =", "undos": "job_id ="},
+    "list_replayed_tasks": {
+        "dead_letters": "job_id =",
+        "jobs": "job_id =",
+        "undos": "job_id =",
+        "tasks": "task_index",
+    },
 }
 # What the overview reads of steps, and counts up to a bound.
 OVERVIEW = {
     "read_samples": {"samples": "step_seconds"},
     "read_type_samples": {"type_samples": "at >="},
+    "read_worker_samples": {"worker_samples": "at >="},
     "read_type_times": {"type_samples": "at >="},
     "count_pending": {"ready": "", "waiting": ""},
+    "count_placed": {"ready": ""},
     "count_open_states": {"tasks": "task_index"},
     "count_open_letters": {"dead_letters": ""},
     "list_finishing_queues": {"events": "ts", "jobs": "job_id"},
@@ -131,6 +189,7 @@ STATEMENTS = {
     },
     "list_demands_of_job": load_statements("cluster")["list_demands_of_job"],
     **{name: load_statements("tasks")[name] for name in ("read_inputs", "measure_inputs")},
+    **{name: found for name, found in load_statements("resume").items() if name in SORTED},
 }
 # A walk that starts at the front of an index, or a merge of two answers that are in order.
 UNBOUNDED = {
@@ -139,8 +198,8 @@ UNBOUNDED = {
     ("find_jobs_by_time", "jobs"),
     ("list_newest_letters", "dead_letters"),
 }
-# What is open is looked at once, to take a fair sample of it.
-WHOLE = {("count_open_states", "leases")}
+# What is open is looked at once, to take a fair sample of it, or up to a bound.
+WHOLE = {("count_open_states", "leases"), ("list_taken", "leases")}
 SOME = {
     "int2": "1",
     "int4": "1",
@@ -148,6 +207,7 @@ SOME = {
     "text": "'x'",
     "timestamptz": "now()",
     "interval": "'1 s'",
+    "int2[]": "array[1]",
     "int4[]": "array[1]",
     "int8[]": "array[1]",
     "text[]": "array['x']",
@@ -254,11 +314,12 @@ async def test_the_check_sees_a_plan_that_walks_past_every_job(database: Databas
 # Not bounded by an index, each for a reason.
 WHOLE_TABLES = {
     "every worker is looked at, of which there are thousands at most": {
-        "list_workers", "count_workers", "list_served_queues", "list_missing_workers",
-        "count_serving",
+        "list_workers", "count_workers", "count_workers_of_queues", "list_missing_workers",
+        "count_serving", "list_serving_workers", "list_serving",
     },
     "every open attempt is looked at, as many as workers hold": {
-        "count_leases", "count_running", "list_held", "list_booked_of_workers",
+        "count_leases", "count_running", "has_stranger", "list_held", "list_held_jobs",
+        "list_booked_of_workers",
     },
     "from line to line, each counted up to a bound": {"list_lines"},
     "a share of the pages, so that some hundred are read": {
@@ -268,6 +329,10 @@ WHOLE_TABLES = {
     "the first so many, in the order of an index": {"count_waiting"},
     "a row for each queue that was ever paused": {"list_paused", "read_condition"},
     "no more rows than a dataset may have triggers": {"list_triggers"},
+    "every job that is live, or a range of jobs: once a minute, and in no request": {
+        "count_live_tasks", "count_bytes",
+    },
+    "a row for each partition": {"list_ranges"},
     "no table": {"read_horizon", "read_stored_until"},
 }  # fmt: skip
 

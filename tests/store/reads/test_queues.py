@@ -175,9 +175,55 @@ async def test_a_queue_is_served_by_whoever_lives_and_takes_more(
     await register(world.ledger, Registration("w3", "w", "h", ("d",)))
     await drain(world.ledger, "w3", actor="eve")
     await register(world.ledger, Registration("w4", "w", "h", ("c",), replaces="w2"))
+    found = await queues_of(database)
+    assert {name: row.workers for name, row in found.items()} == {"a": 1, "b": 1, "c": 1}
+    await pause_queue(world.ledger, "d", actor="eve")
+    await world.submit(queue="d")
+    assert not (await queues_of(database))["d"].is_served
     async with database.transaction() as tx:
-        served = await queues.list_served_queues(tx, await tx.now())
-    assert served == {"a", "b", "c"}
+        assert not (await queues.read_condition(tx, "d")).is_served, "it drains"
+
+
+async def test_who_holds_tasks_without_having_registered_serves_their_queue(
+    world: World, database: Database
+) -> None:
+    await register(world.ledger, Registration("known", "w", "h", ("other",)))
+    await world.submit([1, 2], queue="q")
+    assert not (await queues_of(database))["q"].is_served
+    await world.claim(worker="known")
+    assert not (await queues_of(database))["q"].is_served, "it has said what it serves"
+    await world.claim(worker="stranger")
+    row = (await queues_of(database))["q"]
+    assert (row.is_served, row.workers, row.running) == (True, 0, 2)
+    async with database.transaction() as tx:
+        assert (await queues.read_condition(tx, "q")).is_served, "a job's page says the same"
+        assert not (await queues.read_condition(tx, "other-q")).is_served
+
+
+async def test_what_stands_in_line_is_added_up_by_what_is_in_its_way(
+    world: World, lasting: Raw, database: Database
+) -> None:
+    await register(world.ledger, Registration("w1", "w", "h", ("served", "closed")))
+    for queue, count in (("served", 2), ("closed", 3), ("closed too", 1), ("left", 4)):
+        await world.submit(replicas=count, queue=queue.replace(" ", "-"))
+    for queue in ("closed", "closed-too"):
+        await pause_queue(world.ledger, queue, actor="eve")
+    placed = await world.submit(replicas=5, queue=None)
+    async with database.transaction() as tx:
+        view = await queues.list_lines(tx)
+        assert await queues.count_placed_of_jobs(tx, [placed, placed + 1], 100) == 5
+        assert await queues.count_placed_of_jobs(tx, [placed], 4) == 4
+    assert view.add_up() == (2 + 5, 3 + 1, 4)
+    assert not view.is_estimate
+    await lasting.run(
+        "insert into holdfast.ready (queue, urgency, eligible_at, job_id, task_index)"
+        " select '', 0, now(), $1, n from generate_series(100, 40099) as n",
+        placed,
+    )
+    async with database.transaction() as tx:
+        view = await queues.list_lines(tx)
+    assert view.is_estimate
+    assert 20_000 < view.placed < 80_000
 
 
 async def test_those_that_stand_in_line_are_told_apart(world: World, database: Database) -> None:

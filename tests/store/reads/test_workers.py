@@ -1,5 +1,6 @@
 """Workers on a real ledger: how they are, what they hold, and who is missing."""
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from holdfast.rules.health import DEAD_AFTER_FAILURES
 from holdfast.store.database import Database
 from holdfast.store.reads import attempts, workers
 from holdfast.store.reads.workers import MissingWorker, WorkerLoad, WorkerRow
+from holdfast.store.tables.samples import Tally, add_sample
 from tests.cluster import GB, Cluster
 from tests.store.raw import Raw
 from tests.world import World
@@ -80,6 +82,24 @@ async def test_a_called_worker_is_judged_by_its_failures_in_a_row(
         assert await workers.count_workers(tx) == dict.fromkeys(workers.HEALTH, 1)
     await cluster.answer("b")
     assert [row.illness for row in await workers_of(database)] == [0, 0, 2, 3]
+
+
+async def test_a_worker_whose_attempts_nearly_all_failed_is_failing_in_the_list_and_the_count(
+    world: World, database: Database
+) -> None:
+    ends = Counter({("good", "succeeded"): 9, ("good", "failed"): 1, ("stopped", "killed"): 9})
+    ends.update({("bad", "failed"): 41, ("gone", "failed"): 41, ("new", "succeeded"): 1})
+    for worker_id in ("good", "stopped", "bad", "gone"):
+        await register(world.ledger, Registration(worker_id, worker_id, "h", ("q",)))
+    await register(world.ledger, Registration("new", "new", "h", replaces="gone"))
+    async with database.transaction() as tx:
+        await add_sample(tx, "server", Tally(ends=ends), depth=0, running=0)
+    health = {row.worker_id: workers.HEALTH[row.illness] for row in await workers_of(database, 1)}
+    well = dict.fromkeys(("good", "stopped", "new"), "healthy")
+    assert health == {**well, "bad": "failing", "gone": "lost"}
+    async with database.transaction() as tx:
+        found = await workers.count_workers(tx)
+    assert found == {"healthy": 3, "failing": 1, "silent": 0, "lost": 1}
 
 
 async def test_pages_of_workers_join_whatever_their_health(

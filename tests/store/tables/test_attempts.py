@@ -6,6 +6,7 @@ from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
 from holdfast.store.database import Transaction
 from holdfast.store.tables.attempts import (
+    AttemptRun,
     AttemptUsage,
     EndedAttempt,
     Success,
@@ -57,7 +58,9 @@ async def test_an_attempt_that_ends_otherwise_keeps_its_lease_until_released(
     await world.submit()
     [mine] = await world.claim()
     ended = an_end(mine.task_id, TaskState.KILLED, released=False)
-    assert await end_attempts(tx, [ended]) == [(*mine.task_id, None)]
+    assert await end_attempts(tx, [ended]) == [
+        AttemptRun(*mine.task_id, None, "w1", TaskState.KILLED)
+    ]
     assert await find_attempt(tx, mine.task_id, None) == (0, True)
     assert await find_attempt(tx, mine.task_id, 1) is None
     assert await find_ended_attempts(tx, [fence_of(mine)]) == {}

@@ -8,10 +8,12 @@ import pytest
 from holdfast.model.attempts import LockedLease, LockedTask
 from holdfast.model.fence import Fence
 from holdfast.model.ids import TaskId
+from holdfast.rules.resume import ResumableJob
 from holdfast.store.statements import load_statements
 from holdfast.store.tables import (
     attempts,
     checkpoints,
+    continuations,
     dead_letters,
     dependencies,
     endpoints,
@@ -22,6 +24,7 @@ from holdfast.store.tables import (
     partitions,
     ready,
     tasks,
+    tokens,
     undos,
     workers,
 )
@@ -61,6 +64,7 @@ SHAPES = [
     (jobs.JobToRerun, "jobs", "read_job_to_rerun"),
     (keys.UsedKey, "keys", "find_key"),
     (workers.KnownWorker, "workers", "find_worker"),
+    (workers.StoredSecret, "workers", "read_secret_hashes"),
     (workers.CalledWorker, "cluster", "read_called_workers"),
     (workers.FailingWorker, "cluster", "count_failures"),
     (workers.FleetWorker, "cluster", "read_fleet"),
@@ -81,6 +85,8 @@ SHAPES = [
     (outputs.DeclaredOutput, "datasets", "find_declared_outputs"),
     (dependencies.UnmetDependency, "order", "find_unmet_dependencies"),
     (dependencies.ReleasedJob, "order", "count_met"),
+    (ResumableJob, "resume", "read_resumable"),
+    (continuations.KnownReplay, "resume", "list_replays"),
     (undos.Cause, "undo", "read_causes"),
     (undos.UsedJob, "undo", "find_used_jobs"),
     (undos.UndoneTaskRow, "undo", "read_undone_tasks"),
@@ -88,6 +94,7 @@ SHAPES = [
     (undos.UndoneOutput, "undo", "read_undone_outputs"),
     (partitions.Partition, "events", "read_partitions"),
     (partitions.JobIdPace, "events", "read_job_id_pace"),
+    (tokens.TokenRow, "tokens", "list_tokens"),
 ]
 # What a statement calls otherwise, or what has no name there.
 RENAMED: dict[type[Any], dict[str, str]] = {

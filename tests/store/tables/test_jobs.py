@@ -69,11 +69,14 @@ def a_job(job_id: int, **changes: Any) -> NewJob:
     )._replace(**changes)
 
 
-async def test_ids_are_given_out_with_the_time_and_the_policies(
+async def test_ids_are_given_out_with_the_time_and_only_under_the_policies_that_hold(
     database: Database, world: World
 ) -> None:
     first, second = await allocate_job_ids(database, 2)
-    assert (second.job_id, second.policies_version) == (first.job_id + 1, 0)
+    assert await allocate_job_ids(database, 2, 1) == []
+    [third] = await allocate_job_ids(database, 1, 0)
+    assert (second.job_id, third.job_id) == (first.job_id + 1, first.job_id + 2)
+    assert first.now <= third.now
 
 
 async def test_a_key_lets_one_job_in(world: World, tx: Transaction) -> None:
@@ -111,7 +114,7 @@ async def test_a_job_is_hidden_until_it_is_shown(world: World, tx: Transaction) 
     hidden = await list_hidden_jobs(tx, older_than=timedelta(), batch_max=9)
     assert sorted(hidden) == [901, 902], "of one moment, so in any order"
     assert await lock_hidden_job(tx, 901)
-    await show_job(tx, 901, unmet=0, now=now)
+    await show_job(tx, 901, unmet=0, actor=None, now=now)
     assert not await lock_hidden_job(tx, 901)
     await delete_job(tx, 902)
     assert (await hold_jobs(tx, [902, 901])).keys() == {901}

@@ -46,4 +46,4 @@ async def test_the_book_is_empty_at_first_and_has_every_policy_later(ledger: Led
     policy = TypePolicy(PolicyDefaults(lease=60.0))
     for name in ("a", "b"):
         await set_policy(ledger, name, policy, actor="ann")
-    assert await load_policies(ledger.database) == (2, {"a": policy, "b": policy})
+    assert await load_policies(ledger.database) == (2, {"a": policy, "b": policy}, {})

@@ -5,16 +5,20 @@ from datetime import timedelta
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.ids import TaskId
 from holdfast.model.states import TaskState
+from holdfast.operations.ending.cancel import cancel_job
 from holdfast.store.database import Database, Transaction
 from holdfast.store.tables.ready import (
     ReadyStretch,
     ReadyTask,
+    Stretch,
     WaitingStretch,
     drop_stale,
+    drop_stale_heads,
     explain_unclaimable,
     feed_ready,
     insert_ready,
     insert_waiting,
+    leave_line,
     list_overdue,
     list_queues_with_work,
     list_waited,
@@ -110,9 +114,47 @@ async def test_stale_rows_are_dropped_and_servers_are_notified(
     ledger: Ledger, world: World
 ) -> None:
     job_id = await world.submit()
-    await world.cancel_job(job_id)
+    await cancel_job(ledger, job_id, "hard", actor="operator")
     assert await world.count("ready") == 1
     async with ledger.database.transaction() as tx:
         await drop_stale(tx, ["q"], 10)
         await notify_ready(tx, "q")
     assert await world.count("ready") == 0
+
+
+async def _in_line(world: World) -> list[tuple[int, int]]:
+    rows = await world.clock.fetch("select job_id, task_index from holdfast.ready order by 1, 2")
+    return [tuple(row) for row in rows]
+
+
+async def test_a_stretch_of_tasks_leaves_the_line_but_for_rows_that_are_held(
+    world: World, database: Database
+) -> None:
+    job_id, other = await world.submit(["a", "b", "c"]), await world.submit(priority=2)
+    placed = await world.submit(queue=None, replicas=2)
+    async with database.transaction() as holder:
+        await holder.connection.execute(
+            "select from holdfast.ready where job_id = $1 and task_index = 1 for update", job_id
+        )
+        async with database.transaction() as tx:
+            await leave_line(tx, [Stretch(job_id, 0, 2), Stretch(placed, 1, 9)])
+    assert await _in_line(world) == [(job_id, 1), (job_id, 2), (other, 0), (placed, 0)]
+
+
+async def test_stale_heads_are_dropped_from_every_queue_and_nothing_else_is(
+    world: World, database: Database
+) -> None:
+    cancelled = [await world.submit(["a", "b"], queue=queue) for queue in ("p", "q", "r")]
+    live = await world.submit(["a", "b"], queue="q")
+    await world.clock.fetch(
+        "update holdfast.jobs set cancel_mode = 'hard' where job_id = any ($1)",
+        cancelled,
+    )
+    async with database.transaction() as tx:
+        assert await drop_stale_heads(tx, "", queues_max=2, head_max=3) == (4, "q")
+    assert await _in_line(world) == [(cancelled[2], 0), (cancelled[2], 1), (live, 0), (live, 1)]
+    async with database.transaction() as tx:
+        assert await drop_stale_heads(tx, "", queues_max=2, head_max=1) == (1, "r")
+        assert await drop_stale_heads(tx, "q", queues_max=9, head_max=1) == (1, None)
+        assert await drop_stale_heads(tx, "", queues_max=9, head_max=9) == (0, None)
+    assert await _in_line(world) == [(live, 0), (live, 1)]

@@ -1,12 +1,17 @@
 """What servers count: rows that cannot be are refused, and old ones go."""
 
+from collections import Counter
+from datetime import timedelta
+
 import asyncpg
 import pytest
 
 from holdfast.rules.quantiles import RANGES
 from holdfast.store.database import Database
+from holdfast.store.reads.samples import count_ends_by_worker
 from holdfast.store.tables import samples
-from holdfast.store.tables.samples import Counts
+from holdfast.store.tables.samples import Counts, WorkerEnds
+from tests.steps import to_the_start_of_a_step
 from tests.store.raw import Raw
 from tests.world import World
 
@@ -46,6 +51,32 @@ async def test_what_no_chart_shows_any_more_is_pruned_in_batches(
     assert await world.count("samples") == 3, "a week's chart still shows them"
     await world.clock.advance(2 * 24 * HOUR)
     assert await prune() == 3
+
+
+async def test_what_ended_on_workers_adds_up_and_is_kept_for_two_hours(
+    world: World, database: Database
+) -> None:
+    async def read() -> dict[str, WorkerEnds]:
+        async with database.transaction() as tx:
+            since = await tx.now() - timedelta(seconds=HOUR)
+            return dict(await count_ends_by_worker(tx, since))
+
+    await to_the_start_of_a_step(world)
+    numbers = {"succeeded": 1, "failed": 2, "worker_failed": 3, "killed": 4}
+    ends = Counter({("w1", outcome): count for outcome, count in numbers.items()})
+    ends["w2", "failed"] = 1
+    for server_id in "aab":
+        async with database.transaction() as tx:
+            tally = samples.Tally(ends=ends)
+            await samples.add_sample(tx, server_id, tally, depth=0, running=0)
+    assert await read() == {"w1": WorkerEnds(3, 6, 9, 12), "w2": WorkerEnds(failed=3)}
+    await world.clock.advance(HOUR + 1)
+    assert await read() == {}
+    for left in (4, 0):
+        async with database.transaction() as tx:
+            await samples.prune_samples(tx, batch_max=100)
+        assert await world.count("worker_samples") == left
+        await world.clock.advance(HOUR)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_a_task_whose_worker_was_lost_waits_for_its_next_attempt(
 async def test_pending_tasks_are_killed_or_given_up(world: World, tx: Transaction) -> None:
     job_id = await world.submit([1, 2])
     await kill_pending_tasks(tx, [TaskId(job_id, 0)], actor="operator", cause="enough")
-    await give_up_scheduling(tx, [TaskId(job_id, 1)])
+    await give_up_scheduling(tx, {TaskId(job_id, 1): "no worker"})
     states = [task.state for task in await lock_tasks_of_jobs(tx, [job_id])]
     assert states == [TaskState.KILLED, TaskState.UNSCHEDULABLE]
 

@@ -5,15 +5,17 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from holdfast.client.context import Lease
 from holdfast.worker.building.builder import Builder
 from holdfast.worker.building.caches import BuildFailed, BuildUnavailable
 from tests.tidy import ROOT
 from tests.worker.bundle_store import Store, open_store, write_wheel
 
-LEASE = "1.0 0 token"
+LEASE = Lease("1.0", 0, UUID(int=7))
 
 
 @pytest.fixture
@@ -36,7 +38,8 @@ async def test_an_attempt_gets_its_workspace_and_its_environment(
 ) -> None:
     bundle = await store.upload_zip([("main.py", "import tiny; tiny.main()")])
     line = f"tiny @ file://{write_wheel(tmp_path / 'wheels')}"
-    first = await builder.build(bundle, [line], LEASE, into=tmp_path / "1")
+    lease = await store.lease_for(bundle)
+    first = await builder.build(bundle, [line], lease, into=tmp_path / "1")
     assert first.workspace == tmp_path / "1"
     assert first.python is not None
     program = await asyncio.create_subprocess_exec(
@@ -80,10 +83,10 @@ async def test_a_wrong_bundle_is_the_jobs_fault(
     builder: Builder, store: Store, tmp_path: Path
 ) -> None:
     with pytest.raises(BuildFailed, match="there is no bundle"):
-        await builder.build("0" * 64, [], LEASE, into=tmp_path / "1")
+        await builder.build("0" * 64, [], await store.lease_for("0" * 64), into=tmp_path / "1")
     bundle = await store.upload_zip([("../x", "y")])
     with pytest.raises(BuildFailed, match="outside"):
-        await builder.build(bundle, [], LEASE, into=tmp_path / "2")
+        await builder.build(bundle, [], await store.lease_for(bundle), into=tmp_path / "2")
 
 
 async def test_a_disk_in_trouble_is_not_the_jobs_fault(

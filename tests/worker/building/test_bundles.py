@@ -6,9 +6,11 @@ import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from holdfast.client.context import Lease
 from holdfast.client.transport import Transport
 from holdfast.worker.building import bundles as bundles_module
 from holdfast.worker.building.bundles import Bundles
@@ -18,7 +20,7 @@ from tests.client.peer import Peer, Say, listening
 from tests.waiting import eventually
 from tests.worker.bundle_store import Store, open_store
 
-LEASE = "1.0 0 token"
+LEASE = Lease("1.0", 0, UUID(int=7))
 LOTS = 1 << 30
 
 
@@ -51,9 +53,9 @@ def said(content: bytes) -> tuple[str, Say]:
     return hashlib.sha256(content).hexdigest(), Say(200, content)
 
 
-async def fetch(bundles: Bundles, bundle: str) -> bool:
+async def fetch(bundles: Bundles, bundle: str, lease: Lease = LEASE) -> bool:
     """Fetch a bundle and let go of it; tell whether it was there."""
-    fetched = await bundles.fetch(bundle, LEASE)
+    fetched = await bundles.fetch(bundle, lease)
     fetched.hold.close()
     return fetched.was_cached
 
@@ -61,7 +63,8 @@ async def fetch(bundles: Bundles, bundle: str) -> bool:
 async def test_a_bundle_is_fetched_once(store: Store, tmp_path: Path) -> None:
     bundle = await store.upload_zip([("a", "b")])
     first, second = cache(tmp_path, store.transport), cache(tmp_path, store.transport)
-    assert [await fetch(first, bundle), await fetch(first, bundle)] == [False, True]
+    lease = await store.lease_for(bundle)
+    assert [await fetch(first, bundle, lease), await fetch(first, bundle)] == [False, True]
     assert await fetch(second, bundle)  # another worker of the host
     assert names_in(tmp_path) == {f"{bundle}.zip"}
 
@@ -73,7 +76,8 @@ async def test_a_bundle_is_asked_for_with_the_lease(stranger: Peer, tmp_path: Pa
         assert (fetched.size, os.pread(fetched.hold.fd, 9, 0)) == (1, b"x")
         fetched.hold.close()
     [heard] = stranger.heard
-    assert (heard.path, heard.headers["Holdfast-Lease"]) == (f"/api/bundles/{bundle}", LEASE)
+    assert heard.path == f"/internal/own-bundle/{bundle}"
+    assert heard.headers["Holdfast-Lease"] == str(LEASE) == f"1.0 0 {UUID(int=7)}"
 
 
 async def test_many_who_want_the_same_at_once_fetch_it_once(stranger: Peer, tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ async def test_many_who_want_the_same_at_once_fetch_it_once(stranger: Peer, tmp_
 
 async def test_an_unknown_bundle_is_the_jobs_fault(store: Store, tmp_path: Path) -> None:
     with pytest.raises(BuildFailed, match=f"no bundle {'0' * 64}; upload") as failed:
-        await fetch(cache(tmp_path, store.transport), "0" * 64)
+        await fetch(cache(tmp_path, store.transport), "0" * 64, await store.lease_for("0" * 64))
     assert failed.value.stage == "fetch"
     assert names_in(tmp_path) == set()
 
@@ -103,7 +107,7 @@ async def test_content_that_is_not_what_its_name_says_is_not_kept(
     bundle = await store.upload_zip([("a", "b")])
     (store.folder / "sha256" / bundle).write_bytes(b"something else")
     with pytest.raises(BuildFailed, match="is wrong: what the server gave has the hash"):
-        await fetch(cache(tmp_path, store.transport), bundle)
+        await fetch(cache(tmp_path, store.transport), bundle, await store.lease_for(bundle))
     assert names_in(tmp_path) == set()
 
 
@@ -173,13 +177,13 @@ async def test_the_least_used_are_evicted_but_none_that_is_in_use(
 ) -> None:
     names = [await store.upload_zip([("a", f"{number}" * 1000)]) for number in range(4)]
     bundles = cache(tmp_path, store.transport, bytes_max=2500)
-    in_use = await bundles.fetch(names[0], LEASE)
+    in_use = await bundles.fetch(names[0], await store.lease_for(names[0]))
     for name in names[1:]:
-        await fetch(bundles, name)
+        await fetch(bundles, name, await store.lease_for(name))
     assert names_in(tmp_path) == {f"{names[0]}.zip", f"{names[3]}.zip"}
     unpack(in_use.hold, tmp_path / "into", threading.Event())
     in_use.hold.close()
-    await fetch(bundles, names[1])
+    await fetch(bundles, names[1], await store.lease_for(names[1]))
     assert names_in(tmp_path) == {f"{names[3]}.zip", f"{names[1]}.zip"}
 
 
@@ -187,7 +191,8 @@ async def test_a_bundle_larger_than_the_cache_is_used_all_the_same(
     store: Store, tmp_path: Path
 ) -> None:
     bundle = await store.upload_zip([("a", "x" * 1000)])
-    fetched = await cache(tmp_path, store.transport, bytes_max=10).fetch(bundle, LEASE)
+    lease = await store.lease_for(bundle)
+    fetched = await cache(tmp_path, store.transport, bytes_max=10).fetch(bundle, lease)
     unpack(fetched.hold, tmp_path / "into", threading.Event())
     fetched.hold.close()
     assert (tmp_path / "into" / "a").read_text() == "x" * 1000

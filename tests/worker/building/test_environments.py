@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.worker.building import environments as environments_module
-from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, try_hold
+from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, ToolMissing, try_hold
 from holdfast.worker.building.environments import Environments, find_uv, name_environment
 from tests.tidy import ROOT
 from tests.waiting import eventually
@@ -155,7 +155,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
 async def test_a_worker_without_uv_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(BuildUnavailable, match="there is no uv on this worker"):
+    with pytest.raises(ToolMissing, match="there is no uv on this worker"):
         find_uv()
 
 

@@ -11,6 +11,7 @@ from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.function_runner import FunctionCall, FunctionRunner
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import Outcome
+from holdfast.worker.running_code import RunningCode
 from tests.worker.claims import an_attempt
 
 NOWHERE = "http://127.0.0.1:1"
@@ -24,6 +25,8 @@ class Inside:
         self.runner = FunctionRunner(
             NOWHERE,
             threads_max=1,
+            limit_of=lambda _: None,
+            code=RunningCode(),
             write=self._write,
             on_end=self._end,
             on_process=lambda call: self._ends[call.attempt].set_result(PROCESS),

@@ -5,6 +5,7 @@ import pytest
 
 from holdfast.wire.requests import Progress
 from holdfast.worker.claimed.attempt import JobCache, StopMode
+from holdfast.worker.processes.clock import boot_clock
 from tests.worker.claims import a_claim, a_job, an_attempt
 
 
@@ -143,6 +144,38 @@ def test_progress_that_is_said_while_an_earlier_word_is_on_its_way_is_reported_n
     attempt.progress = later = Progress(0.2)
     attempt.progress_reported = sent.progress
     assert attempt.report().progress is later
+
+
+def test_usage_is_reported_when_there_is_some_and_then_every_ten_seconds() -> None:
+    attempt = an_attempt()
+    attempt.start_reported = True
+    now = boot_clock()
+    assert not attempt.is_due(now, with_progress=False)
+    attempt.usage.note({"cpu_seconds": 1})
+    assert attempt.is_due(now, with_progress=False)
+    first = attempt.report().usage
+    assert first == {"cpu_seconds": 1}
+    attempt.usage.note_reported(first, now)
+    attempt.usage.note({"cpu_seconds": 1})
+    assert attempt.report().usage is None, "it is no news"
+    attempt.usage.note({"cpu_seconds": 2})
+    assert not attempt.is_due(now + 9, with_progress=False)
+    assert attempt.is_due(now + 10, with_progress=False)
+    attempt.is_over = True
+    assert not attempt.is_due(now + 10, with_progress=False), "its end says it"
+
+
+def test_usage_of_a_process_that_has_ended_is_left_to_the_report_of_its_end() -> None:
+    attempt = an_attempt()
+    attempt.start_reported = True
+    now = boot_clock()
+    attempt.usage.note({"cpu_seconds": 1})
+    sent = attempt.report().usage
+    attempt.usage.note_all({"cpu_seconds": 2})
+    assert not attempt.is_due(now, with_progress=False)
+    attempt.usage.note_reported(sent, now)
+    assert not attempt.is_due(now + 10, with_progress=False)
+    assert attempt.usage.latest == {"cpu_seconds": 2}
 
 
 def test_a_server_that_cannot_take_a_report_is_left_in_peace_for_a_moment() -> None:

@@ -2,7 +2,7 @@
 
 from holdfast.model.resources import Capacity, Resources
 from holdfast.worker.claimed.attempt import Attempt
-from holdfast.worker.claimed.book import Book
+from holdfast.worker.claimed.book import Book, SharedBook
 from tests.worker.claims import an_attempt
 
 TWO = Capacity(cpu=2.0, memory=100, disk=100)
@@ -57,3 +57,19 @@ def test_without_a_capacity_nothing_is_kept() -> None:
         assert free is None
     book.give_back(attempt)
     assert not book.has_grown
+
+
+def test_a_shared_book_is_whole_while_neither_half_has_anything() -> None:
+    placed = 1
+    book = SharedBook("b", lambda: placed)
+    with book.offer() as free:
+        assert free is None, "the server counts"
+        assert not book.is_whole(free)
+        placed = 0
+        assert book.is_whole(free)
+    attempt = sized(99)
+    assert book.take([attempt, an_attempt()]) == []
+    assert not book.is_whole(None)
+    book.give_back(attempt)
+    assert book.is_whole(None)
+    assert book.has_grown

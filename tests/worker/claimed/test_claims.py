@@ -8,6 +8,8 @@ import pytest
 from holdfast.client.transport import Transport
 from holdfast.errors import LeaseConflict
 from holdfast.model.ids import parse_task_id
+from holdfast.model.resources import Capacity
+from holdfast.model.worker_credentials import WorkerCredential
 from holdfast.operations.register import Registration, register
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.claims import Claims, Replaced
@@ -15,6 +17,8 @@ from tests.client.peer import Say, listening
 from tests.waiting import eventually
 from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import QUEUE, Workplace, call
+
+FIRST, SECOND = (WorkerCredential(name, "s" * 32) for name in ("w-1", "w-2"))
 
 
 @pytest.fixture
@@ -32,17 +36,23 @@ def refuse(attempts: Sequence[Attempt]) -> None:
 async def test_a_worker_is_known_once_it_has_registered(
     workplace: Workplace, transport: Transport
 ) -> None:
-    claims = Claims(transport, "w-1", [QUEUE], hand_back=refuse)
+    claims = Claims(
+        transport,
+        FIRST,
+        [QUEUE],
+        capacity=Capacity(2.0),
+        hand_back=refuse,
+    )
     assert await claims.register("w", None, asyncio.Event()) == 0
-    [row] = await workplace.fetch("select name, queues from holdfast.workers")
-    assert tuple(row) == ("w", [QUEUE])
+    [row] = await workplace.fetch("select name, queues, claims_up_to from holdfast.workers")
+    assert tuple(row) == ("w", [QUEUE], '{"cpu": 2.0}')
 
 
 async def test_a_predecessor_that_nobody_knows_is_not_insisted_on(
     workplace: Workplace, transport: Transport
 ) -> None:
-    claims = Claims(transport, "w-2", [QUEUE], hand_back=refuse)
-    assert await claims.register("w", "w-1", asyncio.Event()) == 0
+    claims = Claims(transport, SECOND, [QUEUE], hand_back=refuse)
+    assert await claims.register("w", FIRST, asyncio.Event()) == 0
     assert len(await workplace.fetch("select 1 from holdfast.workers")) == 1
 
 
@@ -50,7 +60,7 @@ async def test_a_claim_by_id_is_refused_with_a_reason(
     workplace: Workplace, transport: Transport
 ) -> None:
     task_id = parse_task_id(await workplace.submit(call("add", 1)))
-    claims = Claims(transport, "w-1", [QUEUE], hand_back=refuse)
+    claims = Claims(transport, FIRST, [QUEUE], hand_back=refuse)
     [attempt] = await claims.claim_by_id(task_id)
     assert attempt.task_id == str(task_id)
     with pytest.raises(LeaseConflict, match="already_running"):
@@ -65,7 +75,7 @@ async def test_an_incarnation_that_was_replaced_is_told_so(
     await register(ledger, Registration("w-2", "w", "here", replaces="w-1"))
     await workplace.submit(call("add", 1))
     with pytest.raises(Replaced):
-        await Claims(transport, "w-1", [QUEUE], hand_back=refuse).claim(1, 0)
+        await Claims(transport, FIRST, [QUEUE], hand_back=refuse).claim(1, 0)
 
 
 async def test_what_was_claimed_for_a_call_that_is_given_up_is_handed_back(
@@ -73,7 +83,7 @@ async def test_what_was_claimed_for_a_call_that_is_given_up_is_handed_back(
 ) -> None:
     returned: list[Attempt] = []
     async with FaultyProxy(workplace.url) as proxy, Transport(proxy.url) as transport:
-        claims = Claims(transport, "w-1", [QUEUE], hand_back=returned.extend)
+        claims = Claims(transport, FIRST, [QUEUE], hand_back=returned.extend)
         proxy.lose_answers()
         task_id = await workplace.submit(call("add", 1))
         claiming = asyncio.create_task(claims.claim(1, 0))
@@ -89,9 +99,9 @@ async def test_a_server_that_does_not_know_its_name_is_asked_again() -> None:
     forbidden = Say(403, b'{"error": {"code": "forbidden", "message": "no"}}')
     with listening() as peer:
         async with Transport(peer.url) as transport:
-            claims = Claims(transport, "w-2", [QUEUE], hand_back=refuse)
+            claims = Claims(transport, SECOND, [QUEUE], hand_back=refuse)
             peer.script = [forbidden, Say(200, b'{"worker_id": "w-2", "taken_over": 3}')]
-            assert await claims.register("w", "w-1", asyncio.Event()) == 3
+            assert await claims.register("w", FIRST, asyncio.Event()) == 3
             peer.script = [forbidden, Say(200, b'{"claims": [], "waited_ms": 0}')]
             assert await claims.claim(1, 0) == []
         assert [heard.json.get("replaces") for heard in peer.heard[:2]] == ["w-1", "w-1"]

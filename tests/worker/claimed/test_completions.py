@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.api import route as endpoint
+from holdfast.api import bodies
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed import completions as module
 from holdfast.worker.claimed.attempt import Attempt
@@ -169,7 +169,7 @@ async def test_a_request_that_is_too_large_is_sent_in_parts(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = await some_attempts(workplace, 20)
-    monkeypatch.setattr(endpoint, "BODY_BYTES_MAX", 5_000)
+    monkeypatch.setattr(bodies, "BODY_BYTES_MAX", 5_000)
     async with sending(workplace.url) as sender:
         for number, attempt in enumerate(attempts):
             sender.completions.add(attempt, a_result(6_000 if number == 7 else 1_000))

@@ -14,11 +14,12 @@ import msgspec
 import pytest
 
 from holdfast.client.transport import Transport
+from holdfast.model.log_limits import HEAD_BYTES, TAIL_BYTES
 from holdfast.worker.claimed import function_output as output_module
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.function_output import AttemptOutput, FunctionOutputs
 from holdfast.worker.running.function import TaskStopped
-from holdfast.worker.running.tail import LOG_BYTES_MAX, STRETCH_BYTES_MAX
+from holdfast.worker.running.tail import STRETCH_BYTES_MAX
 from tests.client.peer import Peer, Say, listening
 from tests.waiting import eventually
 from tests.worker.claims import an_attempt
@@ -57,14 +58,30 @@ def test_output_is_taken_in_stretches_that_end_with_a_line_or_a_character() -> N
     assert {piece.decode()[-1] for _, piece in take_all(output)} == {"ä"}
 
 
-def test_output_beyond_the_limit_is_dropped_and_the_last_line_says_so() -> None:
+def test_both_ends_of_a_long_log_are_kept_under_their_offsets() -> None:
     output = AttemptOutput()
-    output.add(b"x" * (LOG_BYTES_MAX - 1), ROOM)
-    output.add("ä".encode(), ROOM)
-    assert output.add(b"more", ROOM) == 0
-    content = b"".join(piece for _, piece in take_all(output))
-    assert content.endswith(b"xx\n[output over 16777216 bytes was dropped]\n")
-    assert len(content) < LOG_BYTES_MAX + 1024
+    lines = [b"%0999d\n" % (1000 * number) for number in range(40_000)]
+    grown = 0
+    for at in range(0, len(lines), 100):
+        grown += output.add(b"".join(lines[at : at + 100]), ROOM)
+    assert grown == len(output) <= HEAD_BYTES + TAIL_BYTES * 5 / 4
+    pieces = take_all(output)
+    assert all(int(piece[:999]) == offset for offset, piece in pieces)
+    ends = [offset + len(piece) for offset, piece in pieces]
+    gaps = [(end, start) for end, (start, _) in zip(ends, pieces[1:], strict=False) if end < start]
+    [(head, tail)] = gaps
+    assert HEAD_BYTES - 1000 < head <= HEAD_BYTES
+    assert tail <= 40_000_000 - TAIL_BYTES
+    assert pieces[-1][1].endswith(lines[-1])
+
+
+def test_a_single_write_over_the_limit_is_kept_at_both_ends() -> None:
+    output = AttemptOutput()
+    output.add(b"first" + b"x" * (3 * (HEAD_BYTES + TAIL_BYTES)) + b"last", ROOM)
+    pieces = take_all(output)
+    assert pieces[0][1].startswith(b"first")
+    assert pieces[-1][1].endswith(b"last")
+    assert sum(len(piece) for _, piece in pieces) <= HEAD_BYTES + TAIL_BYTES * 5 / 4
 
 
 def test_what_there_was_no_room_for_is_counted_within_the_output() -> None:
@@ -157,6 +174,26 @@ async def test_attempts_that_write_at_once_share_a_request(sent: Sent, peer: Pee
     sent.outputs.write(other, b"other\n")
     await sent.end()
     assert heard(peer) == [[(0, b"one\n"), (0, b"other\n")]]
+
+
+async def test_who_floods_a_log_pauses_after_each_stretch_but_not_at_the_end(
+    sent: Sent, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_module, "HEAD_BYTES", 4)
+    monkeypatch.setattr(output_module, "LONG_STRETCH_BYTES_MAX", 4)
+    monkeypatch.setattr(output_module, "SEND_EVERY_SECONDS", 0.01)
+    peer.script = [stored(), stored(), stored(), stored(2)]
+    sent.outputs.write(sent.attempt, b"one\ntwo\nsix\n")
+    await eventually(lambda: len(peer.heard) == 3)
+    monkeypatch.setattr(output_module, "SEND_EVERY_SECONDS", 3600.0)
+    sent.outputs.write(sent.attempt, b"ten\nend\n")
+    await sent.end()
+    assert heard(peer) == [
+        [(0, b"one\n")],
+        [(4, b"two\n")],
+        [(8, b"six\n")],
+        [(12, b"ten\n"), (16, b"end\n")],
+    ]
 
 
 async def test_what_could_not_be_stored_is_sent_again(sent: Sent, peer: Peer) -> None:

@@ -19,6 +19,7 @@ from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.claimed.lease_keeper import Keeper
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import KILLED, Outcome
+from holdfast.worker.running_code import RunningCode
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.waiting import eventually
 from tests.worker.faulty_proxy import FaultyProxy
@@ -32,11 +33,13 @@ class Kept:
         self.stops: list[tuple[str, str]] = []
         self.stuck: list[str] = []
         self.drains = 0
+        self.code = RunningCode()
         self.failures: list[BaseException] = []
         self.keeper = Keeper(
             Transport(url),
             worker_id,
             watchdog,
+            code=self.code,
             on_stop=lambda attempt, mode: self.stops.append((attempt.task_id, mode)),
             on_stuck=lambda attempt: self.stuck.append(attempt.task_id),
             on_drain=self._note_drain,

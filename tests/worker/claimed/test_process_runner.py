@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -11,50 +12,19 @@ from typing import Any
 
 import pytest
 
+import holdfast as hf
 from holdfast.client.transport import Transport
 from holdfast.worker.claimed.attempt import Attempt, StopMode
-from holdfast.worker.claimed.process_runner import ProcessRunner
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.mark import mark_of
 from holdfast.worker.running import log_shipping as shipping_module
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome
 from holdfast.worker.slots import Slot
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
 from tests.waiting import eventually
+from tests.worker.claimed.outside import Outside
 from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import Workplace, call
-
-
-class Outside:
-    """A runner on a workplace, and the attempts it is given."""
-
-    def __init__(
-        self, workplace: Workplace, transport: Transport, watchdog: WatchdogHandle, fd: int
-    ) -> None:
-        self.workplace = workplace
-        self.folder = workplace.folder / "attempts"
-        self.runner = ProcessRunner(self.folder, transport, watchdog, lock_fd=fd)
-
-    async def claim(self, entrypoint: dict[str, Any] | str, **spec: Any) -> Attempt:
-        """Submit a task, a shell line or more, and claim it."""
-        chosen = {"shell": entrypoint} if isinstance(entrypoint, str) else entrypoint
-        await self.workplace.submit(chosen, **spec)
-        [attempt] = await self.workplace.claim()
-        return attempt
-
-    async def run(self, entrypoint: dict[str, Any] | str, **spec: Any) -> tuple[Attempt, Outcome]:
-        """Run a task to its end."""
-        attempt = await self.claim(entrypoint, **spec)
-        return attempt, await self.runner.run(attempt)
-
-    async def begin(
-        self, entrypoint: dict[str, Any] | str, **spec: Any
-    ) -> tuple[Attempt, asyncio.Task[Outcome]]:
-        """Run a task until it says that it has begun, by a file in its folder."""
-        attempt = await self.claim(entrypoint, **spec)
-        running = asyncio.create_task(self.runner.run(attempt))
-        await eventually((self.folder / f"{attempt.task_id}.0" / "work" / "began").exists)
-        await eventually(lambda: attempt.on_stop)
-        return attempt, running
 
 
 @pytest.fixture
@@ -91,12 +61,36 @@ async def test_a_command_knows_who_it_is_and_gets_nothing_of_its_worker(outside:
         "HOLDFAST_NUM_TASKS": "1",
         "HOLDFAST_ATTEMPT": "0",
         "HOLDFAST_LEASE_TOKEN": str(attempt.lease_token),
+        "HOLDFAST_MARK": mark_of(str(attempt.lease_token)),
         "HOLDFAST_INPUT": '{"a":1}',
         "COLOUR": "blue",
         "PYTHONUNBUFFERED": "",
     }
     assert {name: told[name] for name in wanted} == wanted
     assert told.get("PYTHONPATH") == os.environ.get("PYTHONPATH")  # another Python would choke
+
+
+async def test_the_end_of_a_command_comes_with_what_it_has_used(outside: Outside) -> None:
+    script = "import time\nheld = b'x' * 30_000_000\nwhile time.process_time() < 1: pass"
+    attempt, outcome = await outside.run({"command": [sys.executable, "-c", script]})
+    assert outcome == Outcome("succeeded", 0)
+    used = attempt.usage.latest
+    assert used is not None
+    assert used["cpu_seconds"] >= 0.9  # counted in ticks
+    assert used["memory_peak_bytes"] >= 30_000_000
+    assert (used["processes_max"], used["limits"]) == (1, "none")
+
+
+async def test_beside_placed_work_with_devices_a_command_sees_none(
+    workplace: Workplace, watchdog: WatchdogHandle, slot: Slot
+) -> None:
+    line = "echo ${CUDA_VISIBLE_DEVICES-unset}:${ROCR_VISIBLE_DEVICES-unset}"
+    environment = {"CUDA_VISIBLE_DEVICES": "0,1"}
+    async with Transport(workplace.url) as transport:
+        for hides, seen in ((True, b":\n"), (False, b"0,1:unset\n")):
+            outside = Outside(workplace, transport, watchdog, slot.fd, hides_devices=hides)
+            attempt, _ = await outside.run(line, environment=environment)
+            assert await workplace.log(attempt.task_id) == seen
 
 
 STATUSES = [
@@ -194,15 +188,27 @@ async def test_output_that_nobody_wants_holds_up_nothing(
         attempt = await outside.claim("echo one")
         await proxy.cut()
         attempt.ask_to_stop("lost", boot_clock())
-        await asyncio.wait_for(outside.runner.run(attempt), 30)
+        await asyncio.wait_for(outside.runner.run(attempt, None), 30)
 
 
-async def test_too_much_output_is_cut_and_says_so(outside: Outside) -> None:
-    attempt, outcome = await outside.run("head -c 16800000 /dev/zero | tr '\\0' x")
-    assert outcome == Outcome("succeeded", 0)
-    log = await outside.workplace.log(attempt.task_id)
-    assert log.startswith(b"x" * (16 << 20))
-    assert log[16 << 20 :] == b"\n[output over 16777216 bytes was dropped]\n"
+async def test_of_too_much_output_both_ends_are_kept_and_a_line_says_so(outside: Outside) -> None:
+    attempt, outcome = await outside.run("seq -f %099.0f 200000; echo the last words >&2; exit 3")
+    assert (outcome.status, outcome.exit_code) == ("failed", 3)
+    with hf.Client(outside.workplace.url) as client:
+        log = b"".join([part async for part in client.logs.aio(attempt.task_id)])
+    whole = b"".join(b"%099d\n" % number for number in range(1, 200_001)) + b"the last words\n"
+    # A writer that is slow may be passed over more than once.
+    first, *others = re.split(rb"\[(\d+) bytes of output are left out here\]\n", log)
+    offset = 0
+    for part, left_out in zip([first, *others[1::2]], [*map(int, others[::2]), 0], strict=True):
+        # What is left out is said in a line of its own, also where it is the rest of one.
+        is_cut = not whole.startswith(part, offset)
+        kept = part.removesuffix(b"\n") if is_cut else part
+        assert whole.startswith(kept, offset)
+        offset += len(kept) + left_out
+    assert offset == len(whole)
+    assert 8 << 20 <= len(first) <= 9 << 20
+    assert (8 << 20) - 200 <= len(others[-1]) <= 10 << 20
 
 
 TRAP = "trap 'echo asked; exit {code}' TERM; touch began; while :; do sleep 0.01; done"
@@ -241,7 +247,7 @@ async def test_a_command_that_shall_stop_while_it_is_started_does_not_stay(
     modes: list[StopMode | None] = [None, "hard", "soft"]
     for mode in modes:
         attempt = await outside.claim("exec sleep 600")
-        running = asyncio.create_task(outside.runner.run(attempt))
+        running = asyncio.create_task(outside.runner.run(attempt, None))
         await asyncio.sleep(0)
         assert attempt.on_stop is None  # there is nothing to stop yet
         if mode is not None:
@@ -272,7 +278,7 @@ async def test_a_command_that_the_watchdog_killed_is_no_failure_of_the_task(
 
 async def test_a_renewal_that_comes_while_a_command_is_started_counts(outside: Outside) -> None:
     attempt = await outside.claim("sleep 1.5", lease=1.2)
-    running = asyncio.create_task(outside.runner.run(attempt))
+    running = asyncio.create_task(outside.runner.run(attempt, None))
     await asyncio.sleep(0)
     assert attempt.on_renewed is None  # there is nothing to tell the watchdog of yet
     attempt.renew(boot_clock(), 60.0)
@@ -346,7 +352,7 @@ async def test_a_function_that_leaves_without_a_word_has_failed(outside: Outside
 
 async def test_a_function_in_a_process_is_asked_to_stop(outside: Outside, tmp_path: Path) -> None:
     attempt = await outside.claim(call("wait_for_file", f"{tmp_path}/began", f"{tmp_path}/go"))
-    running = asyncio.create_task(outside.runner.run(attempt))
+    running = asyncio.create_task(outside.runner.run(attempt, None))
     await eventually((tmp_path / "began").exists)
     stop(attempt, "soft")
     assert await running == KILLED
@@ -356,7 +362,7 @@ async def test_what_a_function_has_left_counts_even_if_a_drain_kills_it(
     outside: Outside, tmp_path: Path
 ) -> None:
     attempt = await outside.claim(call("wait_for_file", f"{tmp_path}/began", f"{tmp_path}/go"))
-    running = asyncio.create_task(outside.runner.run(attempt))
+    running = asyncio.create_task(outside.runner.run(attempt, None))
     await eventually((tmp_path / "began").exists)
     told = outside.folder / f"{attempt.task_id}.0" / "outcome.json"
     told.write_text('{"status": "succeeded", "exit_code": 0, "result": "7"}')

@@ -12,8 +12,10 @@ import pytest
 
 from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
+from holdfast.worker.allowing import Allowed
 from holdfast.worker.claimed import attempt as attempt_module
-from holdfast.worker.claimed.running_attempts import Changes
+from holdfast.worker.claimed import running_attempts
+from holdfast.worker.claimed.running_attempts import ISOLATED_MIN, Changes
 from tests.waiting import eventually
 from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import QUEUE, Workplace, call
@@ -23,19 +25,69 @@ QUICK: dict[str, Any] = {"backoff": {"base": 0.0}, "on_exhausted": "fail"}
 
 async def make_suspect(workplace: Workplace) -> None:
     """Lose two workers in a row that have claimed all there is."""
-    ledger = workplace.server.runtime.ledger
     for turn in range(2):
-        waiting = await workplace.fetch("select 1 from holdfast.tasks where state = 1")
+        await lose_worker(workplace, f"victim-{turn}")
 
-        async def all_claimed(turn: int = turn, count: int = len(waiting)) -> bool:
-            await workplace.claim(100, f"victim-{turn}")
-            leases = "select 1 from holdfast.leases where worker_id = $1"
-            return len(await workplace.fetch(leases, f"victim-{turn}")) == count
 
-        await register(ledger, Registration(f"victim-{turn}", "v", "here"))
-        await eventually(all_claimed)
-        heir = Registration(f"heir-{turn}", "h", "here", replaces=f"victim-{turn}")
-        assert (await register(ledger, heir)).taken_over == len(waiting)
+async def lose_worker(workplace: Workplace, victim: str, crash: str | None = None) -> None:
+    """Lose a worker that has claimed all there is."""
+    ledger = workplace.server.runtime.ledger
+    waiting = await workplace.fetch("select 1 from holdfast.tasks where state = 1")
+
+    async def all_claimed() -> bool:
+        await workplace.claim(100, victim)
+        leases = "select 1 from holdfast.leases where worker_id = $1"
+        return len(await workplace.fetch(leases, victim)) == len(waiting)
+
+    await register(ledger, Registration(victim, "v", "here"))
+    await eventually(all_claimed)
+    heir = Registration(f"{victim}-heir", "h", "here", replaces=victim, crash=crash)
+    assert (await register(ledger, heir)).taken_over == len(waiting)
+
+
+async def test_a_function_in_a_process_is_refused_as_one_within_the_worker(
+    workplace: Workplace,
+) -> None:
+    allowed = Allowed(patterns=("posixpath:[be]*",))
+    workplace.hire(isolation="process", allowed=allowed, name="north")
+    given = await workplace.submit({"function": "posixpath:basename", "args": ["a/b"]})
+    borrowed = await workplace.submit({"function": "posixpath:exists", "args": ["a"]}, **QUICK)
+    await workplace.reach(given, "SUCCEEDED")
+    refused = await workplace.ended(borrowed)
+    assert refused["error_class"] == "RefusedByWorker"
+    assert refused["error"].startswith("worker north finds genericpath:exists under")
+
+
+async def test_commands_of_a_worker_that_crashed_run_beside_each_other_as_before(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    """They have always had processes of their own: only functions are new to that."""
+    count = max(ISOLATED_MIN, os.cpu_count() or 1) + 1
+    began = f"touch {tmp_path}/up-$HOLDFAST_TASK_INDEX"
+    wait = f"{began}; until [ -e {tmp_path}/go ]; do sleep 0.02; done"
+    task_id = await workplace.submit({"shell": wait}, list(range(count)), **QUICK)
+    await lose_worker(workplace, "victim", crash="exit code 3")
+    workplace.hire(concurrency=count)
+    await eventually(lambda: len(list(tmp_path.glob("up-*"))) == count)
+    (tmp_path / "go").touch()
+    for index in range(count):
+        await workplace.reach(f"{task_id.partition('.')[0]}.{index}", "SUCCEEDED")
+
+
+async def test_functions_that_wait_for_others_leave_these_a_process_to_run_in(
+    workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As parents do for their children: the last one lets all of them go on."""
+    monkeypatch.setattr(running_attempts, "ISOLATED_MIN", 1)
+    monkeypatch.setattr(running_attempts, "ISOLATED_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    began, go = str(tmp_path / "began"), str(tmp_path / "go")
+    parent = await workplace.submit(call("wait_for_file", began, go), **QUICK)
+    child = await workplace.submit(call("tell", go, "go on"), **QUICK)
+    await lose_worker(workplace, "victim", crash="exit code 3")
+    workplace.hire(concurrency=2)
+    await workplace.reach(child, "SUCCEEDED")
+    await workplace.reach(parent, "SUCCEEDED")
 
 
 async def test_a_suspect_runs_in_a_process_of_its_own(workplace: Workplace) -> None:
@@ -48,7 +100,9 @@ async def test_a_suspect_runs_in_a_process_of_its_own(workplace: Workplace) -> N
     assert pid != os.getpid()
 
 
-async def test_a_suspect_that_crashes_has_failed_with_its_signal(workplace: Workplace) -> None:
+async def test_a_suspect_that_crashes_has_failed_with_its_signal(
+    workplace: Workplace, caplog: pytest.LogCaptureFixture
+) -> None:
     task_id = await workplace.submit(call("crash", signal.SIGKILL), **QUICK)
     await make_suspect(workplace)
     workplace.hire()
@@ -56,6 +110,7 @@ async def test_a_suspect_that_crashes_has_failed_with_its_signal(workplace: Work
     attempt = (await workplace.attempts(task_id))[-1]
     assert (attempt["state"], attempt["exit_code"]) == (5, 137)
     assert attempt["error"] == "ended by SIGKILL"
+    assert f"task {task_id} " in caplog.text
 
 
 async def test_a_suspect_runs_alone(workplace: Workplace, tmp_path: Path) -> None:
@@ -130,7 +185,7 @@ async def test_suspects_of_two_claims_at_once_do_not_wait_for_each_other(
         await eventually((tmp_path / "began").exists)
         # Both claims are under way, for one task each, before the answer to one of them is read.
         proxy.hold_answers()
-        await resume_queue(ledger, QUEUE)
+        await resume_queue(ledger, QUEUE, actor="ann")
         await workplace.reach(first, "ASSIGNED")
         (tmp_path / "go").touch()
         await workplace.reach(second, "ASSIGNED")

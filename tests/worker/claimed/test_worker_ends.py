@@ -224,7 +224,10 @@ async def test_a_worker_that_was_replaced_stops_everything_and_says_so(
     worker, running = workplace.hire(drain_seconds=600.0)
     await eventually((tmp_path / "began").exists)
     [row] = await workplace.fetch("select * from holdfast.workers")
-    successor = Registration("successor", "w", row["host"], ("q",), worker.worker_id)
+    successor = Registration(
+        *("successor", "w", row["host"], ("q",), worker.worker_id),
+        replaces_secret=worker.credential.secret,
+    )
     assert (await register(workplace.server.runtime.ledger, successor)).taken_over == 1
     await workplace.submit(call("add", 1))  # the claim of it is answered so
     with pytest.raises(Replaced):

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+import holdfast as hf
 from holdfast.worker.exit_codes import EXIT_OVERRUN, EXIT_UNSTOPPABLE
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually
@@ -154,3 +155,30 @@ async def test_programs_that_a_function_has_started_end_with_a_marked_worker(
     worker.kill()
     await exit_of(worker)
     await eventually(lambda: not lives(program))
+
+
+async def test_what_a_command_uses_is_shown_while_it_runs_and_when_it_has_ended(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    line = f"touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+    task_id = await workplace.submit({"shell": line}, lease=120.0)
+    workplace.launch()
+    async with hf.Client(workplace.url) as client:
+
+        async def used() -> Any:
+            task = await client.tasks.get.aio(task_id)
+            return task if task.attempts and task.attempts[0].usage else None
+
+        task = await eventually(used)
+        assert task.state == "TASK_STATE_RUNNING"
+        assert task.attempts[0].usage == task.resource_usage
+        assert task.resource_usage.memory_peak_bytes > 0
+        [account] = await workplace.about("attempt_usage", task_id)
+        assert not account["is_final"]
+        (tmp_path / "go").touch()
+        await workplace.reach(task_id, "SUCCEEDED")
+        ended = (await client.tasks.get.aio(task_id)).resource_usage
+    assert ended is not None
+    assert ended.cpu_seconds >= task.resource_usage.cpu_seconds
+    [account] = await workplace.about("attempt_usage", task_id)
+    assert account["is_final"]

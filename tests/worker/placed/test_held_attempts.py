@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.client.transport import Transport
 from holdfast.model.resources import Resources
+from holdfast.worker.allowing import EVERYTHING
 from holdfast.worker.building.builder import Builder
 from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
 from holdfast.worker.placed.held_attempts import HeldAttempts
@@ -27,7 +28,9 @@ async def held(tmp_path: Path) -> AsyncIterator[HeldAttempts]:
     """What a worker holds whose server is out of reach."""
     async with Transport(NOWHERE) as transport:
         builder = Builder(tmp_path / "cache", transport)
-        held = HeldAttempts(PlacedRunner(transport, builder, on_change=lambda: None))
+        held = HeldAttempts(
+            PlacedRunner(transport, builder, allowed=EVERYTHING, on_change=lambda: None)
+        )
         yield held
         await held.abandon()
 

@@ -74,11 +74,11 @@ def test_a_new_beginning_has_another_id_and_secret_and_knows_no_earlier_call() -
     former = a_call(incarnation, 5, 5)
     incarnation.admit(former)
     incarnation.note_answer(100.0)
-    worker_id, secret = incarnation.worker_id, incarnation.secret
+    worker_id, secret = incarnation.worker_id, incarnation.credential.secret
     incarnation.begin_anew()
     assert incarnation.worker_id != worker_id
     assert incarnation.worker_id.startswith("w-")
-    assert incarnation.secret != secret
+    assert incarnation.credential.secret != secret
     with pytest.raises(CallRefused):
         incarnation.admit(a_call(incarnation, 6, 1, worker_id=worker_id))
     incarnation.admit(a_call(incarnation, 1, 1))

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.client.transport import Transport
 from holdfast.errors import Invalid, Unavailable
+from holdfast.model.worker_credentials import WorkerCredential
 from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.requests import WorkerRegisterRequest
 from holdfast.worker.placed.incarnation import Incarnation
@@ -41,15 +42,16 @@ async def try_to_register(
 ) -> WorkerRegisterAnswer:
     """Register as the worker does."""
 
-    def write_request(replaces: str | None) -> WorkerRegisterRequest:
-        return WorkerRegisterRequest(incarnation.worker_id, "w", "host", [], replaces)
+    def write_request(former: WorkerCredential | None) -> WorkerRegisterRequest:
+        named = None if former is None else former.worker_id
+        return WorkerRegisterRequest(incarnation.worker_id, "w", "host", [], named)
 
     async with asyncio.timeout(60), Transport(peer.url) as transport:
         return await register(
             ServerCalls(transport),
             incarnation,
             write_request,
-            replaces=replaces,
+            replaces=None if replaces is None else WorkerCredential(replaces, "s" * 32),
             is_draining=lambda: is_draining,
         )
 
@@ -66,6 +68,15 @@ async def test_an_incarnation_that_cannot_be_replaced_is_left_alone(
     await try_to_register(peer, incarnation, "former")
     name = incarnation.worker_id
     assert requested(peer) == [(name, "former"), (name, None)]
+
+
+async def test_one_whose_secret_is_not_known_is_left_alone_too(
+    peer: Peer, incarnation: Incarnation
+) -> None:
+    peer.script = [*repeat(refused(403, "not_allowed"), 2), ACCEPTED]
+    await try_to_register(peer, incarnation, "former")
+    name = incarnation.worker_id
+    assert requested(peer) == [(name, "former"), (name, None), (name, None)]
 
 
 async def test_whoever_counts_as_dead_already_begins_anew(

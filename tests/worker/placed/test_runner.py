@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
+from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.mark import mark_of
 from tests.audits import assert_audit_is_silent
 from tests.tidy import ROOT
 from tests.waiting import eventually
@@ -75,7 +77,9 @@ async def test_an_end_that_is_no_success_is_named(
     assert (attempt["error_class"], attempt["stage"]) == ("TransientError", "exec")
 
 
-async def test_a_command_that_cannot_run_has_failed_for_good(placed: PlacedWorkplace) -> None:
+async def test_a_command_that_cannot_run_has_failed_for_good(
+    placed: PlacedWorkplace, caplog: pytest.LogCaptureFixture
+) -> None:
     placed.employ()
     task_id = await placed.place({"command": ["no-such-program"]}, max_retries_failure=5)
     state, code, error = await placed.outcome(task_id)
@@ -85,6 +89,7 @@ async def test_a_command_that_cannot_run_has_failed_for_good(placed: PlacedWorkp
     [attempt] = await placed.attempts(task_id)
     assert attempt["stage"] == "fetch"
     assert await placed.state(task_id) == "FAILED"
+    assert f"task {task_id} " in caplog.text
 
 
 async def test_a_lack_of_memory_is_told_apart_from_a_failure(placed: PlacedWorkplace) -> None:
@@ -120,6 +125,7 @@ async def test_a_command_is_told_who_it_is(placed: PlacedWorkplace) -> None:
         "HOLDFAST_NUM_TASKS": "1",
         "HOLDFAST_ATTEMPT": "0",
         "HOLDFAST_LEASE_TOKEN": str(attempt["lease_token"]),
+        "HOLDFAST_MARK": mark_of(str(attempt["lease_token"])),
         "HOLDFAST_PORT_HTTP": str(ports["http"]),
         "HOLDFAST_PORT_RPC": str(ports["rpc"]),
         "MY_HOLDFAST_CHOICE": "yes",
@@ -143,6 +149,7 @@ async def test_members_of_a_gang_are_told_where_the_others_are(placed: PlacedWor
     for index, one in enumerate(told):
         assert one["HOLDFAST_GANG_PEERS"].split(",") == peers
         assert one["HOLDFAST_GANG_ADDRESS"] == peers[0]
+        assert (one["HOLDFAST_GANG_RANK"], one["HOLDFAST_GANG_SIZE"]) == (str(index), "3")
         assert (one["HOLDFAST_TASK_INDEX"], one["HOLDFAST_NUM_TASKS"]) == (str(index), "3")
 
 
@@ -249,16 +256,23 @@ async def test_what_a_function_left_for_an_outcome_is_read_with_suspicion(
     ]
 
 
-async def test_a_run_that_takes_too_long_is_ended(placed: PlacedWorkplace, tmp_path: Path) -> None:
+async def test_a_run_that_takes_too_long_is_ended(
+    placed: PlacedWorkplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     placed.employ()
     # It hears of its end first, and has its grace.
     entrypoint = sleeper(tmp_path, f"trap 'touch {tmp_path}/heard; exit 3' TERM")
-    task_id = await placed.place(entrypoint, timeout=1.5, max_retries_failure=3)
+    task_id = await placed.place(entrypoint, timeout=600.0, max_retries_failure=3)
+    process = await eventually_process(tmp_path)
+    await placed.reach(task_id, "RUNNING")
+    # The time is over, for the worker and for the server, once the shell minds the signal.
+    monkeypatch.setattr("holdfast.worker.placed.attempt.boot_clock", lambda: boot_clock() + 600.0)
+    await placed.execute("update holdfast.leases set run_deadline_at = holdfast.now()")
     state, _, error = await placed.outcome(task_id)
-    assert (state, error) == ("KILLED", "ran longer than its timeout of 1.5 s")
+    assert (state, error) == ("KILLED", "ran longer than its timeout of 600 s")
     assert (tmp_path / "heard").exists()
     assert await placed.state(task_id) == "KILLED"
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    assert not process.is_running()
 
 
 async def test_a_soft_cancel_is_heard_and_has_its_grace(

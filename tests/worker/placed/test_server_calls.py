@@ -43,7 +43,7 @@ async def test_what_the_server_has_taken_is_known(calls: ServerCalls, peer: Peer
     peer.script = [Say(200, b"{}")]
     assert await calls.leave("w", "secret")
     assert [heard.path for heard in peer.heard] == [
-        "/api/workers/w:drain",
+        "/internal/worker-drain",
         "/internal/task-complete",
         "/internal/worker-leave",
     ]

@@ -50,7 +50,8 @@ async def test_a_shim_knows_none_of_the_workers_descriptors_nor_its_task(
         os.close(said)
         assert os.read(heard, 1) == b""
         process = find_shim(tmp_path)
-        assert process.environ()["HOLDFAST_LEASE_TOKEN"] == order.token
+        assert process.environ()["HOLDFAST_MARK"] == order.mark
+        assert order.token not in " ".join([*process.environ().values(), *process.cmdline()])
         assert "HOLDFAST_TASK_ID" not in process.environ()
         assert os.getsid(process.pid) == process.pid
     os.close(heard)

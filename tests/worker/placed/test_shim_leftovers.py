@@ -1,6 +1,8 @@
 """What a shim leaves is found, ended and removed."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import psutil
@@ -9,6 +11,7 @@ import pytest
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_leftovers import LOG_BYTES_MAX, kill_leftovers, read_log_tail
 from holdfast.worker.processes import shim_folder
+from holdfast.worker.processes.mark import mark_of
 from tests.waiting import eventually
 from tests.worker.living import a_token, lives, start_sleeper
 from tests.worker.shimmed import a_script, an_order, find_cgroup, find_shim, run, running
@@ -63,15 +66,17 @@ async def test_a_folder_is_removed_and_nothing_that_it_links_to(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", [None, "null", "[1", '["a list"]'])
-def test_who_carries_the_token_is_killed_whatever_the_folder_holds(
+def test_who_carries_the_mark_is_killed_whatever_the_folder_holds(
     tmp_path: Path, text: str | None
 ) -> None:
     if text is not None:
         (tmp_path / shim_folder.CGROUP).write_text(text)
     token = a_token()
-    carrier, stranger = start_sleeper(token), start_sleeper(token + "0")
-    assert kill_leftovers(tmp_path, token)
+    carrier, stranger = start_sleeper(mark_of(token)), start_sleeper(mark_of(token) + "0")
+    older = subprocess.Popen(["sleep", "600"], env={**os.environ, "HOLDFAST_LEASE_TOKEN": token})
+    assert kill_leftovers(tmp_path, token, 0)
     carrier.wait(60)
+    older.wait(60)
     assert lives(stranger)
     stranger.kill()
     stranger.wait(60)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.worker.own_uids import FIRST, open_house
+
 START = """
 import json, os, sys
 from holdfast.worker.processes.command_start import CommandStart, Order
@@ -22,6 +24,7 @@ print(json.dumps([start.is_over(), start.enforced_by(), start.error()]))
 def start(*argv: str, **changes: Any) -> tuple[str, list[Any]]:
     """Start a command and see it to its end; returns its output and the report of its start."""
     fields = {"argv": list(argv), "cwd": "/", "token": "t", "deadline": 0.0, "memory": 0}
+    fields |= {"mark": "m", "uid": 0}
     fields |= {"cpu": 0.0, "output_bytes_max": 1, "cgroups": False}
     fields |= {"environment": {"PATH": os.environ["PATH"]}}
     command = [sys.executable, "-c", START, json.dumps(fields | changes)]
@@ -29,9 +32,11 @@ def start(*argv: str, **changes: Any) -> tuple[str, list[Any]]:
     return "\n".join(output), json.loads(report)
 
 
-def test_a_command_runs_in_its_folder_with_its_token() -> None:
-    output, report = start("sh", "-c", 'echo "$PWD $HOLDFAST_LEASE_TOKEN"', cwd="/usr")
-    assert (output, report) == ("/usr t", [True, "none", None])
+def test_a_command_runs_in_its_folder_with_its_token_and_mark() -> None:
+    output, report = start(
+        "sh", "-c", 'echo "$PWD $HOLDFAST_LEASE_TOKEN $HOLDFAST_MARK"', cwd="/usr"
+    )
+    assert (output, report) == ("/usr t m", [True, "none", None])
 
 
 def test_it_is_reported_what_enforces_the_limits() -> None:
@@ -53,3 +58,9 @@ def test_a_process_that_cannot_become_the_command_reports_why(
     _, (is_over, enforced_by, error) = start(*argv, **changes)
     assert (is_over, enforced_by) == (True, None)
     assert error.startswith(reason)
+
+
+def test_with_a_uid_the_command_is_that_user() -> None:
+    with open_house():
+        output, report = start("sh", "-c", "id -u; id -G", uid=FIRST)
+    assert (output, report) == (f"{FIRST}\n{FIRST}", [True, "none", None])

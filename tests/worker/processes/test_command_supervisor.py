@@ -116,9 +116,9 @@ async def test_a_daemon_that_left_the_session_and_cleared_its_environment_is_kil
     assert not psutil.pid_exists(int((tmp_path / "stray").read_text()))
 
 
-async def test_who_carries_the_token_elsewhere_dies_with_the_command(tmp_path: Path) -> None:
+async def test_who_carries_the_mark_elsewhere_dies_with_the_command(tmp_path: Path) -> None:
     order = a_script("exit 0")
-    stray, stranger = start_sleeper(order.token), start_sleeper(order.token + "0")
+    stray, stranger = start_sleeper(order.mark), start_sleeper(order.mark + "0")
     await run(tmp_path, order)
     assert stray.wait(60) == -signal.SIGKILL
     assert lives(stranger)
@@ -269,17 +269,18 @@ async def test_a_command_that_cannot_start_says_why(
     assert (ended.exit_code, ended.signal, ended.started_at) == (None, None, None)
 
 
-async def test_output_over_its_limit_is_dropped_but_not_its_beginning(tmp_path: Path) -> None:
+async def test_of_output_over_its_limit_both_ends_stay_where_they_are(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    script = "echo first; seq 100000; echo ready > ready; sleep 600"
+    script = "seq -f %09.0f 100000; echo ready > ready; sleep 600"
     order = a_script(script, cwd=str(tmp_path), output_bytes_max=65536)
     async with running(folder, order):
         await eventually((tmp_path / "ready").exists)
         log = folder / shim_folder.OUTPUT
-        await eventually(lambda: log.stat().st_size <= 65536)
-        text = output(folder)
-    assert text.startswith("first\n1\n2\n")
-    assert "[output over 65536 bytes was dropped here]" in text
+        await eventually(lambda: log.stat().st_blocks * 512 <= 65536 + 8192)
+        content = log.read_bytes()
+    assert len(content) == 1_000_000
+    assert content.startswith(b"".join(b"%09d\n" % n for n in range(1, 1639)))
+    assert content.endswith(b"".join(b"%09d\n" % n for n in range(97_000, 100_001)))
 
 
 async def test_a_command_may_delete_its_folder(tmp_path: Path) -> None:

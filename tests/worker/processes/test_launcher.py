@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.worker.processes import launcher
+from tests.worker.own_uids import FIRST, open_house
 
 SHOW_DISPOSITIONS = "grep SigIgn /proc/self/status; ls /proc/self/fd | wc -l"
 
@@ -32,9 +33,11 @@ def launch(order: bytes) -> tuple[str, subprocess.CompletedProcess[str]]:
     return answer, subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
-def order(*argv: str, environment: dict[str, str] | None = None, folder: str = "/") -> bytes:
+def order(
+    *argv: str, environment: dict[str, str] | None = None, folder: str = "/", uid: int = 0
+) -> bytes:
     """Write an order."""
-    whole: launcher.Order = (list(argv), environment or {"PATH": os.environ["PATH"]}, folder)
+    whole: launcher.Order = (list(argv), environment or {"PATH": os.environ["PATH"]}, folder, uid)
     return marshal.dumps(whole)
 
 
@@ -81,3 +84,14 @@ def test_what_cannot_be_run_is_answered_with_the_reason(given: bytes, reason: st
     answer, ended = launch(given)
     assert answer.startswith(reason)
     assert ended.stderr == ""
+
+
+def test_with_a_uid_the_command_is_that_user_alone_and_stays_so() -> None:
+    show = "id -u; id -g; id -G; grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status | cut -f2"
+    with open_house() as house:
+        _, ended = launch(order("sh", "-c", show, uid=FIRST))
+        assert ended.stdout.split() == [str(FIRST)] * 3 + ["0" * 16] * 2 + ["1"]
+        (house / "closed").mkdir(mode=0o700)
+        answer, _ = launch(order("true", folder=str(house / "closed"), uid=FIRST))
+        assert "cannot enter the folder" in answer
+        assert "Permission denied" in answer

@@ -34,6 +34,37 @@ def living_below(process: psutil.Process) -> list[psutil.Process]:
     return [child for child in process.children(recursive=True) if lives(child)]
 
 
+def test_a_session_is_listed_with_what_has_left_it_and_what_has_lost_its_parent() -> None:
+    # One child is an orphan by now, the other has a session of its own.
+    script = "(sleep 600 &) ; setsid sleep 600 & wait; sleep 600"
+    with subprocess.Popen(["sh", "-c", script], start_new_session=True) as process:
+        found: dict[int, tuple[int, float]] = {}
+
+        def has_all() -> bool:
+            nonlocal found
+            found = process_tree.list_sessions([process.pid, 1 << 30])[process.pid]
+            names = [psutil.Process(pid).name() for pid in found if psutil.pid_exists(pid)]
+            return sorted(names) == ["sh", "sleep", "sleep"]
+
+        try:
+            wait_for(has_all)
+        finally:
+            for pid in found:
+                os.kill(pid, signal.SIGKILL)
+    assert process.pid in found
+    assert process_tree.list_sessions([1 << 30]) == {1 << 30: {}}
+
+
+def test_the_cpu_of_a_process_is_read_until_it_is_reaped() -> None:
+    script = "import time\nwhile time.process_time() < 0.3: pass"
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        wait_for(lambda: process_tree.has_ended(process.pid))
+        seconds = process_tree.read_cpu_seconds(process.pid)
+    assert seconds is not None
+    assert seconds >= 0.25
+    assert process_tree.read_cpu_seconds(process.pid) is None
+
+
 def test_all_that_lives_below_a_process_is_listed_with_its_memory(top: psutil.Process) -> None:
     below = living_below(top)
     listed = process_tree.list_tree(top.pid)

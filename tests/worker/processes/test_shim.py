@@ -47,6 +47,7 @@ def test_the_packages_of_the_shim_bring_in_no_more_than_it_needs() -> None:
                 "command_start",
                 "command_supervisor",
                 "command_usage",
+                "launcher",
                 "process_tree",
                 "resource_limits",
                 "shim_folder",

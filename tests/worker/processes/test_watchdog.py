@@ -13,10 +13,11 @@ from holdfast.worker.processes import watchdog
 from holdfast.worker.processes.clock import boot_clock
 from tests.embedded.users import wait_for
 from tests.worker.living import Workers, a_token, lives, start_sleeper
+from tests.worker.own_uids import FIRST, open_house
 
 FAR = boot_clock() + 36_000
 PAST = 0.0
-TOKENS = [a_token() for _ in range(4)]
+MARKS = [a_token() for _ in range(4)]
 
 
 @contextmanager
@@ -43,8 +44,8 @@ def hang_up(process: subprocess.Popen[bytes]) -> int:
 
 @pytest.fixture
 def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Four process groups, each with a token of its own."""
-    started = [start_sleeper(token) for token in TOKENS]
+    """Four process groups, each with a mark of its own."""
+    started = [start_sleeper(mark) for mark in MARKS]
     yield started
     for process in started:
         process.kill()
@@ -57,10 +58,12 @@ def test_a_group_is_killed_when_its_deadline_passes(
     overdue, soon, far, unknown = sleepers
     with a_watchdog() as process:
         tell(
-            process, f"group {overdue.pid} {TOKENS[0]} {PAST}", f"group {far.pid} {TOKENS[2]} {FAR}"
+            process,
+            f"group {overdue.pid} {MARKS[0]} 0 {PAST}",
+            f"group {far.pid} {MARKS[2]} 0 {FAR}",
         )
         assert overdue.wait(60) == -signal.SIGKILL
-        tell(process, f"group {soon.pid} {TOKENS[1]} {boot_clock() + 0.1}")
+        tell(process, f"group {soon.pid} {MARKS[1]} 0 {boot_clock() + 0.1}")
         assert soon.wait(60) == -signal.SIGKILL
         assert lives(far)
         assert lives(unknown)
@@ -74,13 +77,13 @@ def test_a_renewed_group_lives_on(sleepers: list[subprocess.Popen[bytes]]) -> No
         soon = boot_clock() + 0.1
         tell(
             process,
-            f"group {renewed.pid} {TOKENS[0]} {soon}",
-            f"group {renewed.pid} {TOKENS[0]} {FAR}",
+            f"group {renewed.pid} {MARKS[0]} 0 {soon}",
+            f"group {renewed.pid} {MARKS[0]} 0 {FAR}",
         )
-        tell(process, f"group {other.pid} {TOKENS[1]} {soon + 0.1}")
+        tell(process, f"group {other.pid} {MARKS[1]} 0 {soon + 0.1}")
         other.wait(60)
         assert lives(renewed)
-        tell(process, f"group {renewed.pid} {TOKENS[0]} {PAST}")
+        tell(process, f"group {renewed.pid} {MARKS[0]} 0 {PAST}")
         renewed.wait(60)
         hang_up(process)
 
@@ -91,7 +94,7 @@ def test_the_end_of_input_and_a_word_end_what_is_known_and_not_forgotten(
 ) -> None:
     first, second, forgotten, unknown = sleepers
     with a_watchdog() as process:
-        tell(process, *(f"group {sleepers[n].pid} {TOKENS[n]} {FAR}" for n in range(3)))
+        tell(process, *(f"group {sleepers[n].pid} {MARKS[n]} 0 {FAR}" for n in range(3)))
         tell(process, f"forget {forgotten.pid}", *word)
         if word:
             assert process.wait(60) == 0
@@ -102,24 +105,24 @@ def test_the_end_of_input_and_a_word_end_what_is_known_and_not_forgotten(
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_process_outside_the_group_is_known_by_its_token(
+def test_a_process_outside_the_group_is_known_by_its_mark(
     sleepers: list[subprocess.Popen[bytes]], is_late: bool
 ) -> None:
     leader, stranger, _, _ = sleepers
-    deserter = start_sleeper(TOKENS[0])
+    deserter = start_sleeper(MARKS[0])
     with a_watchdog() as process:
-        tell(process, f"group {leader.pid} {TOKENS[0]} {PAST if is_late else FAR}")
+        tell(process, f"group {leader.pid} {MARKS[0]} 0 {PAST if is_late else FAR}")
         if not is_late:
             hang_up(process)
         assert deserter.wait(60) == leader.wait(60) == -signal.SIGKILL
         assert lives(stranger)
 
 
-def test_a_token_that_only_begins_alike_is_another(sleepers: list[subprocess.Popen[bytes]]) -> None:
+def test_a_mark_that_only_begins_alike_is_another(sleepers: list[subprocess.Popen[bytes]]) -> None:
     leader = sleepers[0]
-    longer = start_sleeper(TOKENS[0] + "0")
+    longer = start_sleeper(MARKS[0] + "0")
     with a_watchdog() as process:
-        tell(process, f"group {leader.pid} {TOKENS[0]} {FAR}")
+        tell(process, f"group {leader.pid} {MARKS[0]} 0 {FAR}")
         hang_up(process)
     leader.wait(60)
     assert lives(longer)
@@ -134,18 +137,18 @@ def test_polite_signals_do_not_stop_a_watchdog(sleepers: list[subprocess.Popen[b
         assert process.stdout.read(len(watchdog.READY)) == watchdog.READY
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             process.send_signal(number)
-        tell(process, f"group {leader.pid} {TOKENS[0]} {PAST}")
+        tell(process, f"group {leader.pid} {MARKS[0]} 0 {PAST}")
         leader.wait(60)
         assert hang_up(process) == 0
 
 
-@pytest.mark.parametrize("line", ["grope", "group -5 token 36000"])
+@pytest.mark.parametrize("line", ["grope", "group -5 mark 0 36000"])
 def test_a_watchdog_that_does_not_understand_ends_what_it_knows(
     sleepers: list[subprocess.Popen[bytes]], line: str
 ) -> None:
     leader = sleepers[0]
     with a_watchdog() as process:
-        tell(process, f"group {leader.pid} {TOKENS[0]} {FAR}", line)
+        tell(process, f"group {leader.pid} {MARKS[0]} 0 {FAR}", line)
         assert process.wait(60) != 0
         assert process.stderr is not None
         assert line.encode() in process.stderr.read()
@@ -169,7 +172,7 @@ def test_a_process_that_is_not_the_parent_is_never_killed_in_its_place(
 ) -> None:
     leader, stranger, _, _ = sleepers
     with a_watchdog(worker_pid=stranger.pid) as process:
-        tell(process, f"self {PAST}", f"group {leader.pid} {TOKENS[0]} {FAR}")
+        tell(process, f"self {PAST}", f"group {leader.pid} {MARKS[0]} 0 {FAR}")
         leader.wait(60)
         assert process.wait(60) == 0
         assert process.stdout is not None
@@ -184,7 +187,7 @@ def test_a_worker_that_was_gone_first_leaves_its_groups_to_the_watchdog(
     dead.kill()
     dead.wait(30)
     with a_watchdog(worker_pid=dead.pid) as process:
-        tell(process, f"group {leader.pid} {TOKENS[0]} {FAR}")
+        tell(process, f"group {leader.pid} {MARKS[0]} 0 {FAR}")
         hang_up(process)
     leader.wait(60)
 
@@ -216,3 +219,35 @@ def test_the_group_of_a_worker_that_hangs_is_killed_at_its_own_deadline(
     worker.tell(f"{how} group")
     wait_for(lambda: not any(lives(process) for process in worker.family))
     assert lives(worker.process)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_all_processes_of_an_attempts_own_user_are_killed_and_no_others(
+    sleepers: list[subprocess.Popen[bytes]], is_late: bool
+) -> None:
+    leader, other, _, _ = sleepers
+    with open_house():
+        strays = [
+            subprocess.Popen(
+                ["sleep", "600"], user=uid, extra_groups=(), env={}, start_new_session=True
+            )
+            for uid in (FIRST + 40, FIRST + 41)
+        ]
+        try:
+            with a_watchdog() as process:
+                line = f"group {leader.pid} {MARKS[0]} {FIRST + 40} {PAST if is_late else FAR}"
+                tell(process, line)
+                if not is_late:
+                    hang_up(process)
+                assert strays[0].wait(60) == leader.wait(60) == -signal.SIGKILL
+            assert lives(strays[1])
+            assert lives(other)
+        finally:
+            for stray in strays:
+                stray.kill()
+                stray.wait(30)
+
+
+def test_root_is_nobodys_own_user() -> None:
+    with pytest.raises(AssertionError, match="root"):
+        watchdog.sweep([], [], uids=[0])

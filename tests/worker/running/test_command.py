@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.mark import mark_of
 from holdfast.worker.running.command import CannotStart, ProcessEnded, RunningProcess
 from holdfast.worker.slots import Slot, take_slot
 from holdfast.worker.watchdog_handle import WatchdogHandle, WatchdogLost
@@ -80,7 +81,7 @@ async def test_a_command_runs_in_its_folder_with_its_environment_alone(
     folder, *lines = (tmp_path / "output.log").read_text().splitlines()
     assert folder == str(tmp_path / "work")
     given = {line for line in lines if not line.startswith(("PWD=", "_=", "SHLVL=", "OLDPWD="))}
-    wanted = {**environment, "HOLDFAST_LEASE_TOKEN": token}
+    wanted = {**environment, "HOLDFAST_LEASE_TOKEN": token, "HOLDFAST_MARK": mark_of(token)}
     assert given == {f"{name}={text}" for name, text in wanted.items()}
 
 
@@ -179,7 +180,7 @@ async def test_a_command_that_has_ended_is_watched_no_longer(
     running = await start("true", token=token)
     await running.wait()
     running.renew(FAR)
-    later = start_sleeper(token)
+    later = start_sleeper(mark_of(token))
     watchdog.stop()
     assert lives(later)
     later.kill()

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import cloudpickle
 import msgspec
@@ -44,8 +45,8 @@ def job(*results: str, **entrypoint: Any) -> Say:
     """Tell of a job with the results of others as its arguments."""
     places = [{"path": ["args", index], "job": job} for index, job in enumerate(results)]
     shape = {"function": "app:f", "args": [None] * len(results), "kwargs": {"k": 1}}
-    spec = {"entrypoint": shape | {"results": places} | entrypoint, "queue": "q"}
-    return Say(200, json.dumps({"job_id": "7", "state": "x", "spec": spec}).encode())
+    undone = {"entrypoint": shape | {"results": places} | entrypoint}
+    return Say(200, json.dumps(undone).encode())
 
 
 def page(*values: Any, is_list: bool = False, **result: Any) -> Say:
@@ -58,7 +59,11 @@ def page(*values: Any, is_list: bool = False, **result: Any) -> Say:
 def an_attempt(**fields: Any) -> Any:
     record = {"job_id": "7", "state": "FAILED", "input": 5} | fields
     return SimpleNamespace(
-        job=a_job(compensates_job_id="7"), input=msgspec.Raw(json.dumps(record).encode())
+        job=a_job(compensates_job_id="7"),
+        input=msgspec.Raw(json.dumps(record).encode()),
+        task_id="9.0",
+        number=0,
+        lease_token=UUID(int=7),
     )
 
 
@@ -77,7 +82,9 @@ async def test_the_call_is_fetched_once_with_results_in_their_places(stranger: P
     record = await complete(stranger, job("8"), one, times=3)
     assert (record["args"], record["kwargs"]) == ([{"n": 1}], {"k": 1})
     assert (record["input"], record["truncated"]) == (5, False)
-    assert len(stranger.heard) == 2
+    paths = [heard.path.partition("?")[0] for heard in stranger.heard]
+    assert paths == ["/internal/compensated-call", "/internal/given-results/8"]
+    assert {heard.headers["Holdfast-Lease"] for heard in stranger.heard} == {f"9.0 0 {UUID(int=7)}"}
     assert (await complete(stranger, job("8"), some))["args"] == [[2, 3]]
 
 
@@ -123,7 +130,7 @@ async def test_a_server_that_fails_is_no_reason_to_go_without(
 async def test_the_call_reaches_compensations_wherever_they_run(placed: PlacedWorkplace) -> None:
     placed.hire()
     placed.employ()
-    first = (await placed.submit(call("add", 1, 1))).partition(".")[0]
+    first = (await placed.submit(call("echo", "two"))).partition(".")[0]
     places = [{"path": ["kwargs", "text"], "job": first}]
     plain = call("fail", "permanent", text=None) | {"results": places}
     packed = cloudpickle.dumps((sample_tasks.fail, ("permanent",), {"text": {1}}))
@@ -149,7 +156,7 @@ async def test_the_call_reaches_compensations_wherever_they_run(placed: PlacedWo
         undo = await undo_of(placed, task_id)
         ended = await placed.reach(undo, "SUCCEEDED")
         told.append(json.loads(ended["result"] or await placed.log(undo)))
-    of_functions = [["permanent"], {"text": 2}, False]
+    of_functions = [["permanent"], {"text": "two"}, False]
     assert told[:3] == [of_functions] * 3
     assert told[3] == [["permanent"], {"text": [1]}, False]
     for record in told[4:]:

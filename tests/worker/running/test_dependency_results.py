@@ -5,14 +5,17 @@ import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import cloudpickle
 import msgspec
 import pytest
 
+from holdfast.client.context import Lease
 from holdfast.client.transport import Transport
 from holdfast.model.spec import Entrypoint
 from holdfast.wire.status import TaskResult
+from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running import dependency_results as results_module
 from holdfast.worker.running.attempt_outcome import Outcome
 from holdfast.worker.running.dependency_results import JobResults, fetch_results, fill_in
@@ -22,6 +25,8 @@ from tests.client.peer import Peer, Say
 from tests.worker import sample_tasks
 from tests.worker.placed_workplace import PlacedWorkplace
 from tests.worker.workplace import SAMPLES, Workplace, call
+
+LEASE = Lease("9.0", 0, UUID(int=7))
 
 
 def ask_for(*jobs: str, **fields: Any) -> Entrypoint:
@@ -55,6 +60,39 @@ def test_a_call_hands_on_its_result_and_many_tasks_a_list_of_them() -> None:
         [1, None, 3],
         [Decimal(1)],
     ]
+
+
+@pytest.mark.parametrize(
+    ("packed", "error_class"),
+    [("bm8gcGlja2xl", "ParseError"), (base64.b64encode(b"cno.such\nname\n.").decode(), None)],
+    ids=["broken", "of a module that is not here"],
+)
+def test_a_result_that_cannot_be_opened_ends_the_task_unless_another_worker_may(
+    packed: str, error_class: str | None
+) -> None:
+    callee = find_function(Entrypoint(function="builtins:len"))
+    found = {"7": JobResults([a_result(packed, pickled=True)], is_list=False)}
+    with pytest.raises(BadCall) as raised:
+        fill_in(callee, Entrypoint(function="builtins:len"), found)
+    outcome = raised.value.outcome
+    assert outcome.stage == "input"
+    assert outcome.error_class == (error_class or "ModuleNotFoundError")
+
+
+def test_pickled_results_are_not_opened_for_a_call_within_a_limit() -> None:
+    entrypoint = ask_for("7")
+    callee = find_function(entrypoint, CallLimit("north"))
+    plain, packed = a_result(1), a_result(pack(Trap()), pickled=True)
+    assert fill_in(callee, entrypoint, {"7": JobResults([plain], is_list=False)}).args == [1]
+    with pytest.raises(BadCall, match="worker north opens no pickles"):
+        fill_in(callee, entrypoint, {"7": JobResults([plain, packed], is_list=True)})
+
+
+class Trap:
+    """What runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pytest.fail, ("it was unpickled",)
 
 
 def test_the_arguments_of_the_job_stay_as_they_are_for_its_next_attempt() -> None:
@@ -104,7 +142,7 @@ def page(*values: Any, is_list: bool = True, token: str | None = None) -> Say:
 
 async def fetch(url: str, *jobs: str) -> dict[str, JobResults]:
     async with Transport(url) as transport:
-        return await fetch_results(transport, ask_for(*jobs))
+        return await fetch_results(transport, ask_for(*jobs), LEASE)
 
 
 async def test_pages_are_fetched_once_for_each_job_however_often_the_server_is_away(
@@ -116,10 +154,11 @@ async def test_pages_are_fetched_once_for_each_job_however_often_the_server_is_a
     assert found["7"].is_list
     paths = [heard.path for heard in stranger.heard]
     first, second = (
-        "/api/jobs/7/results?page_size=500",
-        "/api/jobs/7/results?page_size=500&page_token=t",
+        "/internal/given-results/7?page_size=500",
+        "/internal/given-results/7?page_size=500&page_token=t",
     )
     assert paths == [first, first, second, second]
+    assert {heard.headers["Holdfast-Lease"] for heard in stranger.heard} == {str(LEASE)}
 
 
 MISSING = Say(404, b'{"error": {"code": "not_found", "message": "there is no job 7"}}')

@@ -14,9 +14,11 @@ import pytest
 import holdfast as hf
 from holdfast.client.context import Connection, Context, Identity
 from holdfast.model.spec import Entrypoint
+from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running.function import (
     MESSAGE_LENGTH_MAX,
     BadCall,
+    Callee,
     Functions,
     arguments_of,
     describe_progress,
@@ -181,6 +183,12 @@ def test_a_pickle_of_a_module_that_is_not_here_may_be_opened_elsewhere() -> None
     assert (outcome.error_class, outcome.stage) == ("ModuleNotFoundError", "fetch")
 
 
+def test_an_input_of_a_module_that_is_not_here_may_be_opened_elsewhere() -> None:
+    text = msgspec.json.encode(base64.b64encode(cloudpickle.dumps(Elsewhere())).decode())
+    outcome = bad_call(pickled(len), text)
+    assert (outcome.error_class, outcome.stage) == ("ModuleNotFoundError", "input")
+
+
 def test_an_input_that_cannot_be_read_is_a_parse_error() -> None:
     text = msgspec.json.encode(base64.b64encode(b"no pickle").decode())
     outcome = bad_call(pickled(len), text)
@@ -198,11 +206,11 @@ def test_any_word_about_progress_can_be_told(message: Any) -> None:
 
 def test_functions_are_found_once_and_the_number_kept_is_bounded() -> None:
     functions = Functions(functions_max=2)
-    join = functions.find(Entrypoint(function="os.path:join")).signature
-    assert functions.find(Entrypoint(function="os.path:join")).signature is join
+    join = functions.find(Entrypoint(function="os.path:join")).parameters
+    assert functions.find(Entrypoint(function="os.path:join")).parameters is join
     for name in ("split", "exists"):
         functions.find(Entrypoint(function=f"os.path:{name}"))
-    assert functions.find(Entrypoint(function="os.path:join")).signature is not join
+    assert functions.find(Entrypoint(function="os.path:join")).parameters is not join
 
 
 def test_each_job_calls_a_function_with_arguments_of_its_own() -> None:
@@ -222,6 +230,30 @@ def test_a_compensation_is_told_first_what_it_undoes(is_pickled: bool) -> None:
     raw = msgspec.Raw(b'{"job_id": "4", "state": "FAILED", "input": {"order": 7}}')
     args, _ = arguments_of(callee, raw, fan_out=True, undoes=True, context=a_context())
     assert args == [hf.Undo(job_id="4", state="FAILED", input={"order": 7}), "late"]
+
+
+def test_nothing_is_called_or_unpickled_beyond_a_limit() -> None:
+    limits = {f"{SAMPLES}:echo": CallLimit("north", [f"{SAMPLES}:*"])}
+    functions = Functions(lambda each: limits.get(each.function or "", CallLimit("north", ["no"])))
+    callee = functions.find(Entrypoint(function=f"{SAMPLES}:echo"))
+    packed = pickled(pytest.fail, "it was unpickled").pickle
+    for refused in (
+        lambda: functions.find(Entrypoint(function="os.path:join")),
+        lambda: functions.find(Entrypoint(pickle=packed)),
+        lambda: tell_what_it_undoes(callee, pickle=packed, is_pickled=True),
+        lambda: tell_what_it_undoes(callee, result=packed, is_pickled=True),
+    ):
+        with pytest.raises(BadCall, match="worker north") as bad:
+            refused()
+        assert bad.value.outcome.error_class == "RefusedByWorker"
+    assert tell_what_it_undoes(callee, result="plain").result == "plain"
+
+
+def tell_what_it_undoes(callee: Callee, **fields: Any) -> Any:
+    """Call with a record of these fields; returns what the function is given."""
+    text = msgspec.json.encode({"job_id": "4", "state": "FAILED"} | fields)
+    raw = msgspec.Raw(text)
+    return arguments_of(callee, raw, fan_out=True, undoes=True, context=a_context())[0][0]
 
 
 def test_a_record_that_cannot_be_read_is_a_parse_error() -> None:

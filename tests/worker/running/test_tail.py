@@ -84,22 +84,34 @@ def test_what_is_not_text_passes_through(tmp_path: Path) -> None:
         assert b"".join(piece for _, piece in pieces) == content
 
 
-def test_output_over_the_limit_is_dropped_with_one_word_about_it(tmp_path: Path) -> None:
-    path = tmp_path / "output.log"
-    tail = LogTail(path, chunk_bytes_max=4, total_bytes_max=6)
-    path.write_bytes(b"012345")
-    assert read_all(tail) == [(0, b"0123"), (4, b"45")]
-    append(path, b"67")
-    assert read_all(tail) == [(6, b"\n[output over 6 bytes was dropped]\n")]
-    append(path, b"89")
-    assert tail.read_new() is None
+def numbered(count: int, start: int = 0) -> bytes:
+    """Write lines of ten bytes, each with its own offset."""
+    return b"".join(b"%09d\n" % (10 * n) for n in range(start, start + count))
 
 
-def test_the_word_about_dropped_output_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
+def test_both_ends_of_a_long_file_are_given_and_the_end_as_it_grows(tmp_path: Path) -> None:
     path = tmp_path / "output.log"
-    path.write_bytes(b"0\n1")
-    pieces = read_all(LogTail(path, total_bytes_max=2))
-    assert pieces == [(0, b"0\n"), (2, b"[output over 2 bytes was dropped]\n")]
+    tail = LogTail(path, chunk_bytes_max=25, head_bytes=50, tail_bytes=30)
+    path.write_bytes(numbered(5))
+    assert read_all(tail) == [(0, numbered(2)), (20, numbered(2, 2)), (40, numbered(1, 4))]
+    assert tail.is_long
+    append(path, numbered(3, 5))  # no more than the tail: nothing is passed over
+    assert read_all(tail) == [(50, numbered(3, 5))]
+    append(path, numbered(100, 8))
+    # The tail begins with a whole line, behind where it would begin by its length.
+    assert read_all(tail) == [(1060, numbered(2, 106))]
+    append(path, b"x" * 100)
+    assert read_all(tail) == [(1150, b"x" * 30)]
+
+
+def test_lines_are_not_cut_where_it_can_be_avoided(tmp_path: Path) -> None:
+    path = tmp_path / "output.log"
+    path.write_bytes(b"one\ntwo\nlonger than a piece\n")
+    assert read_all(LogTail(path, chunk_bytes_max=10)) == [
+        (0, b"one\ntwo\n"),
+        (8, b"longer tha"),
+        (18, b"n a piece\n"),
+    ]
 
 
 def test_a_truncated_file_is_read_from_its_start(tmp_path: Path) -> None:
@@ -134,13 +146,14 @@ def test_whoever_follows_next_goes_on_after_what_was_sent(tmp_path: Path) -> Non
     assert read_all(LogTail(path)) == [(0, b"new\n")]
 
 
-def test_a_log_that_is_full_stays_full(tmp_path: Path) -> None:
+def test_what_was_passed_over_stays_so_for_whoever_follows_next(tmp_path: Path) -> None:
     path, sent = tmp_path / "output.log", tmp_path / "output.sent"
-    path.write_bytes(b"one\ntwo\n")
-    first = LogTail(path, total_bytes_max=4, sent_file=sent)
-    assert len(read_all(first)) == 2
+    path.write_bytes(numbered(10))
+    first = LogTail(path, head_bytes=0, tail_bytes=20, sent_file=sent)
+    assert read_all(first) == [(90, numbered(1, 9))]
     first.note_sent()
-    assert LogTail(path, total_bytes_max=4, sent_file=sent).read_new() is None
+    append(path, numbered(1, 10))
+    assert read_all(LogTail(path, sent_file=sent)) == [(100, numbered(1, 10))]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"given": -1}', b"x" * 2000])

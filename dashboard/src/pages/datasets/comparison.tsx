@@ -4,10 +4,10 @@ import { useSearchParams } from "wouter";
 import { Button } from "../../parts/button";
 import { bytes, count } from "../../parts/format";
 import { Empty, Panel } from "../../parts/page";
+import { ReadPages } from "../../parts/read_pages";
 import { Nothing, Said } from "../../parts/show";
 import { type Column, Table } from "../../parts/table";
 import { useReadOn } from "./entries";
-import { ReadPages } from "./pages";
 import { type Dataset, type Difference, type Entry, useComparison } from "./reads";
 import { VersionChoice } from "./version_choice";
 

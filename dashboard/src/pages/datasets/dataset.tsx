@@ -1,9 +1,11 @@
 /** One dataset: its versions, what is in them, what differs, who read which since when. */
+import type { ReactNode } from "react";
 import { Link } from "wouter";
 import { Page, Panel, Read } from "../../parts/page";
 import { Ago, Block, Copy, Fact, Facts, Nothing, Said } from "../../parts/show";
 import { Tabs } from "../../parts/tabs";
 import { inert, pretty } from "../../parts/text";
+import { Needs } from "../../session/limits";
 import { Comparison } from "./comparison";
 import { Entries } from "./entries";
 import { History } from "./history";
@@ -30,16 +32,36 @@ export default function DatasetPage({ name }: { name: string }) {
             <Tabs
               tabs={[
                 ["versions", "Versions", () => <Versions dataset={dataset} />],
-                ["entries", "Entries", () => <Entries dataset={dataset} />],
-                ["compare", "Compare", () => <Comparison dataset={dataset} />],
+                [
+                  "entries",
+                  "Entries",
+                  () => withData("Entries are", <Entries dataset={dataset} />),
+                ],
+                [
+                  "compare",
+                  "Compare",
+                  () => withData("Entries are", <Comparison dataset={dataset} />),
+                ],
                 ["history", "Cut-overs", () => <History dataset={dataset} />],
-                ["triggers", "Triggers", () => <Triggers dataset={dataset} />],
+                [
+                  "triggers",
+                  "Triggers",
+                  () => withData("Triggers are", <Triggers dataset={dataset} />),
+                ],
               ]}
             />
           </>
         )}
       </Read>
     </Page>
+  );
+}
+
+function withData(what: string, children: ReactNode) {
+  return (
+    <Needs role="data" what={what}>
+      {children}
+    </Needs>
   );
 }
 

@@ -3,10 +3,10 @@ import { useCallback, useMemo } from "react";
 import { bytes } from "../../parts/format";
 import { useParam } from "../../parts/params";
 import { Empty, Panel } from "../../parts/page";
+import { ReadPages } from "../../parts/read_pages";
 import { Ago, Block, Copy, Fact, Facts, Id, Nothing, Said } from "../../parts/show";
 import { type Column, Table } from "../../parts/table";
 import { pretty } from "../../parts/text";
-import { ReadPages } from "./pages";
 import { type Dataset, type Entry, useEntries } from "./reads";
 import { VersionChoice } from "./version_choice";
 

@@ -1,8 +1,8 @@
 /** Every cut-over there was, the latest first. */
 import { Empty, Panel } from "../../parts/page";
+import { ReadPages } from "../../parts/read_pages";
 import { Clock, Said } from "../../parts/show";
 import { type Column, Table } from "../../parts/table";
-import { ReadPages } from "./pages";
 import { type CutOver, type Dataset, useCutOvers } from "./reads";
 
 const COLUMNS: Column<CutOver>[] = [

@@ -4,11 +4,11 @@ import { Link } from "wouter";
 import { Button } from "../../parts/button";
 import { bytes, count, plural } from "../../parts/format";
 import { Empty, Panel } from "../../parts/page";
+import { ReadPages } from "../../parts/read_pages";
 import { Ago, Id, Nothing, Said } from "../../parts/show";
 import { type Column, Table } from "../../parts/table";
 import { datasetAddress } from "./address";
 import { useCutOver, useDrop } from "./deeds";
-import { ReadPages } from "./pages";
 import { type Dataset, useVersions, type Version } from "./reads";
 
 function VersionState({ version, isCurrent }: { version: Version; isCurrent: boolean }) {
@@ -124,12 +124,17 @@ export function Versions({ dataset }: { dataset: Dataset }) {
             row.version !== current && (
               <span className="flex flex-wrap justify-end gap-2">
                 <Button
+                  needs="admin"
                   aria-label={`Cut over to version ${row.version}`}
                   onClick={() => cutOver(row)}
                 >
                   Cut over …
                 </Button>
-                <Button aria-label={`Drop version ${row.version}`} onClick={() => drop(row)}>
+                <Button
+                  needs="admin"
+                  aria-label={`Drop version ${row.version}`}
+                  onClick={() => drop(row)}
+                >
                   Drop …
                 </Button>
               </span>

@@ -4,20 +4,23 @@ import { useLocation } from "wouter";
 import type { Job } from "../../api/types";
 import { Button } from "../../parts/button";
 import { useConfirm } from "../../parts/confirm";
-import { isFinal, plural } from "../../parts/format";
+import { isFinal, plural, stateName } from "../../parts/format";
 import { Read } from "../../parts/page";
 import { newRequestKey } from "../../parts/request_key";
 import { cancelJob, rerunJob } from "../jobs/acting";
 import { CancelBody } from "../jobs/questions";
 import { openTasks } from "./counts";
+import { ResumeButton } from "./resume";
 
 export function Actions({ job }: { job: Job }) {
   const isEnded = isFinal(job.state);
+  const isSuccess = stateName(job.state) === "succeeded";
   const isStopping = job.cancel_mode !== null;
   return (
     <>
       {!isEnded && !isStopping && <CancelButton job={job} mode="soft" />}
       {!isEnded && job.cancel_mode !== "hard" && <CancelButton job={job} mode="hard" />}
+      {isEnded && !isSuccess && job.compensates_job_id === null && <ResumeButton job={job} />}
       {/* A job that undoes another is never run twice. */}
       {isEnded && job.compensates_job_id === null && <RerunButtons job={job} />}
     </>
@@ -28,8 +31,8 @@ function CancelButton({ job, mode }: { job: Job; mode: "soft" | "hard" }) {
   const ask = useConfirm();
   const client = useQueryClient();
   const isHard = mode === "hard";
-  async function cancel() {
-    const isChanged = await cancelJob(job, mode);
+  async function cancel(reason: string) {
+    const isChanged = await cancelJob(job, mode, reason);
     await client.invalidateQueries({ queryKey: ["job", job.job_id] });
     return isChanged
       ? `Job ${job.job_id} is being cancelled.`
@@ -37,6 +40,7 @@ function CancelButton({ job, mode }: { job: Job; mode: "soft" | "hard" }) {
   }
   return (
     <Button
+      needs="submit"
       look={isHard ? "danger" : "plain"}
       onClick={() =>
         ask({
@@ -44,6 +48,7 @@ function CancelButton({ job, mode }: { job: Job; mode: "soft" | "hard" }) {
           body: <CancelBody jobs={[job]} mode={mode} />,
           action: isHard ? "Cancel the job hard" : "Cancel the job",
           danger: true,
+          reasonFor: "kept with the job",
           run: cancel,
         })
       }
@@ -86,7 +91,11 @@ function RerunButton({ job, onlyUnsuccessful }: { job: Job; onlyUnsuccessful: bo
       },
     });
   }
-  return <Button onClick={askFirst}>{name}</Button>;
+  return (
+    <Button needs="submit" onClick={askFirst}>
+      {name}
+    </Button>
+  );
 }
 
 /** What a dry run says: the server knows best what it would do. */

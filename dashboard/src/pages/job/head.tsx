@@ -21,6 +21,7 @@ import {
 import { inert, shorten } from "../../parts/text";
 import { StateBar } from "./counts";
 import { useTotals } from "./reads";
+import { Waiting } from "./waiting";
 
 const ERROR_LENGTH_MAX = 300;
 
@@ -38,9 +39,11 @@ export function Head({ job }: { job: Job }) {
           <p>
             <Said text={job.status_message} />
           </p>
+          <Waiting job={job} />
           <StateBar job={job} />
         </div>
-        {job.error !== null && <JobError error={job.error} />}
+        <Causes causes={job.causes} />
+        {job.error !== null && isOwnError(job) && <JobError error={job.error} />}
         {job.tasks_dead_lettered > 0 && (
           <p>
             <Link href={`/dead-letters?job=${job.job_id}`}>
@@ -56,7 +59,54 @@ export function Head({ job }: { job: Job }) {
 
 function Stopping({ job }: { job: Job }) {
   if (job.cancel_mode === null || job.finished_at_ms !== null) return null;
+  if (job.cancelled_by === null) return <span className="text-warn">being stopped</span>;
   return <span className="text-warn">being cancelled, {job.cancel_mode}</span>;
+}
+
+/** Whether the error is that of a task; what else ended the job stands among its causes. */
+function isOwnError(job: Job): boolean {
+  const [nearest] = job.causes;
+  return nearest === undefined || (nearest.kind === "task" && nearest.message !== job.error);
+}
+
+/** What ended the job, and what brought that about; where it began comes last. */
+function Causes({ causes }: { causes: Job["causes"] }) {
+  if (causes.length === 0) return null;
+  return (
+    <div>
+      <p className="text-dim text-xs" id="causes">
+        Why it ended
+      </p>
+      <ol aria-labelledby="causes" className="flex flex-col gap-0.5">
+        {causes.map((cause, place) => (
+          <li key={place} className="min-w-0 break-words">
+            {place > 0 && <span className="text-dim">because </span>}
+            <Blamed cause={cause} />
+            {place > 0 && place === causes.length - 1 && (
+              <span className="text-dim"> (root cause)</span>
+            )}
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+/** Its sentence, in which the name of the task or the job leads there. */
+function Blamed({ cause }: { cause: Job["causes"][number] }) {
+  const { message, task_id: task, job_id: job, kind } = cause;
+  const [name, to] = task ? [`task ${task}`, `/tasks/${task}`] : [`job ${job}`, `/jobs/${job}`];
+  const at = message.indexOf(name);
+  if (kind === "cancel" || at === -1) return <Said text={message} />;
+  return (
+    <>
+      <Said text={message.slice(0, at)} />
+      <Link href={to} className="underline">
+        {name}
+      </Link>
+      <Said text={message.slice(at + name.length)} />
+    </>
+  );
 }
 
 function JobError({ error }: { error: string }) {
@@ -84,67 +134,94 @@ function JobError({ error }: { error: string }) {
 function JobFacts({ job }: { job: Job }) {
   const links = linksOf(job);
   return (
-    <Facts>
-      <Fact name="Type">
-        <Link href={`/jobs?type=${encodeURIComponent(job.type)}`}>
-          <Said text={job.type} />
-        </Link>
-      </Fact>
-      {job.queue === null ? (
-        <Fact name="Placed">on workers, {job.is_gang ? "all tasks together" : "task by task"}</Fact>
-      ) : (
-        <Fact name="Queue">
-          <Link href={`/jobs?queue=${encodeURIComponent(job.queue)}`}>
-            <Said text={job.queue} />
+    <div className="flex flex-col gap-2">
+      <Facts isDense>
+        <Fact name="Type">
+          <Link href={`/jobs?type=${encodeURIComponent(job.type)}`}>
+            <Said text={job.type} />
           </Link>
         </Fact>
-      )}
-      <Fact name="Owner">
-        <Link href={`/jobs?owner=${encodeURIComponent(job.owner)}`}>
-          <Said text={job.owner} />
-        </Link>
-      </Fact>
-      <Fact name="Priority">{job.priority}</Fact>
-      <Fact name="Submitted">
-        <Ago ms={job.submitted_at_ms} />
-      </Fact>
-      <Fact name="Finished">
-        <Ago ms={job.finished_at_ms} />
-      </Fact>
-      <Fact name={job.finished_at_ms === null ? "Takes so far" : "Took"}>
-        <Took from={job.started_at_ms} to={job.finished_at_ms} />
-      </Fact>
-      <Totals job={job} />
-      <Fact name="Labels">
-        <Labels labels={job.labels} />
-      </Fact>
-      {job.unmet_dependencies > 0 && (
-        <Fact name="Waits for">
-          <Link href={`/jobs/${job.job_id}?tab=dependencies`}>
-            {plural(job.unmet_dependencies, "job")}
+        {job.queue === null ? (
+          <Fact name="Placed">
+            on workers, {job.is_gang ? "all tasks together" : "task by task"}
+          </Fact>
+        ) : (
+          <Fact name="Queue">
+            <Link href={`/jobs?queue=${encodeURIComponent(job.queue)}`}>
+              <Said text={job.queue} />
+            </Link>
+          </Fact>
+        )}
+        <Fact name="Owner">
+          <Link
+            href={`/jobs?owner=${encodeURIComponent(job.owner)}`}
+            title={inert(job.owner)}
+            className="line-clamp-2"
+          >
+            <Said text={job.owner} />
           </Link>
         </Fact>
-      )}
-      {job.released_at_ms !== null && (
-        <Fact name="Dependencies met">
-          <Ago ms={job.released_at_ms} />
+        <Fact name="Submitted">
+          <Ago ms={job.submitted_at_ms} />
         </Fact>
-      )}
-      {links.map(([name, id, query]) => (
-        <Fact key={name} name={name}>
-          job <Id id={id} to={`/jobs/${id}${query}`} what="job id" />
+        {job.finished_at_ms !== null && (
+          <Fact name="Finished">
+            <Ago ms={job.finished_at_ms} />
+          </Fact>
+        )}
+        <Fact name={job.finished_at_ms === null ? "Takes so far" : "Took"}>
+          <Took from={job.started_at_ms} to={job.finished_at_ms} />
         </Fact>
-      ))}
-      {job.cancel_mode !== null && (
-        <Fact name={`Cancelled ${job.cancel_mode === "hard" ? "hard" : "softly"}`}>
-          {job.cancel_reason === null ? <Nothing /> : <Said text={job.cancel_reason} />}
-        </Fact>
-      )}
-      {job.exit_code !== null && <Fact name="Exit code">{job.exit_code}</Fact>}
-      <LongId name="Correlation id" id={job.correlation_id} />
-      <LongId name="Trace id" id={job.trace_id} />
-      <LongId name="Idempotency key" id={job.idempotency_key} />
-    </Facts>
+        <Totals job={job} />
+        {Object.keys(job.labels).length > 0 && (
+          <Fact name="Labels">
+            <Labels labels={job.labels} />
+          </Fact>
+        )}
+        {job.unmet_dependencies > 0 && (
+          <Fact name="Waits for">
+            <Link href={`/jobs/${job.job_id}?tab=dependencies`}>
+              {plural(job.unmet_dependencies, "job")}
+            </Link>
+          </Fact>
+        )}
+        {links.map(([name, id, query]) => (
+          <Fact key={name} name={name}>
+            job <Id id={id} to={`/jobs/${id}${query}`} what="job id" />
+          </Fact>
+        ))}
+        {job.cancelled_by !== null && (
+          <Fact name={`Cancelled ${job.cancel_mode === "hard" ? "hard" : "softly"}`}>
+            by <Said text={job.cancelled_by} />:{" "}
+            <Said text={job.cancel_reason ?? "no reason given"} />
+          </Fact>
+        )}
+        {job.exit_code !== null && <Fact name="Exit code">{job.exit_code}</Fact>}
+      </Facts>
+      <MoreFacts job={job} />
+    </div>
+  );
+}
+
+/** What is looked up now and then: folded away, so that the tasks are in sight. */
+function MoreFacts({ job }: { job: Job }) {
+  return (
+    <details>
+      <summary className="text-dim text-xs">Priority, correlation id and more</summary>
+      <div className="mt-2">
+        <Facts isDense>
+          <Fact name="Priority">{job.priority}</Fact>
+          {job.released_at_ms !== null && (
+            <Fact name="Dependencies met">
+              <Ago ms={job.released_at_ms} />
+            </Fact>
+          )}
+          <LongId name="Correlation id" id={job.correlation_id} />
+          <LongId name="Trace id" id={job.trace_id} />
+          <LongId name="Idempotency key" id={job.idempotency_key} />
+        </Facts>
+      </div>
+    </details>
   );
 }
 

@@ -9,6 +9,8 @@ import { Empty, Failure, Loading, Page } from "../../parts/page";
 import { useParam } from "../../parts/params";
 import { Id, Said } from "../../parts/show";
 import { Tabs } from "../../parts/tabs";
+import { Needs } from "../../session/limits";
+import { useScope } from "../../session/may";
 import { Actions } from "./actions";
 import { Dependencies } from "./dependencies";
 import { Head } from "./head";
@@ -16,6 +18,8 @@ import { useChildren, useGraph, useJob } from "./reads";
 import { Spec } from "./spec";
 import { Tasks } from "./tasks";
 import { Timeline } from "./timeline";
+
+const MISSING = "It may have been pruned, the id is wrong, or it is not for you.";
 
 export function JobPage({ jobId }: { jobId: string }) {
   const query = useJob(jobId);
@@ -29,9 +33,7 @@ export function JobPage({ jobId }: { jobId: string }) {
       {query.error !== null && (
         <>
           <Failure error={query.error} retry={() => void query.refetch()} />
-          <Empty
-            title={isMissing ? "It may have been pruned, or the id is wrong." : "Nothing was read."}
-          >
+          <Empty title={isMissing ? MISSING : "Nothing was read."}>
             <Link href="/jobs">Go to the list of jobs</Link>
           </Empty>
         </>
@@ -62,7 +64,9 @@ function Shown({ job, error, retry }: { job: Job; error: Error | null; retry: ()
 
 function Views({ job }: { job: Job }) {
   const [chosen] = useParam("tab");
-  const graph = useGraph(job.job_id);
+  // A graph may lead to jobs of others.
+  const isScoped = useScope() !== null;
+  const graph = useGraph(job.job_id, !isScoped);
   const children = useChildren(job);
   const hasGraph = (graph.data?.nodes.length ?? 0) > 1;
   const hasChildren = (children.data?.jobs.length ?? 0) > 0;
@@ -72,7 +76,7 @@ function Views({ job }: { job: Job }) {
     ["timeline", "Timeline", () => <Timeline job={job} />],
   ];
   // Whoever comes by a link to it does not see another tab first.
-  const isRead = !graph.isPending && !children.isPending;
+  const isRead = (isScoped || !graph.isPending) && !children.isPending;
   const isAwaited = chosen === "dependencies" && !isRead;
   if (isAwaited || hasGraph || hasChildren || job.parent_job_id !== null) {
     const view = () => <Dependencies job={job} hasGraph={hasGraph} />;
@@ -80,8 +84,16 @@ function Views({ job }: { job: Job }) {
   }
   tabs.push(
     ["events", "Events", () => <EventList source={source} />],
-    ["logs", "Logs", () => <LogView source={source} />],
-    ["spec", "Spec", () => <Spec job={job} />],
+    ["logs", "Logs", () => withData("Logs are", <LogView source={source} />)],
+    ["spec", "Spec", () => withData("The spec is", <Spec job={job} />)],
   );
   return <Tabs tabs={tabs} />;
+}
+
+function withData(what: string, children: ReactNode) {
+  return (
+    <Needs role="data" what={what}>
+      {children}
+    </Needs>
+  );
 }

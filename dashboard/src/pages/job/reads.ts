@@ -3,6 +3,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../../api/client";
 import type { Job, Task } from "../../api/types";
 import { isFinal } from "../../parts/format";
+import { useCaller } from "../../session/may";
 import { openTasks } from "./counts";
 import { PAGE_TASKS } from "./pages";
 
@@ -50,10 +51,16 @@ export function useTotals(job: Job) {
  */
 export function useChildren(job: Job) {
   const jobId = job.job_id;
+  const caller = useCaller();
+  // Whoever is for several owners or queues has to name one.
+  const own = {
+    ...(caller.owners.length > 0 && { owner: job.owner }),
+    ...(caller.queues.length > 0 && job.queue != null && { queue: job.queue }),
+  };
   return useQuery({
     queryKey: ["job", jobId, "children"],
     queryFn: ({ signal }) => {
-      const query = { parent: jobId, page_size: CHILDREN_MAX };
+      const query = { parent: jobId, page_size: CHILDREN_MAX, ...own };
       return unwrap(api.GET("/api/jobs", { params: { query }, signal }));
     },
     refetchInterval: ({ state: { data } }) =>
@@ -63,8 +70,9 @@ export function useChildren(job: Job) {
   });
 }
 
-export function useGraph(jobId: string) {
+export function useGraph(jobId: string, isAllowed: boolean) {
   return useQuery({
+    enabled: isAllowed,
     queryKey: ["job", jobId, "graph"],
     queryFn: ({ signal }) =>
       unwrap(api.GET("/api/jobs/{job_id}/graph", { params: { path: { job_id: jobId } }, signal })),

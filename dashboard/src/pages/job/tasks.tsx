@@ -1,9 +1,10 @@
 /** The tasks of a job, however many: what stands where, since when, and what was tried before. */
 import { useMemo } from "react";
-import { Link } from "wouter";
+import { Link, useLocation } from "wouter";
+import { now } from "../../api/client";
 import type { Job, Task } from "../../api/types";
 import { AttemptTable } from "../../parts/attempts";
-import { stateName, workerName } from "../../parts/format";
+import { localTimes, stateName, workerName } from "../../parts/format";
 import { Empty, Failure, Loading, Panel, Read } from "../../parts/page";
 import { useParam } from "../../parts/params";
 import { Badge, Clock, Nothing, Said, Took } from "../../parts/show";
@@ -60,6 +61,7 @@ function TaskTable({
   state?: TaskState;
 }) {
   const columns = useMemo(columnsOfTasks, []);
+  const [, go] = useLocation();
   if (!read.isRead && read.rows.length === 0 && read.error === null) {
     return <Loading what="tasks" />;
   }
@@ -75,6 +77,7 @@ function TaskTable({
         rows={read.rows}
         columns={columns}
         rowKey={(task) => task.task_id}
+        onOpen={(task) => go(`/tasks/${task.task_id}`)}
         detail={(task) => <History task={task} job={job} />}
         height={BOX_HEIGHT}
         onSight={look}
@@ -101,7 +104,7 @@ function columnsOfTasks(): Column<Task>[] {
     {
       id: "worker",
       title: "Worker",
-      width: "7.5rem",
+      width: "clamp(7.5rem, 18vw, 14rem)",
       cell: (task) => <WorkerCell id={task.worker_id} />,
     },
     {
@@ -133,7 +136,7 @@ function WorkerCell({ id }: { id: string | null }) {
     <Link
       href={`/workers?worker=${encodeURIComponent(id)}`}
       title={inert(id)}
-      className="block truncate"
+      className="line-clamp-3 wrap-anywhere"
     >
       <bdi>{inert(workerName(id))}</bdi>
     </Link>
@@ -165,7 +168,9 @@ function State({ task }: { task: Task }) {
 /** Why it waits, how far it is, or what went wrong: one line under the badge. */
 function noteOf(task: Task): string | null {
   const state = stateName(task.state);
-  if (state === "pending") return task.pending_reason;
+  if (state === "pending") {
+    return task.pending_reason == null ? null : localTimes(task.pending_reason, now());
+  }
   if (state === "running") return task.status_message;
   return task.error === null ? null : (task.error.split("\n", 1)[0] ?? null);
 }

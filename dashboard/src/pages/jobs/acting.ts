@@ -39,9 +39,12 @@ export function doneOf<Done>(outcomes: Outcome<Done>[]): Done[] {
   return outcomes.flatMap((outcome) => ("done" in outcome ? [outcome.done] : []));
 }
 
-export async function cancelJob(job: Job, mode: Mode): Promise<boolean> {
+/** What is kept where nobody says why. */
+export const NO_REASON = "no reason given";
+
+export async function cancelJob(job: Job, mode: Mode, reason: string): Promise<boolean> {
   const path = { job_id: job.job_id };
-  const body = { mode, reason: "cancelled in the dashboard" };
+  const body = { mode, reason: reason || NO_REASON };
   return (await unwrap(api.POST("/api/jobs/{job_id}:cancel", { params: { path }, body }))).changed;
 }
 
@@ -57,10 +60,13 @@ export async function rerunJob(
   return unwrap(api.POST("/api/jobs/{job_id}:rerun", { params: { path }, body }));
 }
 
-/** Without a key it is a dry run. */
-export async function replayLetters(job: Job, key: string | null) {
+/** Without a key it is a dry run. What waited for the job in vain goes on with the replay. */
+export async function replayLetters(
+  job: Job,
+  key: string | null,
+): Promise<Schemas["ReplayAnswer"]> {
   const filter = { job_id: job.job_id };
   const idempotency_key = key === null ? null : `${key}-${job.job_id}`;
-  const body = { filter, dry_run: key === null, idempotency_key };
-  return (await unwrap(api.POST("/api/dead-letters:replay", { body }))).replays;
+  const body = { filter, dry_run: key === null, idempotency_key, resume: true };
+  return unwrap(api.POST("/api/dead-letters:replay", { body }));
 }

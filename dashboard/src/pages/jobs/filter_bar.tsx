@@ -1,10 +1,10 @@
 /** The filters above the list. All of them stand in the address, and only there. */
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { now } from "../../api/client";
 import type { Job } from "../../api/types";
 import { Button } from "../../parts/button";
 import { Failure } from "../../parts/page";
-import { inert } from "../../parts/text";
+import { inert, shorten } from "../../parts/text";
 import { FIELD_LOOK, Labelled, TextField } from "./fields";
 import {
   type Field,
@@ -14,8 +14,11 @@ import {
   type Problem,
   SINCE,
   sinceWords,
+  statesOf,
   toAddress,
+  toggleState,
   toLocal,
+  UNSUCCESSFUL,
 } from "./filters";
 
 const DAY_MS = 86_400_000;
@@ -47,7 +50,7 @@ export function FilterBar({
   );
   return (
     <section aria-label="Filters" className="flex min-w-0 flex-col gap-3">
-      <StateChoice chosen={filters.state ?? ""} onChoose={(state) => onChange({ state })} />
+      <StateChoice chosen={statesOf(filters)} onChoose={(state) => onChange({ state })} />
       <div className="grid grid-cols-2 items-end gap-2 sm:grid-cols-3 lg:grid-cols-6">
         {text("name", "Name begins with")}
         <Button className="sm:hidden" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
@@ -67,23 +70,56 @@ export function FilterBar({
       {Object.keys(filters).length > 0 && (
         <div className="flex flex-wrap items-center gap-2">
           {filters.parent !== undefined && (
-            <span className="bg-accent-soft rounded-md px-2 py-1">
+            <Chip label="Show jobs of any parent" onDrop={() => onChange({ parent: "" })}>
               Child jobs of {inert(filters.parent)}
-              <button
-                type="button"
-                aria-label="Show jobs of any parent"
-                className="text-dim hover:text-ink ml-2"
-                onClick={() => onChange({ parent: "" })}
-              >
-                ✕
-              </button>
-            </span>
+            </Chip>
+          )}
+          {filters.fingerprint !== undefined && (
+            <Chip label="Show jobs with any error" onDrop={() => onChange({ fingerprint: "" })}>
+              With one error: {shorten(inert(errorOf(jobs) ?? filters.fingerprint), 120)}
+            </Chip>
+          )}
+          {filters.worker !== undefined && (
+            <Chip label="Show jobs of any worker" onDrop={() => onChange({ worker: "" })}>
+              Of late on worker {inert(filters.worker)}
+            </Chip>
           )}
           <Button onClick={onClear}>Clear filters</Button>
         </div>
       )}
       {problem !== null && <Failure error={new Error(problem.message)} />}
     </section>
+  );
+}
+
+/** The error that all of them have, but for what varies in it: as one of them says it. */
+function errorOf(jobs: readonly Job[]): string | null {
+  const [first] = (jobs[0]?.error ?? "").trim().split("\n");
+  return first === undefined || first === "" ? null : first;
+}
+
+/** A filter that has no field; it can only be dropped. */
+function Chip({
+  label,
+  onDrop,
+  children,
+}: {
+  label: string;
+  onDrop: () => void;
+  children: ReactNode;
+}) {
+  return (
+    <span className="bg-accent-soft min-w-0 rounded-md px-2 py-1 wrap-anywhere">
+      {children}
+      <button
+        type="button"
+        aria-label={label}
+        className="text-dim hover:text-ink ml-2"
+        onClick={onDrop}
+      >
+        ✕
+      </button>
+    </span>
   );
 }
 
@@ -95,24 +131,29 @@ function distinct(values: string[]): string[] {
   return [...new Set(values)].filter((value) => value !== "").toSorted();
 }
 
-function StateChoice({ chosen, onChoose }: { chosen: string; onChoose: (state: string) => void }) {
+function StateChoice({
+  chosen,
+  onChoose,
+}: {
+  chosen: string[];
+  onChoose: (state: string) => void;
+}) {
   // One that is not of ours came with the address: it is shown, and the server says what it thinks.
-  const states =
-    chosen === "" || JOB_STATES.includes(chosen) ? JOB_STATES : [...JOB_STATES, chosen];
+  const states = [...new Set([...JOB_STATES, UNSUCCESSFUL, ...chosen])];
   return (
     <div
       role="group"
       aria-label="State"
       className="-m-1 flex gap-1.5 overflow-x-auto p-1 sm:flex-wrap"
     >
-      <Choice name="any state" isChosen={chosen === ""} onChoose={() => onChoose("")} />
+      <Choice name="any state" isChosen={chosen.length === 0} onChoose={() => onChoose("")} />
       {states.map((state) => (
         <Choice
           key={state}
           name={inert(state)}
-          dot={`status-${state}`}
-          isChosen={state === chosen}
-          onChoose={() => onChoose(state === chosen ? "" : state)}
+          dot={`status-${state === UNSUCCESSFUL ? "failed" : state}`}
+          isChosen={chosen.includes(state)}
+          onChoose={() => onChoose(toggleState(chosen, state))}
         />
       ))}
     </div>

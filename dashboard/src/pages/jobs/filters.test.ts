@@ -4,7 +4,9 @@ import {
   problemOf,
   readFilters,
   sinceWords,
+  statesOf,
   toAddress,
+  toggleState,
   toLocal,
   toQuery,
   withFilters,
@@ -57,4 +59,16 @@ test.each([
 test("what the server can judge is left to it", () => {
   expect(problemOf({ label: "x", state: "y", since: "3h", from: "2026-01-15T10:30Z" })).toBeNull();
   expect(sinceWords("3h")).toBe("last 3 h");
+});
+
+test("states are chosen together, and unsuccessful stands for all that it holds", () => {
+  expect(statesOf({})).toEqual([]);
+  expect(statesOf({ state: "failed,killed" })).toEqual(["failed", "killed"]);
+  expect(toggleState([], "failed")).toBe("failed");
+  expect(toggleState(["failed"], "killed")).toBe("failed,killed");
+  expect(toggleState(["failed", "killed"], "failed")).toBe("killed");
+  expect(toggleState(["running", "failed", "killed"], "unsuccessful")).toBe("running,unsuccessful");
+  expect(toggleState(["running", "unsuccessful"], "killed")).toBe("running,killed");
+  expect(toggleState(["unsuccessful"], "running")).toBe("unsuccessful,running");
+  expect(toggleState(["unsuccessful"], "unsuccessful")).toBe("");
 });

@@ -11,9 +11,11 @@ const FIELDS = [
   "owner",
   "label",
   "parent",
+  "worker",
   "since",
   "from",
   "until",
+  "fingerprint",
 ] as const;
 export type Field = (typeof FIELDS)[number];
 /** As they stand in the address; what is not asked for is left out. */
@@ -30,6 +32,25 @@ export const JOB_STATES = [
   "worker_failed",
   "unschedulable",
 ];
+
+/** What the server takes for every end but the good one. */
+export const UNSUCCESSFUL = "unsuccessful";
+const NOT_UNSUCCESSFUL = ["pending", "running", "succeeded"];
+
+/** The states that an address names: one, several with commas between them, or none for any. */
+export function statesOf(filters: Filters): string[] {
+  return (filters.state ?? "").split(",").filter((state) => state !== "");
+}
+
+/** Choose one more, or one less; "unsuccessful" stands in the place of those that it holds. */
+export function toggleState(chosen: readonly string[], state: string): string {
+  if (chosen.includes(state)) return chosen.filter((one) => one !== state).join(",");
+  const isHeld = (one: string) => !NOT_UNSUCCESSFUL.includes(one);
+  const kept = chosen.filter((one) =>
+    state === UNSUCCESSFUL ? !isHeld(one) : one !== UNSUCCESSFUL || !isHeld(state),
+  );
+  return [...kept, state].join(",");
+}
 
 /** What can be chosen instead of two moments. */
 export const SINCE = ["15m", "1h", "24h", "7d"];

@@ -5,6 +5,8 @@ import { Button } from "../../parts/button";
 import { clock, count } from "../../parts/format";
 import { Empty, Page, Read } from "../../parts/page";
 import { Copy } from "../../parts/show";
+import { inert } from "../../parts/text";
+import { useCaller } from "../../session/may";
 import { FilterBar } from "./filter_bar";
 import { type Filters, problemOf, readFilters, withFilters, withoutFilters } from "./filters";
 import { JobList } from "./list";
@@ -15,6 +17,32 @@ import { type Found, isGivenUp, lookedAt } from "./search";
 const FIRST = "holdfast run --queue default -- echo hello";
 
 export function JobsPage() {
+  const [params] = useSearchParams();
+  const { owners, queues } = useCaller();
+  if (owners.length > 1 && !params.get("owner")) return <Choice field="owner" names={owners} />;
+  if (queues.length > 1 && !params.get("queue")) return <Choice field="queue" names={queues} />;
+  return <Listed />;
+}
+
+/** Whoever may see the jobs of several sees those of one at a time. */
+function Choice({ field, names }: { field: "owner" | "queue"; names: string[] }) {
+  const [params, setParams] = useSearchParams();
+  return (
+    <Page title="Jobs">
+      <Empty title={`You may see the jobs of ${count(names.length)} ${field}s: choose one.`}>
+        <div className="flex flex-wrap justify-center gap-2">
+          {names.map((name) => (
+            <Button key={name} onClick={() => setParams(withFilters(params, { [field]: name }))}>
+              <bdi>{inert(name)}</bdi>
+            </Button>
+          ))}
+        </div>
+      </Empty>
+    </Page>
+  );
+}
+
+function Listed() {
   const [params, setParams] = useSearchParams();
   const address = params.toString();
   const filters = useMemo(() => readFilters(new URLSearchParams(address)), [address]);

@@ -79,13 +79,17 @@ export function RerunBody({ jobs }: { jobs: Job[] }) {
 export function ReplayBody({ jobs }: { jobs: Job[] }) {
   const targets = jobs.filter(hasDeadLetters);
   const reads = useReads(targets, "replay", (job) => replayLetters(job, null));
-  const tasks = total(targets, reads, (replays) =>
+  const tasks = total(targets, reads, ({ replays }) =>
     replays.reduce((sum, replay) => sum + replay.task_ids.length, 0),
   );
+  const inVain = total(targets, reads, (answer) => answer.killed_in_vain) ?? 0;
   return (
     <>
       <JobNames jobs={targets} />
       <Sentences words={replayWords(jobs, tasks)} />
+      {inVain > 0 && (
+        <p>What waited goes on with them: {plural(inVain, "job")} killed because these failed.</p>
+      )}
       <Objections jobs={targets} reads={reads} />
     </>
   );

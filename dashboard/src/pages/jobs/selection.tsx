@@ -1,6 +1,6 @@
 /** The bar of what can be done with the selected jobs; below the list, so that no row moves. */
 import { useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { Fragment, type ReactNode, useState } from "react";
 import { Link } from "wouter";
 import type { Job } from "../../api/types";
 import { Button } from "../../parts/button";
@@ -18,10 +18,12 @@ import {
   replayLetters,
   rerunJob,
 } from "./acting";
-import { canCancel, hasDeadLetters, idList, isLive, type Mode } from "./plan";
+import { canCancel, hasDeadLetters, isLive, type Mode } from "./plan";
 import { CancelBody, ReplayBody, RerunBody } from "./questions";
 
-type Report = { said: string; refused: Refused[] };
+type Report = { said: ReactNode; refused: Refused[] };
+
+const LINKS_MAX = 100;
 
 export function SelectionBar({
   jobs,
@@ -40,7 +42,7 @@ export function SelectionBar({
   if (jobs.length === 0) return null;
 
   /** Keep what was refused, tell why; what became of the others is announced. */
-  async function finish(outcomes: Outcome<unknown>[], said: string): Promise<string> {
+  async function finish(outcomes: Outcome<unknown>[], said: ReactNode): Promise<ReactNode> {
     const refused = refusedOf(outcomes);
     await client.invalidateQueries({ queryKey: ["jobs"] });
     onLeft(refused.map(({ job }) => job));
@@ -54,8 +56,9 @@ export function SelectionBar({
       body: <CancelBody jobs={jobs} mode={mode} />,
       action: what,
       danger: true,
-      run: async () => {
-        const outcomes = await actOnEach(targets, (job) => cancelJob(job, mode));
+      reasonFor: "kept with each job",
+      run: async (reason) => {
+        const outcomes = await actOnEach(targets, (job) => cancelJob(job, mode, reason));
         const changed = doneOf(outcomes).filter(Boolean).length;
         const late = doneOf(outcomes).length - changed;
         const aside = late > 0 ? `; ${late} had ended or been cancelled before` : "";
@@ -72,7 +75,7 @@ export function SelectionBar({
       action: what,
       run: async () => {
         const outcomes = await actOnEach(targets, (job) => rerunJob(job, key));
-        return finish(outcomes, submitted(doneOf(outcomes)));
+        return finish(outcomes, tellSubmitted(doneOf(outcomes)));
       },
     });
   }
@@ -84,7 +87,8 @@ export function SelectionBar({
       action: "Replay dead letters",
       run: async () => {
         const outcomes = await actOnEach(targets, (job) => replayLetters(job, key));
-        return finish(outcomes, submitted(doneOf(outcomes).flat()));
+        const made = doneOf(outcomes).flatMap(({ replays, resumed }) => [...replays, ...resumed]);
+        return finish(outcomes, tellSubmitted(made));
       },
     });
   }
@@ -106,20 +110,24 @@ export function SelectionBar({
             `, ${unseen === jobs.length ? "none" : jobs.length - unseen} of them in this list`}
         </p>
         {soft.length > 0 && (
-          <Button look="danger" onClick={() => cancel(soft, "soft")}>
+          <Button needs="submit" look="danger" onClick={() => cancel(soft, "soft")}>
             Cancel {plural(soft.length, "job")}
           </Button>
         )}
         {hard.length > 0 && (
-          <Button onClick={() => cancel(hard, "hard")}>Cancel {hard.length} hard</Button>
+          <Button needs="submit" onClick={() => cancel(hard, "hard")}>
+            Cancel {hard.length} hard
+          </Button>
         )}
         {dead.length > 0 && (
-          <Button onClick={() => replay(dead)}>
+          <Button needs="submit" onClick={() => replay(dead)}>
             Replay dead letters of {plural(dead.length, "job")}
           </Button>
         )}
         {ended.length > 0 && (
-          <Button onClick={() => rerun(ended)}>Run {plural(ended.length, "job")} again</Button>
+          <Button needs="submit" onClick={() => rerun(ended)}>
+            Run {plural(ended.length, "job")} again
+          </Button>
         )}
         <Button onClick={() => onLeft([])} className="ml-auto">
           Select none
@@ -129,11 +137,25 @@ export function SelectionBar({
   );
 }
 
-/** New jobs by their ids; a list of them is what the reader looks for next. */
-function submitted(made: { job_id?: string | null }[]): string {
-  const jobs = made.flatMap(({ job_id }) => (job_id == null ? [] : [{ job_id } as Job]));
-  if (jobs.length === 0) return "Nothing was submitted.";
-  return `Submitted ${jobs.length === 1 ? "job" : "jobs"} ${idList(jobs)}.`;
+/** New jobs with links: they are what the reader looks for next. */
+function tellSubmitted(made: { job_id?: string | null }[]): ReactNode {
+  const ids = made.flatMap(({ job_id: id }) => id ?? []).sort((a, b) => Number(a) - Number(b));
+  if (ids.length === 0) return "Nothing was submitted.";
+  const rest = ids.length - LINKS_MAX;
+  return (
+    <span className="inline-block max-h-40 overflow-auto align-top">
+      Submitted {ids.length === 1 ? "job" : `${ids.length} jobs:`}{" "}
+      {ids.slice(0, LINKS_MAX).map((id, place) => (
+        <Fragment key={id}>
+          {place > 0 && ", "}
+          <Link href={`/jobs/${id}`} className="underline">
+            {id}
+          </Link>
+        </Fragment>
+      ))}
+      {rest > 0 && ` and ${plural(rest, "other")}`}.
+    </span>
+  );
 }
 
 function RefusedList({ report, selected }: { report: Report; selected: Job[] }) {

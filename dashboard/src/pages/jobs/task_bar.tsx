@@ -18,8 +18,10 @@ export function TaskBar({ job }: { job: Job }) {
   const finished = FINISHED.reduce((sum, name) => sum + job[`tasks_${name}`], 0);
   return (
     <div title={job.status_message} className="w-12 sm:w-16">
-      <span className="text-xs whitespace-nowrap tabular-nums">
-        {count(finished)}/{count(job.num_tasks)}
+      {/* On a phone, large numbers stand below each other. */}
+      <span className="block text-xs tabular-nums">
+        {count(finished)}/<wbr />
+        {count(job.num_tasks)}
       </span>
       <span aria-hidden="true" className="bg-line flex h-1 overflow-hidden rounded-full">
         {parts.map(

@@ -9,7 +9,7 @@ import { newRequestKey } from "../../parts/request_key";
 import { Said } from "../../parts/show";
 import { shorten } from "../../parts/text";
 import type { Filter } from "./filter";
-import { ReplayDialog } from "./replay";
+import { useReplay } from "./replaying";
 import { readSummary, useReadAgain } from "./reads";
 
 /** Dead letters by exact ids, or all that a filter matches. */
@@ -23,8 +23,7 @@ type Found = { ids: string[]; isAll: boolean };
 const IDS_SHOWN = 20;
 
 export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => void }) {
-  // Kept as it was when it was asked for: what is chosen changes as letters come and go.
-  const [asking, setAsking] = useState<{ chosen: Chosen; isDry: boolean } | null>(null);
+  const replay = useReplay();
   const [isFinding, setIsFinding] = useState(false);
   const [problem, setProblem] = useState<Error | null>(null);
   const confirm = useConfirm();
@@ -64,22 +63,16 @@ export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => voi
   }
   return (
     <>
-      <Button onClick={() => setAsking({ chosen, isDry: true })}>Dry-run replay</Button>
-      <Button onClick={() => setAsking({ chosen, isDry: false })}>Replay …</Button>
-      <Button disabled={isFinding} onClick={() => void discard()}>
+      <Button needs="submit" onClick={() => replay({ chosen, isDry: true })}>
+        Dry-run replay
+      </Button>
+      <Button needs="submit" onClick={() => replay({ chosen, isDry: false, onDone })}>
+        Replay …
+      </Button>
+      <Button needs="admin" disabled={isFinding} onClick={() => void discard()}>
         Discard …
       </Button>
       {problem && <Failure error={problem} retry={() => void discard()} />}
-      {asking !== null && (
-        <ReplayDialog
-          {...asking}
-          onDone={readAgain}
-          onClose={(isReplayed) => {
-            setAsking(null);
-            if (isReplayed) onDone?.();
-          }}
-        />
-      )}
     </>
   );
 }
@@ -88,11 +81,10 @@ export function Actions({ chosen, onDone }: { chosen: Chosen; onDone?: () => voi
 async function find(chosen: Chosen): Promise<Found> {
   if (chosen.taskIds !== undefined) return { ids: chosen.taskIds, isAll: true };
   const { groups, is_truncated: isCut } = await readSummary(chosen.filter);
-  const { job } = chosen.filter;
-  const ids = groups
-    .flatMap((group) => group.task_ids)
-    .filter((id) => job === "" || id.startsWith(`${job}.`));
-  const isAll = !isCut && groups.every((group) => group.task_ids.length === group.count);
+  const { group: kind } = chosen.filter;
+  const wanted = groups.filter(({ fingerprint }) => kind === "" || fingerprint === kind);
+  const ids = wanted.flatMap((group) => group.task_ids);
+  const isAll = !isCut && wanted.every((group) => group.task_ids.length === group.count);
   return { ids, isAll };
 }
 

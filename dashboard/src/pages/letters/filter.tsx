@@ -21,9 +21,11 @@ export type Filter = {
   queue: string;
   job: string;
   settled: string;
+  /** The fingerprint of their error. */
+  group: string;
 };
-/** What else the address tells: the page of the list, the letter and the group that are open. */
-type Place = Filter & { page: string; task: string; group: string };
+/** What else the address tells: the order and the page of the list, and the letter that is open. */
+type Place = Filter & { order: string; page: string; task: string };
 
 export function useLettersPlace(): [place: Place, change: (changes: Partial<Place>) => void] {
   const [params, setParams] = useSearchParams();
@@ -39,6 +41,7 @@ export function useLettersPlace(): [place: Place, change: (changes: Partial<Plac
       page: read("page"),
       task: read("task"),
       group: read("group"),
+      order: read("order"),
     };
   }, [params]);
   return [place, (changes) => setParams(written({ ...place, ...changes }))];
@@ -55,13 +58,14 @@ export function lettersAddress(place: Place, changes: Partial<Place>): string {
 }
 
 /** The filter as the API has it; what is empty is left out. */
-export function asked({ reason, stage, type, queue, job }: Filter) {
+export function asked({ reason, stage, type, queue, job, group }: Filter) {
   return {
     ...(reason && { reason_code: reason }),
     ...(stage && { stage }),
     ...(type && { type }),
     ...(queue && { queue }),
     ...(job && { job_id: job }),
+    ...(group && { fingerprint: group }),
   };
 }
 
@@ -72,6 +76,7 @@ export function describe(filter: Filter): string {
     filter.type && `type ${filter.type}`,
     filter.queue && `queue ${filter.queue}`,
     filter.job && `of job ${filter.job}`,
+    filter.group && "of one kind of error",
   ].filter(Boolean);
   return parts.length === 0 ? "all" : parts.join(", ");
 }
@@ -114,7 +119,7 @@ export function Filters({
         <button
           type="button"
           className="text-accent py-1.5 text-left"
-          onClick={() => set({ reason: "", stage: "", type: "", queue: "", job: "" })}
+          onClick={() => set({ reason: "", stage: "", type: "", queue: "", job: "", group: "" })}
         >
           Clear
         </button>

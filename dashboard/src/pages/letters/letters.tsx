@@ -1,9 +1,11 @@
 /** Tasks that will not be tried again by themselves: why, which, and what to do about them. */
 import { Empty, Page, Read } from "../../parts/page";
+import { Needs } from "../../session/limits";
 import { useLettersPlace } from "./filter";
 import { LetterList } from "./list";
+import { ReplayProvider } from "./replaying";
 import { useSummary } from "./reads";
-import { Groups, Matrix, ofJob } from "./summary";
+import { Groups, Matrix } from "./summary";
 
 export function LettersPage() {
   const [place, change] = useLettersPlace();
@@ -14,29 +16,31 @@ export function LettersPage() {
   const isShowingAnything = place.settled !== "" || place.task !== "";
   return (
     <Page title="Dead letters">
-      <Read query={all} what="dead letters">
-        {(summary) =>
-          summary.total === 0 ? (
-            isUnfiltered &&
-            !isShowingAnything && <None onSettled={() => change({ settled: "1" })} />
-          ) : (
-            <div
-              className={`grid items-start gap-4 ${place.job === "" ? "lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]" : ""}`}
-            >
-              {/* The sums know no job; of one job, the list itself is short enough. */}
-              {place.job === "" && <Matrix summary={summary} place={place} />}
-              <Groups
-                groups={ofJob(shown.data?.groups ?? [], place.job)}
-                place={place}
-                onOpen={(group) => change({ group })}
-              />
-            </div>
-          )
-        }
-      </Read>
-      {(all.data?.total !== 0 || !isUnfiltered || isShowingAnything) && (
-        <LetterList place={place} change={change} />
-      )}
+      <ReplayProvider>
+        <Read query={all} what="dead letters">
+          {(summary) =>
+            summary.total === 0 ? (
+              isUnfiltered &&
+              !isShowingAnything && <None onSettled={() => change({ settled: "1" })} />
+            ) : (
+              <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]">
+                <Matrix summary={summary} place={place} />
+                <Groups
+                  groups={shown.data?.groups ?? []}
+                  isCut={shown.data?.is_truncated ?? false}
+                  place={place}
+                  onOpen={(group) => change({ group, page: "", task: "" })}
+                />
+              </div>
+            )
+          }
+        </Read>
+        {(all.data?.total !== 0 || !isUnfiltered || isShowingAnything) && (
+          <Needs role="data" what="Inputs and errors are">
+            <LetterList place={place} change={change} groups={shown.data?.groups ?? []} />
+          </Needs>
+        )}
+      </ReplayProvider>
     </Page>
   );
 }

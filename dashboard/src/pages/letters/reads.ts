@@ -10,22 +10,29 @@ const PAGE_SIZE = 50;
 const SUMMARY_MS = 5000;
 
 export function readSummary(filter: Filter): Promise<DeadLetterSummary> {
-  const { job_id: _, ...query } = asked(filter);
+  const { fingerprint: _kind, ...query } = asked(filter);
   return unwrap(api.GET("/api/dead-letters:summary", { params: { query } }));
 }
 
 export function useSummary(filter: Filter) {
   return useQuery({
-    queryKey: ["letter-summary", filter.reason, filter.stage, filter.type, filter.queue],
+    queryKey: [
+      "letter-summary",
+      filter.reason,
+      filter.stage,
+      filter.type,
+      filter.queue,
+      filter.job,
+    ],
     queryFn: () => readSummary(filter),
     refetchInterval: SUMMARY_MS,
     placeholderData: keepPreviousData,
   });
 }
 
-export function useLetters(filter: Filter, page: string) {
+export function useLetters(filter: Filter, order: string, page: string) {
   return useQuery({
-    queryKey: ["letters", filter, page],
+    queryKey: ["letters", filter, order, page],
     queryFn: () =>
       unwrap(
         api.GET("/api/dead-letters", {
@@ -33,6 +40,7 @@ export function useLetters(filter: Filter, page: string) {
             query: {
               ...asked(filter),
               ...(filter.settled === "1" && { settled: true }),
+              ...(order === "newest" && { newest: true }),
               ...(page !== "" && { page_token: page }),
               page_size: PAGE_SIZE,
             },

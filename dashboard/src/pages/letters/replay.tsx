@@ -14,8 +14,13 @@ import { asked } from "./filter";
 import { Canary, EditedInput, findProblem, Rate, readCanary, readRate, tellStart } from "./manner";
 
 const IDS_SHOWN = 8;
+const LINKS_MAX = 10;
 
-type Replays = components["schemas"]["Replayed"][];
+export type Answer = components["schemas"]["ReplayAnswer"];
+type Replays = Answer["replays"];
+
+/** What a filter may match of them at once. */
+const REPLAY_MAX = 10_000;
 
 export function ReplayDialog({
   chosen,
@@ -25,8 +30,8 @@ export function ReplayDialog({
 }: {
   chosen: Chosen;
   isDry: boolean;
-  onDone: () => void;
-  onClose: (isReplayed: boolean) => void;
+  onDone: (answer: Answer) => void;
+  onClose: () => void;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
@@ -35,17 +40,19 @@ export function ReplayDialog({
   const [canaryText, setCanaryText] = useState("");
   const [input, setInput] = useState<string | null>(null);
   const [rateText, setRateText] = useState("");
+  const [isResuming, setIsResuming] = useState(true);
   const canary = readCanary(canaryText);
   const rate = readRate(rateText);
   const manner = { rebind_outputs: isRebinding, canary, rate };
   const deed = useMutation({
     // Exactly what was shown, whatever else the filter matches by now.
-    mutationFn: (shown: Replays) =>
+    mutationFn: ([shown, isReleasing]: [Replays, boolean]) =>
       replay(
         {
           task_ids: shown.flatMap((each) => each.task_ids),
           ...manner,
-          idempotency_key: `${key}-${isRebinding ? "rebind" : ""}-${canary ?? ""}-${rate ?? ""}`,
+          resume: isReleasing,
+          idempotency_key: `${key}-${isRebinding ? "rebind" : ""}-${canary ?? ""}-${rate ?? ""}-${isReleasing}`,
         },
         input,
       ),
@@ -67,7 +74,9 @@ export function ReplayDialog({
     // Once it is being done, to plan it again would only tell that it was done.
     enabled: deed.isIdle,
   });
-  const shown = plan.data ?? [];
+  const shown = plan.data?.replays ?? [];
+  const inVain = plan.data?.killed_in_vain ?? 0;
+  const isReleasing = isResuming && inVain > 0;
   const tasks = shown.reduce((sum, each) => sum + each.task_ids.length, 0);
   const amount = `${plural(tasks, "task")} as ${plural(shown.length, "new job")}`;
   const needsRebinding =
@@ -76,7 +85,7 @@ export function ReplayDialog({
     <dialog
       ref={dialog}
       aria-labelledby="replay"
-      onClose={() => onClose(deed.isSuccess)}
+      onClose={onClose}
       className="border-line bg-panel text-ink m-auto w-[min(40rem,calc(100vw-2rem))] rounded-lg border p-0 shadow-xl"
     >
       <div className="flex flex-col gap-4 p-5">
@@ -107,6 +116,19 @@ export function ReplayDialog({
         {!deed.isSuccess && !isDry && chosen.taskIds?.length === 1 && (
           <EditedInput taskId={chosen.taskIds[0] ?? ""} text={input} onChange={setInput} />
         )}
+        {inVain > 0 && !deed.isSuccess && (
+          <label className="flex items-baseline gap-2">
+            <input
+              type="checkbox"
+              checked={isResuming}
+              onChange={(event) => setIsResuming(event.target.checked)}
+            />
+            <span>
+              Resume what waited: {plural(inVain, "job")} {inVain === 1 ? "was" : "were"} killed
+              because of these, and {inVain === 1 ? "goes" : "go"} on once the replay has succeeded.
+            </span>
+          </label>
+        )}
         {plan.data && !deed.isSuccess && (
           <p>
             {shown.length === 0
@@ -116,8 +138,12 @@ export function ReplayDialog({
                 : `Submits ${amount}. A dead letter is replayed once; if a task dies again, that is a dead letter of the new job.`}
           </p>
         )}
+        {!deed.isSuccess && chosen.filter !== undefined && tasks >= REPLAY_MAX && (
+          <p>There may be more that match. Replay again for the rest.</p>
+        )}
         {deed.isSuccess && <p role="status">{`Submitted ${amount}.`}</p>}
-        {shown.length > 0 && <Plan replays={deed.data ?? shown} />}
+        {shown.length > 0 && <Plan replays={deed.data?.replays ?? shown} />}
+        {deed.data && <Waited answer={deed.data} />}
         {deed.error && <Failure error={deed.error} />}
         <form method="dialog" className="flex justify-end gap-2">
           <Button type="submit" autoFocus={isDry}>
@@ -127,7 +153,7 @@ export function ReplayDialog({
             <Button
               look="main"
               disabled={deed.isPending || plan.error !== null || findProblem(input) !== null}
-              onClick={() => deed.mutate(shown)}
+              onClick={() => deed.mutate([shown, isReleasing])}
             >
               {deed.isPending ? "Working …" : `Replay ${plural(tasks, "task")}`}
             </Button>
@@ -147,16 +173,53 @@ const WHOLE: ReplayBody = {
   rebind_outputs: false,
   canary: null,
   rate: null,
+  resume: false,
   idempotency_key: null,
 };
 
 /** An edited input goes as it was written: a number of twenty digits keeps them all. */
-async function replay(body: Partial<ReplayBody>, input: string | null = null): Promise<Replays> {
+async function replay(body: Partial<ReplayBody>, input: string | null = null): Promise<Answer> {
   const asked = { ...WHOLE, ...body };
   const text = JSON.stringify(asked);
   const bodySerializer = () => (input === null ? text : `${text.slice(0, -1)},"input":${input}}`);
   const answer = api.POST("/api/dead-letters:replay", { body: asked, bodySerializer });
-  return (await unwrap(answer)).replays;
+  return unwrap(answer);
+}
+
+/** What becomes of jobs that waited for the replayed ones. */
+export function Waited({ answer }: { answer: Answer }) {
+  const { resumed, not_resumed: not } = answer;
+  return (
+    <>
+      {resumed.length > 0 && (
+        <p>
+          What waited goes on as <JobLinks ids={resumed.flatMap((each) => each.job_id ?? [])} />.
+        </p>
+      )}
+      {Object.entries(not).map(([id, why]) => (
+        <p key={id} className="text-warn">
+          <Said text={why} />. Afterwards: <Link href={`/jobs/${id}`}>job {id}</Link>, Resume.
+        </p>
+      ))}
+    </>
+  );
+}
+
+export function JobLinks({ ids }: { ids: string[] }) {
+  const rest = ids.length - LINKS_MAX;
+  return (
+    <>
+      {ids.slice(0, LINKS_MAX).map((id, place) => (
+        <span key={id}>
+          {place > 0 && ", "}
+          <Link href={`/jobs/${id}`} className="underline">
+            job {id}
+          </Link>
+        </span>
+      ))}
+      {rest > 0 && ` and ${plural(rest, "other job")}`}
+    </>
+  );
 }
 
 function Plan({ replays }: { replays: Replays }) {

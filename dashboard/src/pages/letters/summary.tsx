@@ -97,23 +97,14 @@ function Cell(props: { place: Place; reason: string; stage: string; amount: numb
   );
 }
 
-/** What of each group belongs to one job; its number goes by the ids that are told. */
-export function ofJob(groups: Group[], job: string): Group[] {
-  if (job === "") return groups;
-  return groups
-    .map((group) => {
-      const task_ids = group.task_ids.filter((id) => id.startsWith(`${job}.`));
-      return { ...group, task_ids, count: task_ids.length };
-    })
-    .filter((group) => group.count > 0);
-}
-
 export function Groups({
   groups,
+  isCut,
   place,
   onOpen,
 }: {
   groups: Group[];
+  isCut: boolean;
   place: Place;
   onOpen: (fingerprint: string) => void;
 }) {
@@ -125,6 +116,7 @@ export function Groups({
           <Alike
             key={group.fingerprint}
             group={group}
+            isCut={isCut}
             place={place}
             isOpen={place.group === group.fingerprint}
             onToggle={() => onOpen(place.group === group.fingerprint ? "" : group.fingerprint)}
@@ -141,8 +133,15 @@ export function Groups({
   );
 }
 
-function Alike(props: { group: Group; place: Place; isOpen: boolean; onToggle: () => void }) {
-  const { group, place, isOpen, onToggle } = props;
+type AlikeProps = {
+  group: Group;
+  isCut: boolean;
+  place: Place;
+  isOpen: boolean;
+  onToggle: () => void;
+};
+
+function Alike({ group, isCut, place, isOpen, onToggle }: AlikeProps) {
   return (
     <li>
       <button
@@ -154,7 +153,10 @@ function Alike(props: { group: Group; place: Place; isOpen: boolean; onToggle: (
         <span aria-hidden="true" className="text-dim w-3 shrink-0">
           {isOpen ? "▾" : "▸"}
         </span>
-        <span className="min-w-8 text-right font-semibold tabular-nums">{count(group.count)}</span>
+        <span className="min-w-8 text-right font-semibold tabular-nums">
+          {isCut && "≥ "}
+          {count(group.count)}
+        </span>
         <span className="min-w-0 flex-1">
           <span className="line-clamp-2 break-words">
             <Said text={group.example ?? group.error_class ?? "without an error"} lengthMax={400} />
@@ -165,14 +167,16 @@ function Alike(props: { group: Group; place: Place; isOpen: boolean; onToggle: (
           </span>
         </span>
       </button>
-      {isOpen && <Letters group={group} place={place} />}
+      {isOpen && <Letters group={group} isCut={isCut} place={place} />}
     </li>
   );
 }
 
-function Letters({ group, place }: { group: Group; place: Place }) {
+/** What is done is done to all of its kind, also to those that are too many to be gathered here. */
+function Letters({ group, isCut, place }: { group: Group; isCut: boolean; place: Place }) {
   const rest = group.count - Math.min(group.task_ids.length, IDS_SHOWN);
-  const words = `the ${plural(group.task_ids.length, "dead letter")} like: ${group.example ?? group.error_class ?? "without an error"}`;
+  const filter = { ...place, group: group.fingerprint };
+  const words = `all dead letters${place.job && ` of job ${place.job}`} like: ${group.example ?? group.error_class ?? "without an error"}`;
   return (
     <div className="bg-page flex flex-col gap-3 px-3 py-3 sm:pl-9">
       <ul
@@ -186,10 +190,14 @@ function Letters({ group, place }: { group: Group; place: Place }) {
             </Link>
           </li>
         ))}
-        {rest > 0 && <li className="text-dim">and {count(rest)} more</li>}
+        {(rest > 0 || isCut) && (
+          <li className="text-dim">
+            {isCut ? "and others that are not gathered here" : `and ${count(rest)} more`}
+          </li>
+        )}
       </ul>
       <div className="flex flex-wrap gap-2">
-        <Actions chosen={{ words, taskIds: group.task_ids }} />
+        <Actions chosen={{ words, filter }} />
       </div>
     </div>
   );

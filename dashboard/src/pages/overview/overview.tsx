@@ -6,7 +6,7 @@ import { Loading, Page, Read } from "../../parts/page";
 import { useParam } from "../../parts/params";
 import { AttentionList } from "./attention";
 import { Charts } from "./charts";
-import { TasksEnded, TasksNow, WorkersNow } from "./now";
+import { Ended, TasksNow, WorkersNow } from "./now";
 import { Start } from "./start";
 import { TypesOfTheHour } from "./types";
 
@@ -49,7 +49,7 @@ export default function OverviewPage() {
               <AttentionList attention={overview.attention} />
               <TasksNow tasks={overview.tasks} />
               <div className="grid gap-4 lg:grid-cols-2">
-                <TasksEnded ended={overview.ended} window={withinOf(overview)} />
+                <Ended overview={overview} window={withinOf(overview)} />
                 <WorkersNow workers={overview.workers} />
               </div>
               <Charts overview={overview} />

@@ -24,7 +24,7 @@ export function Start({ workers }: { workers: number }) {
               <p className="text-dim">It runs what waits in its queues.</p>
               <Block
                 label="How to start a worker"
-                text={`holdfast worker --server ${server} --queue default`}
+                text={`holdfast worker --server ${server} --queue default --allow-commands`}
               />
             </>
           )}

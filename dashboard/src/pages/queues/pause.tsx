@@ -42,7 +42,7 @@ export function PauseOrResume({ queue }: { queue: Queue }) {
   }
   const action = queue.paused ? "Resume" : "Pause";
   return (
-    <Button aria-label={`${action} ${name}`} onClick={click}>
+    <Button needs="admin" aria-label={`${action} ${name}`} onClick={click}>
       {action}
     </Button>
   );

@@ -56,6 +56,13 @@ const COLUMNS: Column<Queue>[] = [
     className: `${NUMBER} hidden sm:table-cell`,
   },
   {
+    id: "workers",
+    title: "Workers",
+    cell: (queue) => <Workers queue={queue} />,
+    sort: (queue) => queue.workers,
+    className: `${NUMBER} hidden lg:table-cell`,
+  },
+  {
     id: "pace",
     title: "Finished",
     cell: (queue) => paceWords(queue.finished_per_second),
@@ -89,21 +96,22 @@ export function QueuesPage() {
     () => query.data?.queues.toSorted((a, b) => (a.queue < b.queue ? -1 : 1)) ?? [],
     [query.data],
   );
-  const isMissing = named !== "" && !rows.some((queue) => queue.queue === named);
+  const at = rows.find((queue) => queue.queue === named);
   return (
     <Page title="Queues">
       <Read query={query} what="the queues">
         {() => (
           <>
-            {isMissing && (
+            {named !== "" && at === undefined && (
               <p role="status" className="text-dim">
                 Nothing waits, runs or has just finished in{" "}
                 <strong className="text-ink">
                   <Said text={named} lengthMax={120} />
                 </strong>
-                , and it is not paused.
+                , no worker serves it, and it is not paused.
               </p>
             )}
+            {at !== undefined && <Remedy queue={at} />}
             <Panel flush>
               <Table
                 label="Queues"
@@ -123,7 +131,7 @@ export function QueuesPage() {
 }
 
 function Name({ queue }: { queue: Queue }) {
-  const isStuck = drainSeconds(queue) === Infinity && !queue.paused;
+  const isStuck = drainSeconds(queue) === Infinity && !queue.paused && !isLeft(queue);
   return (
     <div className="min-w-28 wrap-anywhere">
       <Link href={`/jobs?queue=${encodeURIComponent(queue.queue)}`} className="font-medium">
@@ -142,6 +150,16 @@ function Name({ queue }: { queue: Queue }) {
           </Mark>
         </div>
       )}
+      {isLeft(queue) && (
+        <div>
+          <Mark tone="bad">no worker serves it</Mark>
+        </div>
+      )}
+      {queue.never_fits > 0 && (
+        <div>
+          <Mark tone="bad">{count(queue.never_fits)} fit no worker</Mark>
+        </div>
+      )}
       {/* What a narrow screen has no columns for. */}
       <div className="text-dim text-xs sm:hidden">
         {queue.oldest_age_seconds !== null && (
@@ -151,6 +169,57 @@ function Name({ queue }: { queue: Queue }) {
         )}
         {count(queue.running)} running
         {isStuck && `, ${drainWords(queue)}`}
+      </div>
+    </div>
+  );
+}
+
+/** Whether tasks wait for a worker that nobody has started. */
+function isLeft(queue: Queue): boolean {
+  return !queue.is_served && queue.depth + queue.waiting > 0;
+}
+
+function Workers({ queue }: { queue: Queue }) {
+  if (queue.workers > 0 || !queue.is_served) {
+    return <Link href="/workers">{count(queue.workers)}</Link>;
+  }
+  return <span title="Somebody claims from it without having registered.">unregistered</span>;
+}
+
+/** What to do about the queue that the address names. */
+function Remedy({ queue }: { queue: Queue }) {
+  if (queue.paused && queue.depth > 0) {
+    return (
+      <p role="status">
+        <strong>
+          <Said text={queue.queue} lengthMax={120} />
+        </strong>{" "}
+        hands nothing out until somebody resumes it.
+      </p>
+    );
+  }
+  if (!isLeft(queue)) return null;
+  return (
+    <div role="status" className="flex min-w-0 flex-col gap-2">
+      <p>
+        No worker serves{" "}
+        <strong>
+          <Said text={queue.queue} lengthMax={120} />
+        </strong>
+        : start one, with whatever its tasks import, or cancel{" "}
+        <Link
+          href={`/jobs?queue=${encodeURIComponent(queue.queue)}&state=pending,running`}
+          className="underline"
+        >
+          its jobs
+        </Link>
+        .
+      </p>
+      <div className="max-w-xl">
+        <Block
+          label="How to start a worker for it"
+          text={`HOLDFAST_SERVER=${root.href.replace(/\/$/, "")} holdfast worker --queue ${queue.queue} --import MODULE`}
+        />
       </div>
     </div>
   );
@@ -168,8 +237,11 @@ function Drains({ queue }: { queue: Queue }) {
 
 function NoQueues() {
   return (
-    <Empty title="No queue holds anything.">
-      <p>A queue appears here when a job is submitted to it, or when it is paused.</p>
+    <Empty title="There are no queues.">
+      <p>
+        A queue appears here when a job is submitted to it, when a worker serves it, or when it is
+        paused.
+      </p>
       <div className="w-full max-w-xl text-left">
         <Block
           label="How to submit to a queue"

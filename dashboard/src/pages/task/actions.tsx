@@ -8,6 +8,7 @@ import { Button } from "../../parts/button";
 import { useConfirm } from "../../parts/confirm";
 import { isFinal } from "../../parts/format";
 import { useKeys } from "../../parts/keyboard";
+import { NO_REASON } from "../jobs/acting";
 import { cancelling, deadLettering } from "./consequences";
 
 export function Actions({ task, job }: { task: Task; job: Job }) {
@@ -17,16 +18,16 @@ export function Actions({ task, job }: { task: Task; job: Job }) {
   const params = { path: { task_id: id } };
   const readAgain = () => client.invalidateQueries({ queryKey: ["task", id] });
 
-  async function cancel(mode: "soft" | "hard") {
-    const body = { mode, reason: "cancelled in the dashboard", idempotency_key: null };
+  async function cancel(mode: "soft" | "hard", reason: string) {
+    const body = { mode, reason: reason || NO_REASON, idempotency_key: null };
     const told = await unwrap(api.POST("/api/tasks/{task_id}:cancel", { params, body }));
     await readAgain();
     return told.changed
       ? `Task ${id} is being cancelled.`
       : `Task ${id} had finished or was cancelled before.`;
   }
-  async function deadLetter() {
-    const body = { reason: "dead-lettered in the dashboard", idempotency_key: null };
+  async function deadLetter(reason: string) {
+    const body = { reason: reason || NO_REASON, idempotency_key: null };
     await unwrap(api.POST("/api/tasks/{task_id}:dead-letter", { params, body }));
     await readAgain();
     return `Task ${id} is a dead letter.`;
@@ -35,19 +36,22 @@ export function Actions({ task, job }: { task: Task; job: Job }) {
   return (
     <>
       <Button
+        needs="submit"
         onClick={() =>
           ask({
             title: `Cancel task ${id}?`,
             body: <Lines lines={cancelling(task, job, "soft")} />,
             action: "Cancel the task",
             danger: true,
-            run: () => cancel("soft"),
+            reasonFor: "kept with the task",
+            run: (reason) => cancel("soft", reason),
           })
         }
       >
         Cancel
       </Button>
       <Button
+        needs="submit"
         look="danger"
         onClick={() =>
           ask({
@@ -55,19 +59,22 @@ export function Actions({ task, job }: { task: Task; job: Job }) {
             body: <Lines lines={cancelling(task, job, "hard")} />,
             action: "Cancel it hard",
             danger: true,
-            run: () => cancel("hard"),
+            reasonFor: "kept with the task",
+            run: (reason) => cancel("hard", reason),
           })
         }
       >
         Cancel hard
       </Button>
       <Button
+        needs="submit"
         onClick={() =>
           ask({
             title: `Make task ${id} a dead letter?`,
             body: <Lines lines={deadLettering(task, job)} />,
             action: "Dead-letter it",
             danger: true,
+            reasonFor: "kept with the task",
             run: deadLetter,
           })
         }

@@ -3,7 +3,9 @@ import { Link } from "wouter";
 import type { Job, Task } from "../../api/types";
 import { count } from "../../parts/format";
 import { Panel, Read } from "../../parts/page";
-import { Badge, Clock, Fact, Facts, Id, Nothing, Said, Took, useNow } from "../../parts/show";
+import { Badge, Clock, Fact, Facts, Id, Nothing, Said, Told, Took, useNow } from "../../parts/show";
+import { inert } from "../../parts/text";
+import { useLack } from "../../session/may";
 import { useLetter } from "../letters/reads";
 import { Bar } from "./bar";
 import { Lease } from "./lease";
@@ -22,7 +24,7 @@ export function Head({ task, job }: { task: Task; job: Job }) {
           </p>
           {task.pending_reason != null && (
             <p className="text-warn">
-              <Said text={task.pending_reason} />
+              <Told text={task.pending_reason} />
             </p>
           )}
           {task.state === "TASK_STATE_PENDING" && job.queue == null && <Nearest task={task} />}
@@ -43,6 +45,7 @@ export function Head({ task, job }: { task: Task; job: Job }) {
             )}
           </p>
           <Progress task={task} />
+          <Killed task={task} />
         </div>
         {task.state === "TASK_STATE_DEAD_LETTERED" && <Letter taskId={task.task_id} />}
         {/* Only a wide screen has room for moments side by side, each in one line. */}
@@ -72,6 +75,19 @@ function Nearest({ task }: { task: Task }) {
         ))}
       </ul>
     </div>
+  );
+}
+
+/** Why it was stopped; what ended its whole job stands there. */
+function Killed({ task }: { task: Task }) {
+  if (task.state !== "TASK_STATE_KILLED" || task.error == null) return null;
+  return (
+    <p>
+      Killed: <Said text={task.error.split("\n", 1)[0] ?? ""} lengthMax={300} />{" "}
+      <Link href={`/jobs/${task.job_id}`} className="underline">
+        Why job {task.job_id} ended
+      </Link>
+    </p>
   );
 }
 
@@ -172,6 +188,16 @@ function Eligible({ task }: { task: Task }) {
 }
 
 function Letter({ taskId }: { taskId: string }) {
+  const lack = useLack("data");
+  if (lack === null) return <LetterRead taskId={taskId} />;
+  return (
+    <p className="border-line bg-page rounded border px-3 py-2">
+      It is a dead letter. Why is not shown to you: {inert(lack)}
+    </p>
+  );
+}
+
+function LetterRead({ taskId }: { taskId: string }) {
   const query = useLetter(taskId);
   // As high as what will stand there, so that nothing moves.
   if (query.isPending)

@@ -5,9 +5,10 @@ import { AttemptTable } from "../../parts/attempts";
 import { EventList } from "../../parts/events";
 import { LogView } from "../../parts/logs";
 import { Empty, Page, Panel, Read } from "../../parts/page";
-import { Copy, Said } from "../../parts/show";
+import { Copy, Told } from "../../parts/show";
 import { Tabs } from "../../parts/tabs";
 import { inert } from "../../parts/text";
+import { Needs } from "../../session/limits";
 import { Actions, Neighbours } from "./actions";
 import { Head } from "./head";
 import { useExplanation, useJob, useTask } from "./reads";
@@ -72,8 +73,24 @@ function Shown({ task, job }: { task: Task; job: Job }) {
               </Panel>
             ),
           ],
-          ["logs", "Logs", () => <Logs task={task} />],
-          ["values", "Input and result", () => <Values task={task} job={job} />],
+          [
+            "logs",
+            "Logs",
+            () => (
+              <Needs role="data" what="Logs are">
+                <Logs task={task} />
+              </Needs>
+            ),
+          ],
+          [
+            "values",
+            "Input and result",
+            () => (
+              <Needs role="data" what="Input and result are">
+                <Values task={task} job={job} />
+              </Needs>
+            ),
+          ],
           ["events", "Events", () => <EventList source={{ kind: "task", id: task.task_id }} />],
           ["explain", "Explain", () => <Explain task={task} />],
         ]}
@@ -146,7 +163,7 @@ function Explain({ task }: { task: Task }) {
           <ol className="flex flex-col gap-2">
             {lines.map((line, place) => (
               <li key={place} className="whitespace-pre-wrap">
-                <Said text={line} lengthMax={20_000} />
+                <Told text={line} lengthMax={20_000} />
               </li>
             ))}
           </ol>

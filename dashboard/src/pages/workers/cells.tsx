@@ -5,13 +5,14 @@ import { count, plural } from "../../parts/format";
 import { Mark } from "../../parts/mark";
 import { Copy, Nothing, Said } from "../../parts/show";
 import { inert, shorten } from "../../parts/text";
+import { failuresOf } from "./fleet";
 import { Health } from "./health";
 
 const SHOWN_MAX = 3;
 
 export function Who({ worker }: { worker: Worker }) {
   return (
-    <div className="flex max-w-64 min-w-28 flex-col wrap-anywhere">
+    <div className="flex min-w-28 flex-col wrap-anywhere">
       <span className="flex flex-wrap items-center gap-x-2 font-medium">
         <Said text={worker.name} lengthMax={80} />
         {worker.draining && worker.health !== "lost" && <Mark tone="warn">draining</Mark>}
@@ -20,6 +21,14 @@ export function Who({ worker }: { worker: Worker }) {
         <bdi>{inert(worker.worker_id)}</bdi>
         <Copy text={worker.worker_id} what="worker id" />
       </span>
+      {worker.same_process !== null && (
+        <span className="text-dim text-xs break-all">
+          one process with{" "}
+          <Link href={`/workers?worker=${encodeURIComponent(worker.same_process)}`}>
+            <bdi>{inert(worker.same_process)}</bdi>
+          </Link>
+        </span>
+      )}
     </div>
   );
 }
@@ -30,10 +39,27 @@ export function Condition({ worker }: { worker: Worker }) {
       <Health health={worker.health} />
       {worker.health === "failing" && (
         <div className="text-dim text-xs">
-          {plural(worker.consecutive_failures, "failure")} in a row
+          {worker.consecutive_failures > 0
+            ? `${plural(worker.consecutive_failures, "failed call")} in a row`
+            : "nearly all it runs"}
         </div>
       )}
     </>
+  );
+}
+
+/** How many of the attempts that ended there within the hour failed, and the way to them. */
+export function Failures({ worker }: { worker: Worker }) {
+  const { failures, attempts, isBad } = failuresOf(worker);
+  if (attempts === 0) return <Nothing />;
+  const lost = worker.ended_last_hour.worker_failed;
+  return (
+    <div className={failures === 0 ? "text-dim" : isBad ? "text-bad font-semibold" : ""}>
+      <span className="whitespace-nowrap tabular-nums">
+        {count(failures)} of {count(attempts)}
+      </span>
+      {lost > 0 && <div className="text-xs font-normal">{plural(lost, "lost attempt")}</div>}
+    </div>
   );
 }
 

@@ -1,10 +1,11 @@
 /** All that is known of one worker. */
 import type { ReactNode } from "react";
 import type { Worker } from "../../api/types";
-import { plural } from "../../parts/format";
+import { count, plural } from "../../parts/format";
 import { Ago, Block, Fact, Facts, Id, Nothing, Said } from "../../parts/show";
 import { Runs, Serves } from "./cells";
 import { Drain } from "./drain";
+import { RecentAttempts } from "./recent_attempts";
 import { heardAt } from "./fleet";
 import { Meters } from "./meters";
 
@@ -24,8 +25,21 @@ export function Details({ worker }: { worker: Worker }) {
         <Fact name="Last heard">
           <Ago ms={heardAt(worker)} />
         </Fact>
-        <Fact name="Failures in a row">{worker.consecutive_failures}</Fact>
+        {/* Of the calls of the server, not of attempts. */}
+        {worker.placed && <Fact name="Failed calls in a row">{worker.consecutive_failures}</Fact>}
+        <Fact name="Ended within the last hour">
+          <Ended ended={worker.ended_last_hour} />
+        </Fact>
         <Lost worker={worker} />
+        {worker.same_process !== null && (
+          <Fact name="Same process, and book">
+            <Id
+              id={worker.same_process}
+              what="worker id"
+              to={`/workers?worker=${encodeURIComponent(worker.same_process)}`}
+            />
+          </Fact>
+        )}
         <Fact name="Serves">
           <Serves worker={worker} isWhole />
         </Fact>
@@ -46,14 +60,27 @@ export function Details({ worker }: { worker: Worker }) {
       <div className="empty:hidden sm:hidden">
         <Drain worker={worker} />
       </div>
+      <RecentAttempts workerId={worker.worker_id} />
       {worker.last_failure !== null && (
         <div>
-          <p className="text-dim mb-1 text-xs">Last failure</p>
+          <p className="text-dim mb-1 text-xs">Last failed call</p>
           <Block label="last failure" text={worker.last_failure} />
         </div>
       )}
     </div>
   );
+}
+
+function Ended({ ended }: { ended: Worker["ended_last_hour"] }) {
+  const all: [number, string][] = [
+    [ended.succeeded, "succeeded"],
+    [ended.failed, "failed"],
+    [ended.worker_failed, "worker_failed"],
+    [ended.killed, "killed"],
+  ];
+  const said = all.filter(([amount]) => amount > 0);
+  if (said.length === 0) return <Nothing />;
+  return said.map(([amount, name]) => `${count(amount)} ${name}`).join(", ");
 }
 
 function Lost({ worker }: { worker: Worker }): ReactNode {

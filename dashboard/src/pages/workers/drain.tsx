@@ -22,6 +22,7 @@ export function Drain({ worker }: { worker: Worker }) {
   }
   return (
     <Button
+      needs="admin"
       aria-label={`Drain ${inert(id)}`}
       onClick={() =>
         ask({

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Worker } from "../../api/types";
-import { amountsOf, heardAt, isWanted } from "./fleet";
+import { amountsOf, failuresOf, heardAt, isWanted } from "./fleet";
 
 const worker = {
   worker_id: "builder-7f3a",
@@ -13,6 +13,7 @@ const worker = {
   attributes: { region: "eu" },
   last_seen_at_ms: 1000,
   last_answer_at_ms: 2000,
+  same_process: null,
   resources: {
     capacity: { cpu: 4, memory: 8 << 20, disk: 0, gpu: 2 },
     used: { cpu: 0.30000000000000004, memory: 1 << 20, disk: 0, gpu: 0 },
@@ -36,6 +37,15 @@ test("every word must be found somewhere", () => {
   expect(isWanted(worker, { ...any, text: "rack EU" })).toBe(true);
   expect(isWanted(worker, { ...any, text: "region=eu mails placed" })).toBe(true);
   expect(isWanted(worker, { ...any, text: "rack us" })).toBe(false);
+});
+
+test("failures are marked where the server judges by them that a worker is failing", () => {
+  const ended_last_hour = { succeeded: 1, failed: 5, worker_failed: 2, killed: 20 };
+  const told = (health: string, consecutive_failures = 0) =>
+    failuresOf({ ...worker, health, consecutive_failures, ended_last_hour });
+  expect(told("failing")).toEqual({ failures: 7, attempts: 8, isBad: true });
+  expect(told("healthy").isBad).toBe(false);
+  expect(told("failing", 1).isBad).toBe(false);
 });
 
 test("amounts say what is used of what", () => {

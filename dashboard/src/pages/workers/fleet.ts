@@ -34,6 +34,17 @@ export function heardAt(worker: Worker): number | null {
   return heard === 0 ? null : heard;
 }
 
+export type Failures = { failures: number; attempts: number; isBad: boolean };
+
+/** How many of the attempts that ended there within the hour failed; what was stopped says nothing. */
+export function failuresOf(worker: Worker): Failures {
+  const ended = worker.ended_last_hour;
+  const failures = ended.failed + ended.worker_failed;
+  // The server judges; without a call that failed, what has failed there is why.
+  const isBad = worker.health === "failing" && worker.consecutive_failures === 0;
+  return { failures, attempts: failures + ended.succeeded, isBad };
+}
+
 export type Amount = { name: string; used: number; capacity: number; text: string };
 
 /** What it has and how much of that is taken; what it has none of is left out. */

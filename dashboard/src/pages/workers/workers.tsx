@@ -8,11 +8,11 @@ import { plural } from "../../parts/format";
 import { Empty, Failure, Page, Panel, Read } from "../../parts/page";
 import { Ago, Block, Said } from "../../parts/show";
 import { type Column, Table } from "../../parts/table";
-import { Condition, Runs, Serves, Who } from "./cells";
+import { Condition, Failures, Runs, Serves, Who } from "./cells";
 import { Details } from "./details";
 import { Drain } from "./drain";
 import { Filter, useWanted } from "./filter";
-import { heardAt, isWanted } from "./fleet";
+import { failuresOf, heardAt, isWanted } from "./fleet";
 import { HEALTH } from "./health";
 import { Meters } from "./meters";
 
@@ -33,7 +33,7 @@ const COLUMNS: Column<Worker>[] = [
     id: "host",
     title: "Host",
     cell: (worker) => (
-      <div className="max-w-40 wrap-anywhere">
+      <div className="max-w-40 min-w-20 wrap-anywhere">
         <Said text={worker.host} lengthMax={60} />
       </div>
     ),
@@ -49,10 +49,18 @@ const COLUMNS: Column<Worker>[] = [
     width: "6rem",
   },
   {
+    id: "failures",
+    title: "Failed in 1 h",
+    cell: (worker) => <Failures worker={worker} />,
+    sort: (worker) => failuresOf(worker).failures,
+    width: "7rem",
+  },
+  {
     id: "heard",
     title: "Heartbeat",
     cell: (worker) => <Ago ms={heardAt(worker)} />,
     sort: (worker) => heardAt(worker) ?? 0,
+    className: "hidden sm:table-cell",
     width: "6.5rem",
   },
   {
@@ -197,7 +205,7 @@ function NoWorkers() {
         <div className="w-full max-w-xl text-left">
           <Block
             label="How to start a worker"
-            text={`holdfast worker --server ${root.href.replace(/\/$/, "")} --queue default`}
+            text={`holdfast worker --server ${root.href.replace(/\/$/, "")} --queue default --import MODULE`}
           />
         </div>
         <p>

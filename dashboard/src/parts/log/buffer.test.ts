@@ -107,3 +107,42 @@ test("what is set in has the level of the line above it", () => {
   buffer.append(writer, encode("ERROR failed\n  File x\nplain\nINFO on\n"));
   expect(countLevels(buffer.lines())).toEqual({ error: 2, warn: 0, info: 1, debug: 0, other: 1 });
 });
+
+test("lines that stand before others are put before them, and numbered back from those", () => {
+  const buffer = new LogBuffer();
+  buffer.startAt(11);
+  buffer.append(writer, encode("eleven\ntwelve\n"));
+  const older = new LogBuffer();
+  older.append(writer, encode("nine\nten\n"));
+  older.end();
+  buffer.prepend(older, false);
+  const numbered = () => buffer.lines().map((line) => [line.number, line.text]);
+  const known = [
+    [9, "nine"],
+    [10, "ten"],
+    [11, "eleven"],
+    [12, "twelve"],
+  ];
+  expect([numbered(), buffer.leftOut]).toEqual([known, 8]);
+  buffer.append(writer, encode("thirteen\n"));
+  expect(numbered()).toEqual([...known, [13, "thirteen"]]);
+  // Whatever was counted before: the first of all is number 1.
+  buffer.prepend(older, true);
+  expect([buffer.lines()[0]?.number, buffer.leftOut]).toEqual([1, 0]);
+});
+
+test("a line that begins in older output and goes on in what is here is one line", () => {
+  const buffer = new LogBuffer();
+  const other = { taskId: "7.1", attempt: 0 };
+  buffer.append(other, encode("whole\n"));
+  buffer.append(writer, encode("d of it\nnext\n"));
+  const older = new LogBuffer();
+  older.append(writer, encode("first\nthe en"));
+  buffer.prepend(older, true);
+  expect(buffer.lines().map(({ text }) => text)).toEqual([
+    "first",
+    "whole",
+    "the end of it",
+    "next",
+  ]);
+});

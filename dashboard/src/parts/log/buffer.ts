@@ -17,11 +17,38 @@ export type Line = { number: number; text: string; level: Level; writer: Writer;
 type Open = { writer: Writer; decoder: TextDecoder; rest: string; level: Level; at?: number };
 
 export class LogBuffer {
-  /** How many lines were let go. */
+  /** How many lines stand before the first one that is here. */
   leftOut = 0;
+  /** Some that were here were let go. */
+  isTrimmed = false;
   #lines: Line[] = [];
   #characters = 0;
   #open = new Map<string, Open>();
+
+  /** Begin with a line that is not the first. */
+  startAt(line: number): void {
+    this.leftOut = line - 1;
+  }
+
+  /** Whether there is room for lines before those that are here. */
+  get hasRoom(): boolean {
+    return (
+      !this.isTrimmed && this.#lines.length < LINES_MAX * 2 && this.#characters < CHARACTERS_MAX * 2
+    );
+  }
+
+  /** Put lines before those that are here; `isAll` if none stands before them. */
+  prepend(older: LogBuffer, isAll: boolean): void {
+    this.#takeOver(older);
+    older.end();
+    const start = isAll ? 0 : Math.max(0, this.leftOut - older.#lines.length);
+    this.#lines = [...older.#lines, ...this.#lines].map((line, index) => ({
+      ...line,
+      number: start + index + 1,
+    }));
+    this.#characters += older.#characters;
+    this.leftOut = start;
+  }
 
   /** Add what an attempt wrote; `leaveAlone` keeps lines for one who is reading them. */
   append(writer: Writer, content: Uint8Array, at?: number, leaveAlone = false): void {
@@ -56,6 +83,22 @@ export class LogBuffer {
       all.push({ number, text, level: levelAfter(text, level), writer, at });
     }
     return all;
+  }
+
+  /** A line that begins in older output and goes on in what is here is one line. */
+  #takeOver(older: LogBuffer): void {
+    for (const open of older.#open.values()) {
+      if (open.rest === "") continue;
+      const { taskId, attempt } = open.writer;
+      const isOwn = ({ writer }: Line) => writer.taskId === taskId && writer.attempt === attempt;
+      const place = this.#lines.findIndex(isOwn);
+      const line = this.#lines[place];
+      if (line === undefined) continue;
+      const text = inert(open.rest) + line.text;
+      this.#lines[place] = { ...line, text, level: levelAfter(text, open.level), at: open.at };
+      this.#characters += open.rest.length;
+      open.rest = "";
+    }
   }
 
   #openOf(writer: Writer): Open {
@@ -116,6 +159,7 @@ export class LogBuffer {
     if (gone === 0) return;
     this.#lines.splice(0, gone);
     this.leftOut += gone;
+    this.isTrimmed = true;
   }
 }
 

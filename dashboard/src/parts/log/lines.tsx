@@ -10,6 +10,8 @@ import type { Level } from "./levels";
 const LINE_PIXELS = 20;
 /** So near to the end counts as the end. */
 const END_PIXELS = 24;
+/** So near to the first line, what stands before it is read. */
+const TOP_PIXELS = 400;
 const CUT_AT = 4000;
 /** So much is shown before and after what was found behind the cut. */
 const FOUND_AROUND = 300;
@@ -35,8 +37,10 @@ export function Lines({
   isWrapped,
   isFollowing,
   withTask,
+  withNumbers,
   withTimes,
   onFollow,
+  onTop,
 }: {
   label: string;
   lines: readonly Line[];
@@ -46,8 +50,11 @@ export function Lines({
   isWrapped: boolean;
   isFollowing: boolean;
   withTask: boolean;
+  withNumbers: boolean;
   withTimes: boolean;
   onFollow: (isFollowing: boolean) => void;
+  /** Near the first line: there are more before it. */
+  onTop: (() => void) | null;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const [whole, setWhole] = useState<ReadonlySet<number>>(new Set());
@@ -69,6 +76,19 @@ export function Lines({
     lastTop.current = element.scrollTop;
   }, [isFollowing, lines, total, isWrapped]);
 
+  // Lines that come before those in sight move nothing.
+  const firstNumber = lines[0]?.number ?? 1;
+  const lastFirst = useRef(firstNumber);
+  useLayoutEffect(() => {
+    const element = box.current;
+    const before = lastFirst.current;
+    lastFirst.current = firstNumber;
+    if (isFollowing || element === null || firstNumber >= before) return;
+    const index = latest.current.findIndex((line) => line.number >= before);
+    element.scrollTop += virtual.measurementsCache[index]?.start ?? index * LINE_PIXELS;
+    lastTop.current = element.scrollTop;
+  }, [firstNumber, isFollowing, virtual]);
+
   const latest = useRef(lines);
   latest.current = lines;
   const isThere = target !== null && lines.some((line) => line.number === target.number);
@@ -76,14 +96,17 @@ export function Lines({
     if (!isThere) return;
     const index = latest.current.findIndex((line) => line.number === target?.number);
     virtual.scrollToIndex(index, { align: "center" });
+    box.current?.scrollIntoView({ block: "nearest", behavior: "instant" });
   }, [virtual, target, isThere]);
 
   function scrolled() {
     const element = box.current;
     if (element === null) return;
     const fromEnd = element.scrollHeight - element.scrollTop - element.clientHeight;
-    if (fromEnd <= END_PIXELS) onFollow(true);
+    // At the end because somebody went there, not because lines came before those in sight.
+    if (fromEnd <= END_PIXELS && element.scrollTop > lastTop.current) onFollow(true);
     else if (element.scrollTop < lastTop.current) onFollow(false);
+    if (element.scrollTop < TOP_PIXELS && element.scrollTop < lastTop.current) onTop?.();
     lastTop.current = element.scrollTop;
   }
 
@@ -97,7 +120,7 @@ export function Lines({
       tabIndex={0}
       dir="ltr"
       onScroll={scrolled}
-      className="bg-page max-h-[70vh] overflow-auto font-mono text-xs leading-5"
+      className="bg-page max-h-[70dvh] overflow-auto font-mono text-xs leading-5"
     >
       <div
         className={isWrapped ? "" : "w-max min-w-full"}
@@ -118,6 +141,7 @@ export function Lines({
                 isWhole={whole.has(line.number)}
                 onWhole={() => setWhole(new Set([...whole, line.number]))}
                 withTask={withTask}
+                withNumbers={withNumbers}
                 withTimes={withTimes}
               />
             )
@@ -138,6 +162,7 @@ function LogLine({
   isWhole,
   onWhole,
   withTask,
+  withNumbers,
   withTimes,
 }: {
   index: number;
@@ -149,6 +174,7 @@ function LogLine({
   isWhole: boolean;
   onWhole: () => void;
   withTask: boolean;
+  withNumbers: boolean;
   withTimes: boolean;
 }) {
   const { number, text, level, writer, at } = line;
@@ -162,7 +188,15 @@ function LogLine({
       data-index={index}
       className={`flex min-h-5 items-start ${isTarget ? "bg-accent-soft" : "hover:bg-hover"}`}
     >
-      <LineNumber number={number} attempt={withTask ? null : writer.attempt} isTarget={isTarget} />
+      {withNumbers ? (
+        <LineNumber
+          number={number}
+          attempt={withTask ? null : writer.attempt}
+          isTarget={isTarget}
+        />
+      ) : (
+        <span className="w-3 shrink-0" />
+      )}
       {withTimes && at !== undefined && (
         <time
           dateTime={new Date(at).toISOString()}

@@ -45,3 +45,17 @@ test("at the end nothing waits", () => {
     ["f", 2],
   ]);
 });
+
+test("what a long log has not kept is not waited for", () => {
+  const order = new Order(1000);
+  order.add(stretch(0, encode("head")), 0);
+  const [tail] = order.add(stretch(9 << 20, encode("tail")), 0);
+  expect(tail).toMatchObject({ offset: 9 << 20, missing: (9 << 20) - 4 });
+});
+
+test("one that does not begin at its beginning waits for nothing before it", () => {
+  const order = new Order(1000, 7);
+  expect(order.add(stretch(7, encode("end")), 0).map(({ missing }) => missing)).toEqual([0]);
+  const [late] = order.add(stretch(4, encode("mid")), 10);
+  expect([late?.offset, late?.isLate]).toEqual([4, true]);
+});

@@ -11,6 +11,9 @@ export type Part = {
   isLate: boolean;
 };
 
+/** Behind so many bytes of a long log some are not kept: nobody waits for those. */
+export const HEAD_BYTES = 8 << 20;
+
 type Stretch = { offset: number; content: Uint8Array<ArrayBuffer>; at: number };
 type Early = Stretch & { cameAt: number };
 
@@ -19,7 +22,15 @@ export class Order {
   #end = 0;
   #early: Early[] = [];
   #gaps: [from: number, to: number][] = [];
-  constructor(readonly patienceMs: number) {}
+
+  /** What stands before its beginning is shown elsewhere, or late. */
+  constructor(
+    readonly patienceMs: number,
+    begins = 0,
+  ) {
+    this.#end = begins;
+    if (begins > 0) this.#gaps.push([0, begins]);
+  }
 
   /** Take in a stretch; what was stored twice, after an answer that got lost, is taken once. */
   add(stretch: Stretch, nowMs: number): Part[] {
@@ -37,7 +48,8 @@ export class Order {
     for (let next = this.#early[0]; next !== undefined; next = this.#early[0]) {
       const { offset, content, at, cameAt } = next;
       const missing = Math.max(0, offset - this.#end);
-      if (missing > 0 && !isOver && nowMs - cameAt < this.patienceMs) break;
+      const isHopeless = isOver || offset > HEAD_BYTES;
+      if (missing > 0 && !isHopeless && nowMs - cameAt < this.patienceMs) break;
       this.#early.shift();
       const unseen = content.subarray(Math.max(0, this.#end - offset));
       if (unseen.length === 0) continue;

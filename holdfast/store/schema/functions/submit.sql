@@ -40,6 +40,7 @@ create or replace function holdfast.submit(spec jsonb, inputs jsonb default null
 declare
     limits holdfast.limits;
     num_tasks int;
+    asked jsonb;
     plain jsonb;
     complete jsonb;
     rules jsonb;
@@ -49,11 +50,13 @@ declare
 begin
     select * into strict limits from holdfast.limits;
     perform holdfast.check_shape(spec);
+    asked := spec - 'placed';
+    spec := holdfast.add_announced(spec, inputs is not null);
+    perform holdfast.check_shape(spec);
     perform holdfast.check_entrypoint(spec -> 'entrypoint');
     perform holdfast.check_texts(spec, limits);
     perform holdfast.check_numbers(spec, limits);
     num_tasks := holdfast.check_inputs(spec, inputs, limits);
-    -- A repeat is known by what the job would be without a policy, whatever that was the first time.
     plain := holdfast.complete_spec(spec, inputs is not null, limits);
     complete := plain;
     select policy into rules from holdfast.policies where type = plain ->> 'type';
@@ -61,6 +64,9 @@ begin
         complete := holdfast.complete_spec(
             holdfast.follow_policy(spec, plain, num_tasks, rules), inputs is not null, limits);
     end if;
+    -- A repeat is known by what the job would be without a policy and without what workers have announced, whatever
+    -- those were the first time.
+    plain := holdfast.complete_spec(asked, inputs is not null, limits);
     perform holdfast.check_size('spec', octet_length(complete::text), limits.spec_bytes_max, 'bytes');
 
     id := nextval('holdfast.job_ids');

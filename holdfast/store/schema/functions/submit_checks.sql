@@ -66,7 +66,10 @@ begin
         "max_task_failures": "integer?", "on_exhausted": "string?", "scheduling_timeout": "number?",
         "timeout": "number?", "on_timeout": "string?", "lease": "number?", "grace": "number?",
         "not_before": "number?", "priority": "integer?", "idempotency_key": "string?",
-        "correlation_id": "string?", "trace_id": "string?", "verbose_events": "boolean?"}');
+        "correlation_id": "string?", "trace_id": "string?", "verbose_events": "boolean?", "placed": "boolean"}');
+    perform holdfast.refuse_field('placed', format('goes without a queue, and %L is one; give one of them',
+                                                   spec ->> 'queue'))
+      where spec -> 'placed' = 'true' and spec ->> 'queue' is not null;
     perform holdfast.check_fields('entrypoint.', spec -> 'entrypoint', '{
         "command": "array?", "shell": "string?", "function": "string?", "args": "array", "kwargs": "object",
         "pickle": "string?"}');

@@ -41,6 +41,40 @@ begin
     return defaults || own;
 end $$;
 
+-- What workers have announced of its function, where the spec says nothing, as rules/announced.py adds it.
+create or replace function holdfast.add_announced(spec jsonb, fan_out boolean) returns jsonb
+    language plpgsql as $$
+declare
+    own constant jsonb := (
+        select jsonb_object_agg(key, value) from jsonb_each(spec)
+         where value <> 'null' and key <> 'placed'
+           and (key, value) not in (('environment', '{}'), ('labels', '{}')));
+    announced jsonb;
+begin
+    select options into announced from holdfast.functions where path = spec #>> '{entrypoint,function}';
+    if not found
+       or (announced -> 'only_in_queue' = 'true' and own ->> 'queue' is distinct from announced ->> 'queue') then
+        return spec - 'placed';
+    end if;
+    announced := announced - 'only_in_queue';
+    if spec -> 'placed' = 'true' then
+        announced := announced - 'queue';
+    end if;
+    if own ? 'queue' and not announced ? 'queue' then
+        announced := announced - '{resources,constraints,coscheduling,bundle,requirements}'::text[];
+    end if;
+    if own ? 'max_attempts' then
+        announced := announced - 'max_retries_failure';
+    end if;
+    if fan_out then
+        announced := announced - 'replicas';
+    end if;
+    if own ? 'idempotency_key' then
+        announced := announced - 'owner';
+    end if;
+    return announced || own;
+end $$;
+
 create or replace function holdfast.refuse_beyond(field text, given jsonb, type text, lowest jsonb, highest jsonb)
     returns void language plpgsql as $$
 begin

@@ -35,7 +35,7 @@ select held.task_index, held.attempt, held.worker_id, task.state, held.created_a
  order by task_index, attempt limit $count_max;
 
 -- name: read_accounts
--- Of attempts of placed tasks: where their workers are called, what they were given, and what they have used.
+-- Where the workers of attempts are called, what the attempts were given, and what they have used.
 select mine.task_index, worker.address, account.ports, account.devices, account.usage, account.build
   from unnest($task_indexes::int[], $attempts::int[], $worker_ids::text[])
          as mine(task_index, attempt, worker_id)

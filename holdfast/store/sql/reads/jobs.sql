@@ -2,9 +2,14 @@
 -- A list is read in two steps: ids in order, by an index alone, then those among them that are wanted.
 select job_id from holdfast.jobs where job_id < $before_job_id order by job_id desc limit $count_max;
 
--- name: walk_jobs_in_state
-select job_id from holdfast.job_states
- where state = $state::smallint and job_id < $before_job_id order by job_id desc limit $count_max;
+-- name: walk_jobs_in_states
+select newest.job_id
+  from unnest($states::smallint[]) as wanted(state)
+ cross join lateral (
+       select job_states.job_id from holdfast.job_states
+        where job_states.state = wanted.state and job_states.job_id < $before_job_id
+        order by job_states.job_id desc limit $count_max) as newest
+ order by newest.job_id desc limit $count_max;
 
 -- name: walk_jobs_of_type
 -- In this and the next ones the order names the first column too, and no equation fixes it: the primary
@@ -121,6 +126,36 @@ select walked.id
           and (queue, job_id) >= ($queue::text collate "C", walked.id)
           and (queue, job_id) <= ($queue::text collate "C", walked.id) limit 1) as known;
 
+-- name: read_errors
+-- Of jobs that somebody cancelled, the error is that it was.
+select walked.id, job.type, job.finished_at, left(job.error, $error_length::int),
+       job.state = {KILLED} and job.cancel_mode is not null as is_cancelled
+  from unnest($job_ids::bigint[]) as walked(id)
+ cross join lateral (select * from holdfast.jobs where job_id = walked.id limit 1) as job
+ where job.error is not null;
+
+-- name: list_again
+-- What became of ended jobs: whether dead letters of theirs are open, and a row for each job that runs one again, by
+-- the events of its replays, the newest of them.
+select walked.id, job.replay_of, job.dead_lettered > 0 as has_letters,
+       coalesce((select true from holdfast.dead_letters
+                  where dead_letters.job_id = walked.id and replayed_at is null and discarded_at is null limit 1),
+                false) as has_open,
+       replay.job_id, replay.finished_at is not null as is_ended, replay.state = {SUCCEEDED} as has_succeeded
+  from unnest($job_ids::bigint[]) as walked(id)
+ cross join lateral (select replay_of, dead_lettered from holdfast.jobs where job_id = walked.id limit 1) as job
+  left join lateral (
+      select payload from holdfast.events
+       where events.job_id = walked.id and events.task_index = -1 and events.type = 'replayed'
+       order by events.seq desc limit $events_max) as noted on true
+  left join lateral (
+      select (noted.payload ->> 'job_id')::bigint as job_id
+      union all
+      select jsonb_array_elements_text(noted.payload -> 'rest_job_ids')::bigint) as again on true
+  left join lateral (
+      select jobs.job_id, jobs.finished_at, jobs.state from holdfast.jobs
+       where jobs.job_id = again.job_id limit 1) as replay on true;
+
 -- name: read_jobs
 -- A lateral with a limit is a look-up by key, whatever the planner believes about the size of a table.
 select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, replay_of, correlation_id,
@@ -131,7 +166,7 @@ select job_id, name, type, owner, queue, priority, labels::text, parent_job_id, 
   from unnest($job_ids::bigint[]) as walked(id)
  cross join lateral (select * from holdfast.jobs where job_id = walked.id limit 1) as job
  where submitted_at is not null
-   and ($state::smallint is null or state = $state)
+   and ($states::smallint[] is null or state = any ($states))
    and ($name::text is null or starts_with(name, $name))
    and ($type::text is null or type = $type)
    and ($owner::text is null or owner = $owner)

@@ -20,6 +20,16 @@ select lines.queue, lines.oldest_at,
                                where ready.queue = lines.queue limit $count_max) as counted) as depth
   from lines;
 
+-- name: count_placed
+select count(*) from (select from holdfast.ready where queue = '' limit $count_max) as counted;
+
+-- name: count_placed_of_jobs
+select count(*)
+  from (select from unnest($job_ids::bigint[]) as mine(job_id)
+         cross join lateral (select from holdfast.ready
+                              where ready.queue = '' and ready.job_id = mine.job_id limit $count_max) as line
+         limit $count_max) as counted;
+
 -- name: measure_ready
 select pg_relation_size('holdfast.ready') / current_setting('block_size')::bigint;
 
@@ -37,8 +47,11 @@ select jobs.queue, sum(tasks.count)::bigint
  group by jobs.queue;
 
 -- name: count_running
-select jobs.queue, sum(tasks.count)::bigint
-  from (select job_id, count(*) from holdfast.leases where not ending group by job_id) as tasks
+-- And whether somebody holds some of it who never registered: who does that serves the queue all the same.
+select jobs.queue, sum(tasks.count)::bigint, bool_or(tasks.has_stranger)
+  from (select leases.job_id, count(*), bool_or(workers.worker_id is null) as has_stranger
+          from holdfast.leases left join holdfast.workers using (worker_id)
+         where not leases.ending group by leases.job_id) as tasks
   join holdfast.jobs using (job_id)
  where jobs.queue is not null
  group by jobs.queue;
@@ -74,10 +87,18 @@ select jobs.queue, sum(tasks.count)::float8 / greatest(extract(epoch from span.l
 -- What stands between a queue's tasks and a worker.
 with clock as materialized (select holdfast.now() as now)
 select clock.now, (select paused_by from holdfast.queues where queue = $queue) as paused_by,
-       exists (select from holdfast.workers
-                where $queue::text = any (queues) and lost_at is null
-                  and coalesce(last_seen_at, registered_at) > clock.now - $silent_after::interval) as is_served
+       array(select distinct workers.claims_up_to::text from holdfast.workers
+              where $queue::text = any (queues) and lost_at is null and draining_at is null
+                and coalesce(last_seen_at, registered_at) > clock.now - $silent_after::interval) as capacities
   from clock;
+
+-- name: has_stranger
+-- Whether somebody who never registered holds some of a queue's tasks.
+select from holdfast.leases
+  join holdfast.jobs using (job_id)
+ where jobs.queue = $queue and not leases.ending
+   and not exists (select from holdfast.workers where workers.worker_id = leases.worker_id)
+ limit 1;
 
 -- name: count_serving
 select count(*) filter (where $worker::text in (name, worker_id)),
@@ -101,12 +122,15 @@ select count(*) from (
            < ($urgency::int, $eligible_at::timestamptz, $job_id::bigint, $task_index::int)
      limit $count_max) as ahead;
 
--- name: list_served_queues
-select distinct served.queue
+-- name: count_workers_of_queues
+-- And what they have for tasks that name resources: null where one of them takes whatever comes.
+select served.queue, count(distinct workers.worker_id),
+       array_agg(distinct workers.claims_up_to::text) as capacities
   from holdfast.workers cross join unnest(workers.queues) as served(queue)
  where workers.lost_at is null and workers.draining_at is null
    and coalesce(workers.last_seen_at, workers.registered_at) > $now::timestamptz - $silent_after::interval
- limit $count_max;
+ group by served.queue
+ order by served.queue limit $count_max;
 
 -- name: list_finishing_queues
 -- Whether the sample is whole, and the queues of what ended for good in it.

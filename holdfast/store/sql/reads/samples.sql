@@ -31,3 +31,9 @@ select type, sum(attempts)::bigint as attempts, sum(failures)::bigint as failure
  where at >= $since::timestamptz
  group by type having sum(failures) >= $failures_min::bigint
  order by failures desc, type limit $count_max;
+
+-- name: read_worker_samples
+select worker_id, sum(succeeded)::bigint, sum(failed)::bigint, sum(worker_failed)::bigint, sum(killed)::bigint
+  from holdfast.worker_samples
+ where at >= $since::timestamptz and ($worker_ids::text[] is null or worker_id = any ($worker_ids))
+ group by worker_id;

@@ -10,6 +10,19 @@ select task_index from holdfast.leases
 select task_index from holdfast.dead_letters
  where job_id = $job_id and task_index > $after_index order by task_index limit $count_max;
 
+-- name: list_waiting_tasks
+-- One task for each way in which those of a job may wait: to be placed, for a lease that is ending, for a time. And
+-- how many wait for a time, up to a bound.
+select (select task_index from holdfast.ready
+         where queue = '' and job_id = $job_id order by job_id, task_index limit 1) as standing,
+       (select task_index from holdfast.leases
+         where job_id = $job_id and ending order by task_index limit 1) as ending,
+       (select task_index from (select task_index, eligible_at from holdfast.waiting
+                                 where job_id = $job_id limit $count_max) as first
+         order by eligible_at limit 1) as later,
+       (select count(*) from (select from holdfast.waiting where job_id = $job_id limit $count_max) as counted)
+           as later_count;
+
 -- name: read_tasks
 with page as materialized (
     select task.job_id, task.task_index, task.state, task.attempt, task.failure_count,
@@ -62,6 +75,24 @@ select tasks.task_index, tasks.state, tasks.finished_at is not null as is_finish
          and attempts.attempt = tasks.attempt limit 1) as last on true
  where jobs.job_id = $job_id and jobs.submitted_at is not null and tasks.task_index > $after_index
  order by tasks.task_index limit $count_max;
+
+-- name: list_continued
+-- The job, the one that it continues, and so on; what retention has taken is the end.
+with recursive line(job_id, continues, distance) as (
+    select jobs.job_id, earlier.continues, 0
+      from holdfast.jobs
+      left join lateral (
+           select continues from holdfast.continuations where job_id = $job_id limit 1) as earlier on true
+     where jobs.job_id = $job_id and jobs.submitted_at is not null
+    union all
+    select jobs.job_id, earlier.continues, line.distance + 1
+      from line
+      join holdfast.jobs on jobs.job_id = line.continues
+      left join lateral (
+           select continues from holdfast.continuations where job_id = line.continues limit 1) as earlier on true
+     where line.distance < $count_max
+)
+select job_id, continues from line order by distance;
 
 -- name: count_pending
 -- Up to a bound; how much more there is, a sample of the pages tells.

@@ -1,6 +1,6 @@
 """Leases of placed work: given by the scheduler, named by called workers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -39,6 +39,12 @@ async def read_wanted(tx: Transaction, worker_ids: Sequence[str]) -> list[Wanted
     return list(map(WantedAttempt._make, rows))
 
 
+async def list_unacknowledged(database: Database, worker_id: str) -> list[Fence]:
+    """List what a worker has not named yet, whether it is to run or to end."""
+    rows = await database.fetch(_CLUSTER["list_unacknowledged"], worker_id=worker_id)
+    return [Fence(TaskId(job_id, index), number, token) for job_id, index, number, token in rows]
+
+
 class PlacedStop(NamedTuple):
     """A placed attempt that should stop: at once if it is ending."""
 
@@ -68,7 +74,7 @@ async def list_unfinished_losses(database: Database) -> list[UnfinishedLoss]:
 
 
 class GangMember(NamedTuple):
-    """Where a member of a gang is; ports are a JSON text."""
+    """Where a member of a gang is in this round; ports are a JSON text."""
 
     job_id: int
     task_index: int
@@ -76,9 +82,11 @@ class GangMember(NamedTuple):
     ports: str | None
 
 
-async def read_gangs(tx: Transaction, job_ids: Iterable[int]) -> list[GangMember]:
-    """Read where the members of gangs are."""
-    rows = await tx.fetch(_CLUSTER["read_gangs"], job_ids=sorted(job_ids))
+async def read_gangs(tx: Transaction, rounds: Mapping[int, int]) -> list[GangMember]:
+    """Read who takes part in rounds of gangs: by job, the number of the attempts of one round."""
+    rows = await tx.fetch(
+        _CLUSTER["read_gangs"], job_ids=list(rounds.keys()), attempts=list(rounds.values())
+    )
     return list(map(GangMember._make, rows))
 
 
@@ -102,9 +110,10 @@ async def renew_placed(tx: Transaction, named: Sequence[tuple[Fence, str]]) -> l
 
 
 class Booked(NamedTuple):
-    """How many leases of a job a worker has, and how many of them have not started."""
+    """How many leases of a job a worker has, and how many placed ones have not started."""
 
     worker_id: str
+    book: str | None
     job_id: int
     leases: int
     unstarted: int

@@ -27,9 +27,16 @@ class ReadyOfJob(NamedTuple):
     is_live: bool
 
 
-async def list_demands(tx: Transaction, *, tasks_max: int, gang_max: int) -> list[ReadyOfJob]:
-    """List what waits to be placed, of each job no more than one pass could place."""
-    rows = await tx.fetch(_CLUSTER["list_demands"], tasks_max=tasks_max, gang_max=gang_max)
+async def list_demands(
+    tx: Transaction, *, tasks_max: int, gang_max: int, jobs_max: int | None = None
+) -> list[ReadyOfJob]:
+    """List what waits to be placed, of each job no more than one pass could place.
+
+    Of all jobs, or of the first so many by id.
+    """
+    rows = await tx.fetch(
+        _CLUSTER["list_demands"], tasks_max=tasks_max, gang_max=gang_max, jobs_max=jobs_max
+    )
     return list(map(ReadyOfJob._make, rows))
 
 

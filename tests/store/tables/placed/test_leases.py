@@ -39,11 +39,13 @@ async def test_a_placed_lease_is_wanted_renewed_and_adopted(
         assert await place_tasks(tx, [task]) == 1
         [wanted] = await read_wanted(tx, ["w1", "w2"])
         assert (wanted.worker_id, wanted.state, wanted.input) == ("w1", TaskState.ASSIGNED, "1")
-        assert await list_booked(tx) == [Booked("w1", job_id, 1, 1)]
+        assert await list_booked(tx) == [Booked("w1", None, job_id, 1, 1)]
         assert await list_ports(tx) == [("host-w1", 8000)]
         assert await list_devices(tx) == [("host-w1", "name-w1", "7")]
         assert wanted.devices == '["7"]'
-        assert await read_gangs(tx, [job_id]) == [(job_id, 0, "http://w1:7000", '{"http": 8000}')]
+        assert await read_gangs(tx, {job_id: 0}) == [
+            (job_id, 0, "http://w1:7000", '{"http": 8000}')
+        ]
         fence = Fence(task.task_id, wanted.attempt, wanted.lease_token)
         assert await renew_placed(tx, [(fence, "w2")]) == []
         [renewed] = await renew_placed(tx, [(fence, "w1")])

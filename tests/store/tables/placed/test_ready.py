@@ -35,7 +35,9 @@ async def test_the_line_is_cleared_of_what_was_cancelled(
     ledger: Ledger, cluster: PlacedWorld
 ) -> None:
     job_id = await cluster.submit([1, 2])
-    await cluster.cancel_job(job_id)
+    async with ledger.database.transaction() as holder:
+        await holder.connection.execute("select from holdfast.ready for update")
+        await cluster.cancel_job(job_id)
     async with ledger.database.transaction() as tx:
         await drop_stale_ready(tx, [job_id], 1)
     assert await cluster.count("ready") == 1
