@@ -155,6 +155,7 @@ class Transport:
         clock = asyncio.get_running_loop().time
         ends_at = clock() + seconds_max
         pauses, failures = Pauses(PAUSE_SECONDS, PAUSE_SECONDS_MAX), 0
+        said: Unavailable | None = None
         while True:
             try:
                 return await self.call(
@@ -172,8 +173,11 @@ class Transport:
                 failures += 1
                 has_failed = isinstance(error, ServerFailed) and failures >= FAILURES_MAX
                 pause = pauses.next(error)
+                if said is not None and clock() >= ends_at:
+                    raise said from error  # a try that was cut short knows less than the one before
                 if has_failed or clock() + pause >= ends_at:
                     raise
+                said = error
                 if failures == 1:
                     log.warning("%s %s will be tried again: %s", method, path, error)
             await asyncio.sleep(pause)

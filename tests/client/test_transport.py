@@ -166,6 +166,15 @@ async def test_patience_counts_from_the_first_failure(transport: Transport, stra
     assert len(stranger.heard) > 1
 
 
+async def test_the_last_word_of_the_server_is_told_when_patience_ends_in_a_silence(
+    transport: Transport, stranger: Peer
+) -> None:
+    stranger.script = [AWAY, Say(200, b"", silence=60)]
+    with pytest.raises(Stopping, match="shutting down"):
+        await transport.insist("POST", "/x", Changed, seconds_max=3600, patience=1)
+    assert len(stranger.heard) == 2
+
+
 async def test_a_request_that_breaks_the_server_is_not_sent_for_ever(
     transport: Transport, stranger: Peer
 ) -> None:
