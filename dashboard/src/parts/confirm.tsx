@@ -91,8 +91,9 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
       {children}
       <dialog
         ref={dialog}
-        // What stands in a question is read from the server, which ends with it.
-        onClose={() => put(null)}
+        // What stands in a question is read from the server, which ends with it. The browser tells of
+        // the end a moment later: the next one may have been asked.
+        onClose={() => dialog.current?.open || put(null)}
         aria-labelledby="question"
         className="border-line bg-panel text-ink m-auto w-[min(32rem,calc(100vw-2rem))] rounded-lg border p-0 shadow-xl"
       >
