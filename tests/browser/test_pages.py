@@ -112,7 +112,7 @@ def test_a_function_is_run_with_what_was_typed(
     expect(times).to_have_attribute("placeholder", "2")
     page.keyboard.press("Escape")
     # Gone, not only hidden: the page hears of the end of its dialog a moment after the browser.
-    expect(page.locator("dialog")).to_have_count(0)
+    expect(page.locator("dialog[aria-labelledby=run]")).to_have_count(0)
     expect(button).to_be_focused()
     page.keyboard.press("Enter")
     # What is wrong stands at its field, and nothing is sent.
