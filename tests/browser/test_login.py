@@ -261,6 +261,60 @@ def test_a_job_of_another_owner_is_not_there(
     expect(page.get_by_text("bob")).to_have_count(0)
 
 
+def test_another_tab_shows_nothing_that_the_last_one_has_read(
+    page: Page, stage: Stage, job: str, complaints: Complaints
+) -> None:
+    complaints.expected = (*REFUSED, "404 (Not Found)")
+    page.goto(f"/jobs/{job}")
+    log_in(page, make_token(stage, "reads-all", "data"))
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_contain_text("anns-job")
+    other = page.context.new_page()
+    other.goto("/jobs")
+    other.get_by_role("button", name="Log out").first.click()
+    log_in(other, make_token(stage, "reads-his", "data", owners=["bob"]))
+    expect(page.get_by_text("Logged in as reads-his").first).to_be_attached()
+    expect(page.get_by_role("alert").first).to_be_visible()
+    expect(page.get_by_text("anns-job")).to_have_count(0)
+    other.close()
+
+
+def test_whoever_is_kept_to_an_owner_is_led_to_no_page_that_is_not_for_him(
+    page: Page, stage: Stage
+) -> None:
+    job_id = stage.submit(name="kept", owner="kim", queue="nobody-serves-this")
+    page.goto(f"/jobs/{job_id}")
+    log_in(page, make_token(stage, "kims", "data", owners=["kim"]))
+    waiting = page.locator("p").filter(has=page.get_by_role("link", name="1 task waits"))
+    expect(waiting).to_be_visible()
+    expect(waiting.get_by_role("link")).to_have_count(1)
+
+
+def test_a_log_out_that_did_not_get_through_says_so(
+    page: Page, stage: Stage, complaints: Complaints
+) -> None:
+    complaints.expected = ("ERR_FAILED",)
+    page.goto("/jobs")
+    log_in(page, make_token(stage, "stays", "read"))
+    page.route(
+        "**/api/session*",
+        lambda route: route.abort() if route.request.method == "DELETE" else route.fallback(),
+    )
+    page.get_by_role("button", name="Log out").first.click()
+    expect(page.get_by_role("alert").first).to_contain_text("Still logged in: The server does not")
+
+
+def test_a_secret_of_another_session_leads_to_the_login(
+    page: Page, stage: Stage, complaints: Complaints
+) -> None:
+    complaints.expected = REFUSED
+    page.goto("/jobs")
+    log_in(page, make_token(stage, "two-ports", "submit"))
+    page.evaluate("localStorage.setItem('holdfast-csrf:/', 'of-another-session')")
+    page.get_by_role("button", name="Log out").first.click()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
 def test_whoever_logs_out_is_a_stranger_in_all_of_his_tabs(
     page: Page, context: BrowserContext, stage: Stage, complaints: Complaints
 ) -> None:

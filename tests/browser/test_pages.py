@@ -97,6 +97,24 @@ def test_what_people_did_leads_to_what_they_did_it_to(
     expect(page.get_by_text("Nobody did that.")).to_be_visible()
 
 
+def test_a_half_typed_name_is_not_looked_for(page: Page) -> None:
+    page.goto("/actions")
+    who = page.get_by_role("searchbox", name="Who")
+    who.press_sequentially("nobod")
+    expect(page).to_have_url(re.compile("/actions$"))
+    who.press_sequentially("y")
+    who.press("Enter")
+    expect(page).to_have_url(re.compile("actor=nobody"))
+    expect(page.get_by_text("Nobody did that.")).to_be_visible()
+
+
+@pytest.mark.usefixtures("address")
+def test_enter_runs_a_function_without_parameters(page: Page) -> None:
+    page.goto("/functions")
+    page.get_by_role("button", name="Run tests.browser.tasks:stay …").click()
+    expect(page.get_by_role("dialog").get_by_role("button", name="Run")).to_be_focused()
+
+
 @pytest.mark.usefixtures("address")
 def test_a_function_is_run_with_what_was_typed(
     page: Page, stage: Stage, complaints: Complaints

@@ -1,6 +1,6 @@
 /** Calls to the server: typed by its own description, refusals as errors that a page can show. */
 import createClient from "openapi-fetch";
-import { readCsrf, root } from "./csrf";
+import { keepCsrf, readCsrf, root } from "./csrf";
 import type { paths } from "./schema";
 
 export { root };
@@ -31,6 +31,9 @@ function noteClock(response: Response): void {
   if (Math.abs(lead - clockLead) >= 2000) clockLead = lead;
 }
 
+/** What the server says a change lacks that shows another session's secret, or none. */
+const CSRF = "the header Holdfast-Csrf";
+
 /** Told of every answer that says: log in first. */
 export const strangers = new EventTarget();
 
@@ -54,13 +57,19 @@ export const api = createClient<paths>({
   fetch: send,
 });
 
+type Told = { code?: string; message?: string; field?: string; details?: { lacks?: string } };
 type Answer<Data> = { data?: Data; error?: unknown; response: Response };
 
 /** Take the data of an answer; throw a Refusal if there is none. */
 export async function unwrap<Data>(answer: Promise<Answer<Data>>): Promise<Data> {
   const { data, error, response } = await answer;
   if (response.ok) return data as Data;
-  const told = (error as { error?: { code?: string; message?: string; field?: string } })?.error;
+  const told = (error as { error?: Told })?.error;
+  if (told?.details?.lacks === CSRF) {
+    // Kept from a session that another one has taken the cookie of: it changes nothing any more.
+    keepCsrf(null);
+    strangers.dispatchEvent(new Event("seen"));
+  }
   throw new Refusal(
     told?.message ?? `the server answered ${response.status} ${response.statusText}`,
     told?.code ?? "unknown",

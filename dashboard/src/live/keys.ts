@@ -11,9 +11,10 @@ import type { QueryKey } from "@tanstack/react-query";
 /** Most news is of no dead letter, and does not say so: their lists need not follow each. */
 const LETTERS_REST_MS = 5000;
 
-export function isAbout(key: QueryKey, jobIds: Set<string>): boolean {
+export function isAbout(key: QueryKey, jobIds: Set<string> | "any"): boolean {
   const [kind, id] = key;
   if (kind === "jobs" || kind === "letters") return true;
+  if (jobIds === "any") return kind === "job" || kind === "task";
   if (kind === "job") return jobIds.has(String(id));
   if (kind === "task") return jobIds.has(String(id).split(".")[0] ?? "");
   return false;

@@ -49,7 +49,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
 }
 
 function readByTheClock(reader: Reader, onLive: (isLive: boolean) => void): () => void {
-  const timer = setInterval(() => document.hidden || reader.hear([], true), SCOPED_MS);
+  const timer = setInterval(() => document.hidden || reader.hearOfAny(), SCOPED_MS);
   onLive(true);
   return () => clearInterval(timer);
 }
@@ -57,6 +57,7 @@ function readByTheClock(reader: Reader, onLive: (isLive: boolean) => void): () =
 /** Gathers news for a moment, then has what it concerns read again. */
 class Reader {
   private readonly changed = new Set<string>();
+  private anyJob = false;
   private everything = false;
   /** What is to be read once more, by the hash of its key. */
   private late = new Set<string>();
@@ -68,18 +69,29 @@ class Reader {
   hear(jobIds: string[], all: boolean): void {
     jobIds.forEach((id) => this.changed.add(id));
     this.everything ||= all;
-    const wait = Math.max(0, this.flushedAt + FLUSH_MS - performance.now());
-    this.flushing ??= setTimeout(() => this.flush(), wait);
+    this.flushSoon();
+  }
+
+  /** Any job may have changed: not what stands in a question, nor what has a clock of its own. */
+  hearOfAny(): void {
+    this.anyJob = true;
+    this.flushSoon();
   }
 
   stop(): void {
     clearTimeout(this.flushing);
   }
 
+  private flushSoon(): void {
+    const wait = Math.max(0, this.flushedAt + FLUSH_MS - performance.now());
+    this.flushing ??= setTimeout(() => this.flush(), wait);
+  }
+
   private flush(): void {
-    const jobs = new Set(this.changed);
+    const jobs = this.anyJob ? "any" : new Set(this.changed);
     const { everything, late } = this;
     this.changed.clear();
+    this.anyJob = false;
     this.everything = false;
     this.flushing = undefined;
     this.flushedAt = performance.now();

@@ -19,6 +19,12 @@ export function useCaller(): Caller {
   return use(CurrentCaller);
 }
 
+/** Tells callers apart by what they may see: not by when their session ends. */
+export function identityOf(caller: Caller | null | undefined): string {
+  if (caller == null) return "";
+  return JSON.stringify([caller.name, caller.roles, caller.owners, caller.queues]);
+}
+
 /** Why a caller may not do what asks for a role; null if he may. */
 export function lackOf(caller: Caller, role: Role | undefined): string | null {
   if (role === undefined || caller.roles.includes(role)) return null;

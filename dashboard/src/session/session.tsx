@@ -1,13 +1,13 @@
 /** Finds out who looks before anything is shown, and lets him log in and out. */
 import { type QueryClient, useQuery, useQueryClient } from "@tanstack/react-query";
-import { type ReactNode, useEffect, useRef, useState } from "react";
+import { type ReactNode, useEffect, useReducer, useRef, useState } from "react";
 import { api, root, strangers, unwrap } from "../api/client";
 import { keepCsrf, onOtherTab, readCsrf } from "../api/csrf";
 import type { OpenedSession, SessionStatus } from "../api/types";
 import { Loading } from "../parts/page";
 import { inert } from "../parts/text";
 import { LoginPage } from "./login";
-import { ANYBODY, CurrentCaller, useCaller, useScope } from "./may";
+import { ANYBODY, CurrentCaller, identityOf, useCaller, useScope } from "./may";
 import { finishOidc, hasReturned, isReturnPage } from "./oidc";
 
 const KEY = ["session"];
@@ -17,12 +17,23 @@ function useSession() {
   const client = useQueryClient();
   const query = useQuery({
     queryKey: KEY,
-    queryFn: ({ signal }) => unwrap(api.GET("/api/session", { signal })),
+    queryFn: async ({ signal }) => {
+      const found = await unwrap(api.GET("/api/session", { signal }));
+      const before = client.getQueryData<SessionStatus>(KEY);
+      // Another tab may have logged in as somebody else.
+      if (identityOf(before?.caller) !== identityOf(found.caller)) forget(client);
+      return found;
+    },
     staleTime: Infinity,
     refetchInterval: ({ state }) => (state.data === undefined ? ASK_AGAIN_MS : false),
   });
+  // The secret beside the cookie may be gone while the answer stays the same.
+  const [, look] = useReducer((looks: number) => looks + 1, 0);
   useEffect(() => {
-    const ask = () => void client.invalidateQueries({ queryKey: KEY });
+    const ask = () => {
+      look();
+      void client.invalidateQueries({ queryKey: KEY });
+    };
     strangers.addEventListener("seen", ask);
     const stop = onOtherTab(ask);
     return () => {
@@ -75,7 +86,11 @@ export function SessionGate({ children }: { children: ReactNode }) {
   }
   hadSession.current = data.requires_tokens;
   const caller = data.requires_tokens ? data.caller : ANYBODY;
-  return <CurrentCaller value={caller}>{children}</CurrentCaller>;
+  return (
+    <CurrentCaller key={identityOf(caller)} value={caller}>
+      {children}
+    </CurrentCaller>
+  );
 }
 
 /** Finish a login that the identity provider has led back from, once. */
@@ -114,9 +129,11 @@ export function Who({ className = "" }: { className?: string }) {
   const caller = useCaller();
   const scope = useScope();
   const [isBusy, setIsBusy] = useState(false);
+  const [problem, setProblem] = useState<string | null>(null);
   if (caller.name === "") return null;
   async function leave() {
     setIsBusy(true);
+    setProblem(null);
     try {
       const query = { path: root.pathname };
       await unwrap(api.DELETE("/api/session", { params: { query } }));
@@ -124,8 +141,9 @@ export function Who({ className = "" }: { className?: string }) {
       forget(client);
       // Not the end of a session that somebody misses: begin as if nobody had been here.
       window.location.reload();
-    } catch {
-      setIsBusy(false); // it did not get through, and the button is there again
+    } catch (error) {
+      setIsBusy(false);
+      setProblem(error instanceof Error ? error.message : String(error));
     }
   }
   const may = caller.roles.join(", ");
@@ -144,6 +162,11 @@ export function Who({ className = "" }: { className?: string }) {
       >
         Log out
       </button>
+      {problem !== null && (
+        <span role="alert" className="text-bad min-w-0 wrap-anywhere">
+          Still logged in: {inert(problem)}
+        </span>
+      )}
     </div>
   );
 }

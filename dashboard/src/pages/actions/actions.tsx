@@ -108,9 +108,12 @@ export default function ActionsPage() {
         <input
           type="search"
           aria-label="Who"
-          placeholder="Who"
-          value={actor}
-          onChange={(event) => setActor(event.target.value)}
+          placeholder="Who, the whole name"
+          // A name matches nothing while half typed.
+          key={actor}
+          defaultValue={actor}
+          onBlur={(event) => setActor(event.currentTarget.value.trim())}
+          onKeyDown={(event) => event.key === "Enter" && setActor(event.currentTarget.value.trim())}
           className={`${LOOK} placeholder:text-dim w-full sm:w-60`}
         />
         <label className="flex items-center gap-2">

@@ -19,7 +19,12 @@ const LOOK =
 
 export function RunDialog({ chosen, onClose }: { chosen: Function; onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    dialog.current?.showModal();
+    if (chosen.parameters.length > 0) return;
+    // Without a field to begin with, Enter runs it.
+    dialog.current?.querySelector<HTMLElement>("[type=submit]")?.focus();
+  }, [chosen]);
   const announced = announcedOf(chosen);
   const [texts, setTexts] = useState<Texts>({});
   const [advanced, setAdvanced] = useState<Advanced>(announced);
@@ -125,12 +130,7 @@ export function RunDialog({ chosen, onClose }: { chosen: Function; onClose: () =
           {submit.isSuccess ? (
             <Button onClick={runAnother}>Run another</Button>
           ) : (
-            <Button
-              type="submit"
-              look="main"
-              disabled={submit.isPending}
-              autoFocus={chosen.parameters.length === 0}
-            >
+            <Button type="submit" look="main" disabled={submit.isPending}>
               {submit.isPending ? "Working …" : "Run"}
             </Button>
           )}

@@ -19,6 +19,7 @@ import {
   Took,
 } from "../../parts/show";
 import { inert, shorten } from "../../parts/text";
+import { useScope } from "../../session/may";
 import { StateBar } from "./counts";
 import { useTotals } from "./reads";
 import { Waiting } from "./waiting";
@@ -132,6 +133,8 @@ function JobError({ error }: { error: string }) {
 }
 
 function JobFacts({ job }: { job: Job }) {
+  // A graph may lead to jobs of others.
+  const isScoped = useScope() !== null;
   const links = linksOf(job);
   return (
     <div className="flex flex-col gap-2">
@@ -180,9 +183,13 @@ function JobFacts({ job }: { job: Job }) {
         )}
         {job.unmet_dependencies > 0 && (
           <Fact name="Waits for">
-            <Link href={`/jobs/${job.job_id}?tab=dependencies`}>
-              {plural(job.unmet_dependencies, "job")}
-            </Link>
+            {isScoped ? (
+              plural(job.unmet_dependencies, "job")
+            ) : (
+              <Link href={`/jobs/${job.job_id}?tab=dependencies`}>
+                {plural(job.unmet_dependencies, "job")}
+              </Link>
+            )}
           </Fact>
         )}
         {links.map(([name, id, query]) => (

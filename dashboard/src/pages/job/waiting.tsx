@@ -3,8 +3,10 @@ import { Link } from "wouter";
 import type { Job } from "../../api/types";
 import { plural } from "../../parts/format";
 import { Told } from "../../parts/show";
+import { useScope } from "../../session/may";
 
 export function Waiting({ job }: { job: Job }) {
+  const isScoped = useScope() !== null;
   if (job.pending_reason == null) return null;
   const name =
     job.tasks_pending === 1 ? "1 task waits" : `${plural(job.tasks_pending, "task")} wait`;
@@ -14,11 +16,18 @@ export function Waiting({ job }: { job: Job }) {
       <Link href={`/jobs/${job.job_id}?tab=tasks&state=pending`} className="text-warn underline">
         {name}
       </Link>
-      : <Told text={job.pending_reason} /> (
-      <Link href={place} className="underline">
-        {remedy}
-      </Link>
-      )
+      : <Told text={job.pending_reason} />
+      {/* Those pages are about the jobs of everybody. */}
+      {!isScoped && (
+        <>
+          {" "}
+          (
+          <Link href={place} className="underline">
+            {remedy}
+          </Link>
+          )
+        </>
+      )}
     </p>
   );
 }
