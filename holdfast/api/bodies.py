@@ -9,6 +9,7 @@ from holdfast.errors import Invalid, TooLarge
 from holdfast.wire.bundles import OCTETS
 
 BODY_BYTES_MAX = 64 << 20
+STRANGERS_BODY_BYTES_MAX = 64 << 10  # of those who have not said who they are
 OCTETS_TYPE = OCTETS.encode()
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
@@ -25,9 +26,9 @@ class Octets:
         return _read_pieces(self.headers, self.receive, bytes_max)
 
 
-async def read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
-    """Read a body whole."""
-    return b"".join([piece async for piece in _read_pieces(headers, receive, BODY_BYTES_MAX)])
+async def read_body(headers: dict[bytes, bytes], receive: Receive, bytes_max: int) -> bytes:
+    """Read a body whole; raises TooLarge."""
+    return b"".join([piece async for piece in _read_pieces(headers, receive, bytes_max)])
 
 
 async def _read_pieces(

@@ -5,6 +5,7 @@ Each route is an ASGI application of its own: the hot routes pass no other layer
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -24,7 +25,15 @@ from holdfast.api.attempts import (
     check_named,
     read_lease,
 )
-from holdfast.api.bodies import OCTETS_TYPE, Octets, Receive, check_type, read_body
+from holdfast.api.bodies import (
+    BODY_BYTES_MAX,
+    OCTETS_TYPE,
+    STRANGERS_BODY_BYTES_MAX,
+    Octets,
+    Receive,
+    check_type,
+    read_body,
+)
 from holdfast.api.errors import (
     INTERNAL,
     RETRY_AFTER_SECONDS,
@@ -49,6 +58,7 @@ from holdfast.wire.requests import WAIT_MS_MAX, Nothing, Request
 log = logging.getLogger("holdfast.api")
 UNAUTHENTICATED = 401
 AUTHORIZATION = b"authorization"
+ADMITTED_SECONDS = 1.0  # for so long it is known who asks; a revocation takes longer to be heard of
 JSON = b"application/json"
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 Body = TypeVar("Body")
@@ -197,7 +207,13 @@ class BoundRoute:
             check_type(headers, OCTETS_TYPE)
             body = Octets(headers, receive)
         elif self._decode is not None:
-            content = await read_body(headers, receive)
+            began_at = time.monotonic()
+            is_strangers = route.role is EVERYBODY
+            bytes_max = STRANGERS_BODY_BYTES_MAX if is_strangers else BODY_BYTES_MAX
+            content = await read_body(headers, receive, bytes_max)
+            if time.monotonic() - began_at >= ADMITTED_SECONDS:
+                # A body may take hours to come; a token is revoked and a lease released meanwhile.
+                caller = await self._admit(scope, headers)
             body = self._parse(content, headers)
         return Call(
             self._runtime,

@@ -3,14 +3,17 @@
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from holdfast.api import route as route_module
 from holdfast.api.app import ROUTES
 from holdfast.api.route import Narrowing, Route
 from holdfast.model.roles import EVERYBODY, Role, with_implied
 from holdfast.operations.tokens import revoke_token, rotate_token
-from tests.api.guarded import Guarded
+from tests.api.asgi import Exchange
+from tests.api.guarded import Guarded, bearer
 
 
 def closed() -> list[Route]:
@@ -93,3 +96,28 @@ def _scope_for(role: Role) -> dict[str, tuple[str, ...]]:
     if role in (Role.CONTENT, Role.SUBMIT):
         return {"owners": ("ann",)}
     return {"queues": ("anns",)}
+
+
+async def test_a_token_that_is_revoked_while_a_body_comes_changes_nothing(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_module, "ADMITTED_SECONDS", 0.0)
+    callers = guarded.face.runtime.callers
+    assert callers is not None
+    await guarded.make("leaked", "admin")
+    await guarded.make("chief", "admin")
+    hear = callers.read
+    await hear()
+
+    class Slow(Exchange):
+        async def _receive(self) -> dict[str, Any]:
+            await revoke_token(guarded.database, "leaked", actor="root")
+            await hear()
+            return await super()._receive()
+
+    body = {"name": "mine", "roles": ["admin"]}
+    headers = bearer(guarded.tokens["leaked"])
+    said = await Slow(guarded.face.app, "POST", "/api/tokens", body=body, headers=headers).answer()
+    assert said[0] == 401
+    listed = (await guarded.say("chief", "GET", "/api/tokens")).json
+    assert "mine" not in {token["name"] for token in listed["tokens"]}

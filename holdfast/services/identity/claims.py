@@ -76,7 +76,7 @@ def read_claims(text: str, key: Key, *, issuer: str, audience: str) -> dict[str,
     try:
         claims = jwt.decode(text, key, registry=_REGISTRY).claims
         required.validate(claims)
-    except (JoseError, ValueError) as error:
+    except (JoseError, ValueError, TypeError) as error:  # TypeError: for a `crit` that is no list
         raise Unauthenticated(f"this JWT is not valid here: {error}") from error
     return claims
 

@@ -53,6 +53,11 @@ async def log_in(guarded: Guarded, *roles: str, name: str = "ann", **scope: Any)
     return Browser(guarded.face, said)
 
 
+async def test_a_stranger_is_not_listened_to_for_long(guarded: Guarded) -> None:
+    said = await guarded.face.post("/api/session", {"token": "x" * (64 << 10)}, **HOME)
+    assert (said.status, said.json["error"]["code"]) == (413, "too_large")
+
+
 async def test_nobody_logs_in_where_nobody_is_asked(quiet_face: Face) -> None:
     told = (await quiet_face.get("/api/session")).json
     assert (told["requires_tokens"], told["has_oidc"]) == (False, False)

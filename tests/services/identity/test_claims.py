@@ -82,6 +82,12 @@ def test_a_signature_of_another_key_is_refused() -> None:
         read(f"{head}.{body}.{sign(OTHER).rpartition('.')[2]}")
 
 
+def test_a_head_that_breaks_the_library_is_refused() -> None:
+    head = urlsafe_b64encode(b'{"alg": "RS256", "kid": "k1", "crit": 5}').rstrip(b"=").decode()
+    with pytest.raises(Unauthenticated):
+        read(f"{head}.{sign().partition('.')[2]}")
+
+
 def test_no_signature_and_no_shared_secret_will_do() -> None:
     # The public key is known to everybody: whoever signs by HMAC with it has proved nothing.
     public = OctKey.import_key(KEY.as_pem(private=False).hex())
