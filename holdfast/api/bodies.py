@@ -26,8 +26,9 @@ class Octets:
         return _read_pieces(self.headers, self.receive, bytes_max)
 
 
-async def read_body(headers: dict[bytes, bytes], receive: Receive, bytes_max: int) -> bytes:
+async def read_body(headers: dict[bytes, bytes], receive: Receive, *, is_strangers: bool) -> bytes:
     """Read a body whole; raises TooLarge."""
+    bytes_max = STRANGERS_BODY_BYTES_MAX if is_strangers else BODY_BYTES_MAX
     return b"".join([piece async for piece in _read_pieces(headers, receive, bytes_max)])
 
 

@@ -25,15 +25,7 @@ from holdfast.api.attempts import (
     check_named,
     read_lease,
 )
-from holdfast.api.bodies import (
-    BODY_BYTES_MAX,
-    OCTETS_TYPE,
-    STRANGERS_BODY_BYTES_MAX,
-    Octets,
-    Receive,
-    check_type,
-    read_body,
-)
+from holdfast.api.bodies import OCTETS_TYPE, Octets, Receive, check_type, read_body
 from holdfast.api.errors import (
     INTERNAL,
     RETRY_AFTER_SECONDS,
@@ -209,8 +201,7 @@ class BoundRoute:
         elif self._decode is not None:
             began_at = time.monotonic()
             is_strangers = route.role is EVERYBODY
-            bytes_max = STRANGERS_BODY_BYTES_MAX if is_strangers else BODY_BYTES_MAX
-            content = await read_body(headers, receive, bytes_max)
+            content = await read_body(headers, receive, is_strangers=is_strangers)
             if time.monotonic() - began_at >= ADMITTED_SECONDS:
                 # A body may take hours to come; a token is revoked and a lease released meanwhile.
                 caller = await self._admit(scope, headers)

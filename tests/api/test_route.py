@@ -14,7 +14,7 @@ from holdfast.api.hosts import Hosts
 from holdfast.api.route import Call, Reply, Route, Stream, decode_text
 from holdfast.errors import Invalid, NotFound, Overloaded
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.roles import EVERYBODY
+from holdfast.model.roles import EVERYBODY, Role
 from holdfast.services.runtime import Runtime
 from holdfast.services.waking.doorbell import Doorbells
 from holdfast.services.waking.wake_ups import WakeUps
@@ -81,7 +81,7 @@ def quiet() -> Runtime:
 @pytest.fixture
 def app(quiet: Runtime) -> Any:
     """One route that takes a body, a query and a name in its path."""
-    return serve(quiet, Route("POST", "/orders/{who}", take_order, dict, EVERYBODY, Order, Choice))
+    return serve(quiet, Route("POST", "/orders/{who}", take_order, dict, Role.READ, Order, Choice))
 
 
 async def test_path_query_body_and_actor_are_read(app: Any) -> None:

@@ -58,7 +58,7 @@ async def test_what_comes_when_its_lease_has_almost_run_out_is_handed_back(
 ) -> None:
     async with FaultyProxy(workplace.url) as proxy:
         worker = workplace.launch(server=proxy.url)
-        await eventually(lambda: workplace.fetch("select 1 from holdfast.workers"))
+        await workplace.reach(await workplace.submit(call("add", 1)), "SUCCEEDED")  # it is at work
         proxy.lose_answers()
         task_id = await workplace.submit(call("add", 1), lease=60.0)
         await eventually(lambda: workplace.fetch("select 1 from holdfast.leases"))
