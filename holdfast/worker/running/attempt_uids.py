@@ -102,11 +102,15 @@ class AttemptUids:
 
 
 def list_given(folder: Path) -> set[int]:
-    """List the users that own folders of attempts below a folder, if it is there."""
-    if not folder.exists():
+    """List the users that were given to attempts with folders below a folder, if it is there.
+
+    A group alone proves nothing, since a folder may have it from its parent: only the link that
+    leads to the folder says that the number was given to this attempt.
+    """
+    if os.geteuid() != 0 or not folder.exists():
         return set()
-    # Each is the only member of its group; folders that are the worker's alone have the worker's.
-    return {path.lstat().st_gid for path in folder.iterdir()} - {os.getegid(), 0}
+    groups = [(path, path.lstat().st_gid) for path in folder.iterdir()]
+    return {gid for path, gid in groups if (GIVEN / str(gid)).resolve() == path.resolve()}
 
 
 def open_way(folder: Path, top: Path) -> None:
@@ -162,10 +166,11 @@ def _list_busy() -> Iterator[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                status = Path(f"/proc/{name}/status").read_text()
+                # Bytes, since a process may be called anything; the kernel escapes its newlines.
+                lines = Path(f"/proc/{name}/status").read_bytes().split(b"\n")
             except OSError:  # gone
                 continue
-            [uids] = [line for line in status.splitlines() if line.startswith("Uid:")]
+            [uids] = [line for line in lines if line.startswith(b"Uid:")]
             yield from map(int, uids.split()[1:])
 
 

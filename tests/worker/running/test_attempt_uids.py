@@ -1,6 +1,7 @@
 """Users of their own: which one an attempt gets, for how long, and what it may do in its folder."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,40 @@ def test_a_uid_under_which_something_still_runs_is_not_given(house: Path) -> Non
         stray.kill()
         stray.wait(30)
     assert uids.give(an_attempt(house, "1.1.0")) == FIRST + 30
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"a\x0bUid: 7"])
+def test_a_uid_is_given_whatever_other_processes_are_called(house: Path, name: bytes) -> None:
+    program = os.path.join(os.fsencode(house), name)
+    os.symlink(os.fsencode(shutil.which("sleep") or ""), program)
+    stray = subprocess.Popen(["sleep", "600"], executable=program)
+    try:
+        assert Path(f"/proc/{stray.pid}/comm").read_bytes() == name + b"\n"
+        assert AttemptUids(FIRST + 40, FIRST + 40).give(an_attempt(house, "1.0.0")) == FIRST + 40
+    finally:
+        stray.kill()
+        stray.wait(30)
+
+
+def test_a_group_that_a_folder_has_from_its_parent_is_no_user_of_an_attempt(house: Path) -> None:
+    os.chown(house, 0, FIRST + 50)
+    house.chmod(0o2755)
+    mine = an_attempt(house, "1.0.0")
+    assert mine.stat().st_gid == FIRST + 50
+    assert list_given(house) == set()
+    elsewhere = house / "elsewhere"
+    elsewhere.mkdir()
+    AttemptUids(FIRST + 50, FIRST + 50).give(an_attempt(elsewhere, "1.1.0"))
+    assert list_given(house) == set()  # its number is given, but to another attempt
+    assert list_given(elsewhere) == {FIRST + 50}
+
+
+def test_without_root_no_attempt_had_a_user_of_its_own(
+    house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    AttemptUids(FIRST + 60, FIRST + 60).give(an_attempt(house, "1.0.0"))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert list_given(house) == set()
 
 
 @pytest.mark.parametrize("text", ["", "7", "a-b", "5-2000", "3000-2000", "1000-99999999999"])
