@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.cli.conftest import Service
-from tests.cli.program import SECONDS_MAX, eventually
+from tests.cli.program import SECONDS_MAX
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
@@ -131,7 +131,8 @@ def test_a_request_to_terminate_is_an_interrupt_too(service: Service) -> None:
 def test_a_command_that_nobody_has_begun_is_cancelled_too(service: Service) -> None:
     queue = f"q{uuid4().hex[:8]}"
     process = service.start("run", f"--queue={queue}", "--", "true")
-    eventually(lambda: service.ask("jobs", "--queue", queue)["jobs"])
+    assert process.stderr is not None
+    assert f"no worker serves queue {queue}" in process.stderr.readline()  # it follows the job
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 130
