@@ -101,7 +101,8 @@ def test_a_uid_is_given_whatever_other_processes_are_called(house: Path, name: b
     os.symlink(os.fsencode(shutil.which("sleep") or ""), program)
     stray = subprocess.Popen(["sleep", "600"], executable=program)
     try:
-        assert Path(f"/proc/{stray.pid}/comm").read_bytes() == name + b"\n"
+        while Path(f"/proc/{stray.pid}/comm").read_bytes() != name + b"\n":
+            assert stray.poll() is None  # it takes its name a moment after it was started
         assert AttemptUids(FIRST + 40, FIRST + 40).give(an_attempt(house, "1.0.0")) == FIRST + 40
     finally:
         stray.kill()
