@@ -12,7 +12,8 @@ from holdfast.tls.authority import create_authority, issue
 
 def ask_for_tokens(url: str, _folder: Path) -> Mapping[str, str]:
     """Ask whoever calls for a token; the one that is made here may do everything."""
-    subprocess.run([PROGRAM, "db", "migrate", "--database-url", url], check=True)
+    migrate = (PROGRAM, "db", "migrate", "--database-url", url)
+    subprocess.run(migrate, check=True, capture_output=True)
     create = ("tokens", "create", "--name", "bench", "--role", "admin", "--database-url", url)
     made = subprocess.run([PROGRAM, *create], check=True, capture_output=True, text=True)
     return {"HOLDFAST_REQUIRE_TOKENS": "true", "HOLDFAST_TOKEN": made.stdout.strip()}

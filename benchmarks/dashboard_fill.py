@@ -11,18 +11,18 @@ import asyncpg
 
 from benchmarks.ledger import fence_of
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.logs import Stretch, append_logs
-from holdfast.operations.partitions import ensure_partitions
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.operations.upkeep.partitions import ensure_partitions
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 
 BATCH = 1000
 QUEUE = "bench"
@@ -134,7 +134,7 @@ select step, date_bin(make_interval(secs => step), holdfast.now(), timestamptz '
 TYPE_SAMPLES = """
 insert into holdfast.type_samples
 select date_bin('1 minute', holdfast.now(), timestamptz 'epoch') - make_interval(mins => back),
-       server, 'type-' || n, 40, n % 20
+       server, 'type-' || n, 40, n % 20, array_fill(2, array[17]), array_fill(2, array[17])
   from generate_series(0, 120) as back, generate_series(0, 39) as n,
        unnest(array['a', 'b']) as server
  where $1::bigint < $2::bigint

@@ -28,6 +28,7 @@ class SimulatedWorker:
         self._running: dict[tuple[str, int], str] = {}
         self._ended: dict[tuple[str, int], str] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._has_told = False
 
     async def start(self) -> None:
         """Listen, and register."""
@@ -59,6 +60,7 @@ class SimulatedWorker:
             writer.close()
 
     def _obey(self, call: dict[str, Any]) -> dict[str, Any]:
+        self._has_told = False
         for name in call["acknowledged"]:
             self._ended.pop((name["task_id"], name["attempt"]), None)
         for task in call["tasks_to_run"]:
@@ -66,7 +68,6 @@ class SimulatedWorker:
             if key not in self._running and key not in self._ended:
                 self._running[key] = task["lease_token"]
                 asyncio.get_running_loop().call_later(RUN_SECONDS, self._end, key)
-                self._tell_soon()
         return {
             "worker_id": self.worker_id,
             "epoch": call["epoch"],
@@ -86,6 +87,10 @@ class SimulatedWorker:
         self._tell_soon()
 
     def _tell_soon(self) -> None:
+        """Ask to be called, as a real worker does: once, for what the last answer did not say."""
+        if self._has_told:
+            return
+        self._has_told = True
         telling = asyncio.create_task(self._tell_news())
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)
@@ -94,7 +99,8 @@ class SimulatedWorker:
         await self._post("/internal/worker-news", {"worker_id": self.worker_id})
 
     async def _post(self, path: str, body: dict[str, Any]) -> None:
-        async with self._session.post(self._server + path, json=body) as response:
+        shown = {"Holdfast-Worker": f"{self.worker_id} {SECRET}"}
+        async with self._session.post(self._server + path, json=body, headers=shown) as response:
             response.raise_for_status()
             await response.read()
 

@@ -1,5 +1,8 @@
 """What the ledger costs: claim, start and complete through the batcher, beside a bare floor.
 
+A cycle is a turn: what has ended is reported together with the next claim, which records the start.
+`apart` is the same in three calls, as for work whose start has to be reported.
+
 The floor is two single-row UPDATEs, each its own commit, on eight connections: what a queue without
 history, leases or counts would do. Both run in one run on one embedded Postgres with fsync on, in
 interleaved rounds; ratios of their medians are what counts, because machines are noisy.
@@ -22,22 +25,24 @@ import asyncpg
 import psutil
 import uvloop
 
+from benchmarks.audited import count_findings
+from holdfast.cli.garbage import SERVER_ALLOCATIONS, collect_garbage_rarely
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.embedded.binaries import get_binaries
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.spec import JobSpec, Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import JobSpec, Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim, claim
+from holdfast.operations.claiming.complete_and_claim import Turn, complete_and_claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.renew import renew
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
-from holdfast.server import collect_garbage_rarely
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 
@@ -61,6 +66,9 @@ class Bench:
         self.completions: Batcher[Completion, Any] = Batcher(
             lambda items: complete(ledger, items), slots=slots
         )
+        self.turns: Batcher[Turn, Any] = Batcher(
+            lambda items: complete_and_claim(ledger, items), slots=slots
+        )
         self.seen: Counter[tuple[int, int, int]] = Counter()
 
     async def submit(self, queue: str, tasks: int) -> float:
@@ -72,15 +80,37 @@ class Bench:
         await follow_up_all(self.ledger)
         return time.perf_counter() - started
 
-    async def drain(self, queue: str, per_claim: int) -> tuple[int, float]:
+    async def drain(self, queue: str, per_claim: int, *, apart: bool = False) -> tuple[int, float]:
         """Take a queue through claim, start and complete; returns tasks and seconds."""
+        work = self._work_apart if apart else self.work
         started = time.perf_counter()
-        counts = await asyncio.gather(
-            *(self._work(f"w{n}", queue, per_claim) for n in range(CALLERS))
-        )
+        counts = await asyncio.gather(*(work(f"w{n}", queue, per_claim) for n in range(CALLERS)))
         return sum(counts), time.perf_counter() - started
 
-    async def _work(self, worker_id: str, queue: str, per_claim: int) -> int:
+    async def work(
+        self, worker_id: str, queue: str, per_claim: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> int:
+        """Claim as the last claim's tasks are reported, until there is nothing left."""
+        done = 0
+        request: ClaimRequest | None = ClaimRequest(worker_id, (queue,), per_claim, start=True)
+        completions: tuple[Completion, ...] = ()
+        while True:
+            [answer] = await self.turns.call([Turn(completions, request)])
+            if isinstance(answer, Exception):
+                raise answer
+            _check(answer.completed)
+            done += len(completions)
+            claims = answer.claimed
+            if isinstance(claims, Exception):
+                raise claims
+            if not claims:
+                return done
+            fences = [fence_of(found) for found in claims]
+            self.seen.update((*fence.task_id, fence.attempt) for fence in fences)
+            completions = tuple(Completion(fence, "succeeded") for fence in fences)
+            request = request if goes_on() else None
+
+    async def _work_apart(self, worker_id: str, queue: str, per_claim: int) -> int:
         done = 0
         while True:
             [claims] = await self.claims.call([ClaimRequest(worker_id, (queue,), per_claim)])
@@ -205,6 +235,7 @@ async def measure(options: argparse.Namespace, postgres: EmbeddedPostgres, folde
     floors: list[float] = []
     ones: list[float] = []
     tens: list[float] = []
+    apart: dict[int, list[float]] = {1: [], 10: []}
     submits: list[float] = []
     cpu: list[float] = []
     wal: list[float] = []
@@ -223,59 +254,80 @@ async def measure(options: argparse.Namespace, postgres: EmbeddedPostgres, folde
             cpu.append((meter.cpu_seconds() - spent) * 1e6 / tasks)
             wal.append((await meter.wal_bytes() - written) / tasks)
             tens.append(tasks / seconds)
+            for per_claim, rates in apart.items():
+                queue = f"apart-{per_claim}-{n}"
+                await bench.submit(queue, options.tasks)
+                tasks, seconds = await bench.drain(queue, per_claim, apart=True)
+                rates.append(tasks / seconds)
         figures = {
             "floor_pairs_per_s": statistics.median(floors),
             "cycle_1_per_s": statistics.median(ones),
             "cycle_10_per_s": statistics.median(tens),
             "cycle_1_ratio": statistics.median(ones) / statistics.median(floors),
             "cycle_10_ratio": statistics.median(tens) / statistics.median(floors),
+            "cycle_1_apart_ratio": statistics.median(apart[1]) / statistics.median(floors),
+            "cycle_10_apart_ratio": statistics.median(apart[10]) / statistics.median(floors),
             "cpu_us_per_task": statistics.median(cpu),
             "wal_bytes_per_task": statistics.median(wal),
             "submit_bulk_per_s": statistics.median(submits),
             "renew_10k_ms": await measure_renewals(bench),
         }
         if options.backlog:
-            figures["cycle_10_backlog_1m_ratio"] = await measure_backlog(bench, options)
+            figures |= await measure_backlog(bench, options, url)
         figures["double_claims"] = sum(count - 1 for count in bench.seen.values())
     return figures
 
 
-async def measure_backlog(bench: Bench, options: argparse.Namespace) -> float:
-    """Compare draining a queue with a million more tasks behind it with draining it alone."""
-    alone, behind = [], []
+async def measure_backlog(bench: Bench, options: argparse.Namespace, url: str) -> dict[str, float]:
+    """Compare draining a queue with a million more tasks behind it with draining it alone.
+
+    Alone before the million is there, and beside it, in turn with the other.
+    """
+    alone, behind, beside = [], [], []
     for n in range(options.rounds):
-        await bench.submit(f"alone-{n}", options.tasks)
-        tasks, seconds = await bench.drain(f"alone-{n}", 10)
-        alone.append(tasks / seconds)
+        alone.append(await _drain_new(bench, f"alone-{n}", options.tasks))
     for _ in range(20):
         await bench.submit("backlog", 50_000)
-    for _ in range(options.rounds):
+    await settle(url)
+    for n in range(options.rounds):
         tasks, seconds = await _drain_some(bench, "backlog", options.tasks)
         behind.append(tasks / seconds)
-    return statistics.median(behind) / statistics.median(alone)
+        beside.append(await _drain_new(bench, f"beside-{n}", options.tasks))
+    rate = statistics.median(behind)
+    return {
+        "cycle_10_backlog_1m_ratio": rate / statistics.median(alone),
+        "cycle_10_backlog_1m_beside_ratio": rate / statistics.median(beside),
+    }
+
+
+async def settle(url: str) -> None:
+    """Have the database do now what it would do after a large submission in any case."""
+    connection = await asyncpg.connect(url)
+    await connection.execute("vacuum analyze")
+    await connection.execute("checkpoint")
+    await connection.close()
+
+
+async def _drain_new(bench: Bench, queue: str, tasks: int) -> float:
+    """Fill a queue and drain it; returns tasks per second."""
+    await bench.submit(queue, tasks)
+    drained, seconds = await bench.drain(queue, 10)
+    return drained / seconds
 
 
 async def _drain_some(bench: Bench, queue: str, tasks: int) -> tuple[int, float]:
     """Take a number of tasks of a long queue through their life."""
     left = tasks
 
-    async def work(worker_id: str) -> int:
+    def goes_on() -> bool:
         nonlocal left
-        done = 0
-        while left > 0:
-            left -= 10
-            [claims] = await bench.claims.call([ClaimRequest(worker_id, (queue,), 10)])
-            if isinstance(claims, Exception):
-                raise claims
-            fences = [fence_of(found) for found in claims]
-            bench.seen.update((*fence.task_id, fence.attempt) for fence in fences)
-            _check(await bench.reports.call([Report(f, TaskState.RUNNING) for f in fences]))
-            _check(await bench.completions.call([Completion(f, "succeeded") for f in fences]))
-            done += len(fences)
-        return done
+        left -= 10
+        return left > 0
 
     started = time.perf_counter()
-    counts = await asyncio.gather(*(work(f"w{n}") for n in range(CALLERS)))
+    counts = await asyncio.gather(
+        *(bench.work(f"w{n}", queue, 10, goes_on) for n in range(CALLERS))
+    )
     return sum(counts), time.perf_counter() - started
 
 
@@ -288,12 +340,13 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--seconds", type=int, default=4, help="length of a round of the floor")
     options = parser.parse_args()
-    collect_garbage_rarely()  # as a server does
+    collect_garbage_rarely(SERVER_ALLOCATIONS)  # as a server does
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder,
         EmbeddedPostgres(Path(folder) / "cluster") as postgres,
     ):
         figures = uvloop.run(measure(options, postgres, Path(folder)))
+        figures["audit_findings"] = count_findings(postgres.url("bench"))
     rounded = {name: round(value, 3 if "ratio" in name else 1) for name, value in figures.items()}
     if options.json:
         print(json.dumps(rounded))

@@ -17,21 +17,21 @@ from typing import Any
 import uvloop
 
 from benchmarks.ledger import fence_of
+from holdfast.cli.garbage import SERVER_ALLOCATIONS, collect_garbage_rarely
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim, claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.dependents import release_dependents
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
-from holdfast.rules.submission import parse_spec
-from holdfast.server import collect_garbage_rarely
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.waking.doorbell import Bell
 from holdfast.store.database import Database
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
-    collect_garbage_rarely()  # as a server does
+    collect_garbage_rarely(SERVER_ALLOCATIONS)  # as a server does
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder,
         EmbeddedPostgres(Path(folder) / "cluster") as postgres,

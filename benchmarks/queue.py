@@ -1,4 +1,4 @@
-"""Drain no-op Python tasks through real server and worker processes, beside two peers.
+"""Drain no-op Python tasks through real server and worker processes, beside its peers.
 
 Everything runs on one embedded Postgres with fsync on, in interleaved rounds, from the first claim
 to the last durable acknowledgement. docs/benchmarks.md says what is counted for whom, and why.
@@ -13,17 +13,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
 
 import holdfast as hf
+from benchmarks.audited import count_findings
 from benchmarks.peers.environment import ROOT
 from benchmarks.peers.rounds import TASK_INPUT, Drained, Peer, cpu_seconds, settle, wal_bytes
 from benchmarks.queue_tasks import nothing, tell_start
+from holdfast.client.task import TaskFunction
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.wire.requests import Nothing
 from holdfast.wire.status import Changed
@@ -32,52 +35,86 @@ PROGRAM = Path(sys.executable).with_name("holdfast")
 DRAIN_SECONDS_MAX = 300
 LATENCY_PER_SECOND = 50
 MB = 1 << 20
+# Each peer, and how many tasks it drains, as a share of ours: the slow ones would take minutes.
+PEERS = {"pgqueuer": 1.0, "awa": 1.0, "oban": 0.5, "procrastinate": 0.1}
+BULK_PEERS = ("pgqueuer", "awa")
 
 
 class Contender:
-    """Holdfast as its users run it: a server process, and one worker process."""
+    """Holdfast as its users run it: a server process and one worker process, or more of each."""
 
-    def __init__(self, postmaster: int, url: str, concurrency: int, folder: Path) -> None:
+    def __init__(
+        self,
+        postmaster: int,
+        url: str,
+        concurrency: int,
+        folder: Path,
+        *,
+        program: Sequence[str] = (str(PROGRAM),),
+        servers: int = 1,
+        workers: int = 1,
+    ) -> None:
         self._postmaster = postmaster
         self._url = url
+        self._program = program
         self._stack = ExitStack()
         self._variables = {**os.environ, "HOLDFAST_WORKER_DIR": str(folder)}
-        self._server, address = self._start(
-            "server", "--database-url", url, "--port", "0", "--migrate"
-        )
-        self.client = self._stack.enter_context(hf.Client(address))
-        self._pause(True)
-        self._worker, _ = self._start(
-            "worker",
-            *("--server", address, "--queue", "bench", "--concurrency", str(concurrency)),
-            *("--import", "benchmarks.queue_tasks"),
-        )
+        self._workers: list[subprocess.Popen[str]] = []
+        serving = ("server", "--database-url", url, "--port", "0", "--migrate")
+        started = [self._start(*serving) for _ in range(servers)]
+        self._servers = [process for process, _ in started]
+        self._addresses = [address for _, address in started]
+        self._concurrency = concurrency
+        self.client = self._stack.enter_context(hf.Client(self._addresses[0]))
+        self.pause(True)
+        self.add_workers(workers)
 
-    def fill(self, count: int) -> tuple[float, hf.Job[None]]:
+    def add_workers(self, count: int) -> None:
+        """Start more workers, each at the next of the servers."""
+        for _ in range(count):
+            address = self._addresses[len(self._workers) % len(self._addresses)]
+            worker, _ = self._start(
+                "worker",
+                *("--server", address, "--queue", "bench"),
+                *("--concurrency", str(self._concurrency), "--import", "benchmarks.queue_tasks"),
+            )
+            self._workers.append(worker)
+
+    def fill(
+        self,
+        count: int,
+        task: TaskFunction[Any, None] = nothing,
+        inputs: Sequence[Any] | None = None,
+    ) -> tuple[float, hf.Job[None]]:
         """Submit no-op tasks through the HTTP API in one call; returns tasks per second."""
-        inputs = [json.loads(TASK_INPUT)] * count
+        given = [json.loads(TASK_INPUT)] * count if inputs is None else inputs
         began = time.perf_counter()
-        job = self.client.map(nothing, inputs)
+        job = self.client.map(task, given)
         return count / (time.perf_counter() - began), job
 
-    def drain(self, count: int) -> Drained:
-        """Drain what one call filled in; the worker waits at a paused queue until it counts."""
-        _, job = self.fill(count)
+    def drain(
+        self,
+        count: int,
+        task: TaskFunction[Any, None] = nothing,
+        inputs: Sequence[Any] | None = None,
+    ) -> Drained:
+        """Drain what one call filled in; the workers wait at a paused queue until it counts."""
+        _, job = self.fill(count, task, inputs)
         settle(self._url)
-        pids = (self._postmaster, self._server.pid, self._worker.pid)
-        wal, cpu = wal_bytes(self._url), cpu_seconds(*pids)
+        wal, before = wal_bytes(self._url), self._cpu_seconds()
         with psycopg.connect(self._url, autocommit=True) as connection:
-            self._pause(False)
+            self.pause(False)
             began = time.perf_counter()
             self._wait(connection, job.id, count)
             seconds = time.perf_counter() - began
-        cpu, wal = cpu_seconds(*pids) - cpu, wal_bytes(self._url) - wal
-        self._pause(True)
-        return Drained(count / seconds, cpu * 1e6 / count, wal / count)
+        after, wal = self._cpu_seconds(), wal_bytes(self._url) - wal
+        self.pause(True)
+        parts = {name: (after[name] - before[name]) * 1e6 / count for name in after}
+        return Drained(count / seconds, sum(parts.values()), wal / count, parts)
 
     def latencies_ms(self, count: int) -> list[float]:
         """Submit one task at a time, at an even pace; from before the call to its function."""
-        self._pause(False)
+        self.pause(False)
         jobs = []
         next_at = time.perf_counter()
         for number in range(count):
@@ -86,27 +123,45 @@ class Contender:
             began = time.time_ns()
             jobs.append((began, self.client.submit(tell_start, number)))
         latencies = [(job.result(timeout=30) - began) / 1e6 for began, job in jobs]
-        self._pause(True)
+        self.pause(True)
         return latencies
+
+    @property
+    def pids(self) -> tuple[int, int]:
+        """Name the processes of server and worker."""
+        return self._servers[0].pid, self._workers[0].pid
 
     def rss_mb(self) -> tuple[float, float]:
         """Read the memory of server and worker after all of that."""
         server, worker = (
             sum(p.memory_info().rss for p in (root, *root.children(recursive=True)))
-            for root in (psutil.Process(self._server.pid), psutil.Process(self._worker.pid))
+            for root in (psutil.Process(self._servers[0].pid), psutil.Process(self._workers[0].pid))
         )
         return server / MB, worker / MB
 
+    def audit(self) -> int:
+        """Count what the audit finds in the ledger."""
+        return count_findings(self._url)
+
     def stop(self) -> None:
-        """End both processes, the worker first."""
+        """End all processes, the workers first."""
         self._stack.close()
-        for process in (self._worker, self._server):
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
+        for processes in (self._workers, self._servers):
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+            for process in processes:
+                process.wait(60)
+
+    def _cpu_seconds(self) -> dict[str, float]:
+        return {
+            "server": cpu_seconds(*(process.pid for process in self._servers)),
+            "worker": cpu_seconds(*(process.pid for process in self._workers)),
+            "postgres": cpu_seconds(self._postmaster),
+        }
 
     def _start(self, *arguments: str) -> tuple[subprocess.Popen[str], str]:
         process = subprocess.Popen(
-            [str(PROGRAM), *arguments],
+            [*self._program, *arguments],
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
@@ -117,7 +172,8 @@ class Contender:
         line = process.stdout.readline() if arguments[0] == "server" else ""
         return process, line.split()[-1] if line else ""
 
-    def _pause(self, paused: bool) -> None:
+    def pause(self, paused: bool) -> None:
+        """Keep tasks back from the workers, or let them claim as tasks come."""
         path = f"/api/queues/bench:{'pause' if paused else 'resume'}"
         self.client.loop_thread.run(self.client.change(path, Nothing(), Changed))
 
@@ -133,69 +189,107 @@ class Contender:
 
 
 @contextmanager
-def running(concurrency: int) -> Iterator[tuple[Contender, Peer, Peer]]:
+def running(options: argparse.Namespace) -> Iterator[tuple[Contender, dict[str, Peer]]]:
     """Start Postgres and make every contender ready in a database of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         postgres = EmbeddedPostgres(folder / "postgres")
         postgres.start()
         try:
-            urls = {}
-            for contender in ("holdfast", "pgqueuer", "procrastinate"):
-                postgres.create_database(contender)
-                urls[contender] = postgres.url(contender)
-            peers = [Peer(name, postgres.pid) for name in ("pgqueuer", "procrastinate")]
-            for peer in peers:
-                peer.prepare(urls[peer.name])
-            holdfast = Contender(postgres.pid, urls["holdfast"], concurrency, folder)
+            peers = {name: Peer(name, postgres.pid) for name in options.peers}
+            for peer in peers.values():
+                postgres.create_database(peer.name)
+                peer.prepare(postgres.url(peer.name))
+            postgres.create_database("holdfast")
+            url = postgres.url("holdfast")
+            ours = Contender(
+                postgres.pid, url, options.concurrency, folder, workers=options.workers
+            )
             try:
-                yield holdfast, peers[0], peers[1]
+                yield ours, peers
             finally:
-                holdfast.stop()
+                ours.stop()
         finally:
             postgres.stop()
 
 
 def measure(options: argparse.Namespace) -> dict[str, float]:
     """Measure every contender in turn, round by round."""
-    drained: dict[str, list[Drained]] = {"holdfast": [], "pgqueuer": [], "procrastinate": []}
-    bulk: dict[str, list[float]] = {"holdfast": [], "pgqueuer": []}
-    with running(options.concurrency) as (holdfast, pgqueuer, procrastinate):
+    with running(options) as (holdfast, peers):
         holdfast.drain(options.tasks // 4)  # plans and caches are warm for the peers' own start too
+        drained: dict[str, list[Drained]] = {name: [] for name in ("holdfast", *peers)}
         for _ in range(options.rounds):
             drained["holdfast"].append(holdfast.drain(options.tasks))
-            pgqueuer.fill(options.tasks)
-            drained["pgqueuer"].append(pgqueuer.drain(options.tasks))
-            procrastinate.fill(options.tasks // 10)
-            drained["procrastinate"].append(procrastinate.drain(options.tasks // 10))
-        latencies = sorted(holdfast.latencies_ms(options.latency_tasks))
-        for _ in range(options.rounds):
-            rate, job = holdfast.fill(options.bulk)
-            bulk["holdfast"].append(rate)
-            job.cancel(mode="hard")
-            job.wait(120)
-            bulk["pgqueuer"].append(pgqueuer.fill(options.bulk))
-        rss_server, rss_worker = holdfast.rss_mb()
-    ours, peer = drained["holdfast"], drained["pgqueuer"]
-    per_s = {name: _median([d.per_s for d in rounds]) for name, rounds in drained.items()}
-    return {
-        **{f"{name}_per_s": rate for name, rate in per_s.items()},
-        "ratio_pgqueuer": per_s["holdfast"] / per_s["pgqueuer"],
-        "ratio_procrastinate": per_s["holdfast"] / per_s["procrastinate"],
-        "latency_p50_ms": latencies[len(latencies) // 2],
-        "latency_p99_ms": latencies[int(len(latencies) * 0.99)],
-        "submit_bulk_per_s": _median(bulk["holdfast"]),
-        "pgqueuer_bulk_per_s": _median(bulk["pgqueuer"]),
-        "cpu_us_per_task": _median([d.cpu_us_per_task for d in ours]),
-        "pgqueuer_cpu_us_per_task": _median([d.cpu_us_per_task for d in peer]),
-        "wal_bytes_per_task": _median([d.wal_bytes_per_task for d in ours]),
-        "rss_server_mb": rss_server,
-        "rss_worker_mb": rss_worker,
+            for name, peer in peers.items():
+                count = int(options.tasks * PEERS[name])
+                peer.fill(count)
+                drained[name].append(peer.drain(count, options.workers))
+        if options.workers > 1:
+            found = {**_compare(drained), "audit_findings": holdfast.audit()}
+            return {f"{name}_{options.workers}_workers": value for name, value in found.items()}
+        return {
+            **_compare(drained),
+            **_latencies(holdfast, peers, options.latency_tasks),
+            **_bulk(holdfast, peers, options),
+            **dict(zip(("rss_server_mb", "rss_worker_mb"), holdfast.rss_mb(), strict=True)),
+            "audit_findings": holdfast.audit(),
+        }
+
+
+def _compare(drained: dict[str, list[Drained]]) -> dict[str, float]:
+    found = {
+        f"{name}_per_s": _median([d.per_s for d in rounds]) for name, rounds in drained.items()
     }
+    ours = found["holdfast_per_s"]
+    found |= {f"ratio_{name}": ours / found[f"{name}_per_s"] for name in drained if name in PEERS}
+    for name, rounds in drained.items():
+        prefix = f"{name}_" if name in PEERS else ""
+        found[f"{prefix}cpu_us_per_task"] = _median([d.cpu_us_per_task for d in rounds])
+        found[f"{prefix}wal_bytes_per_task"] = _median([d.wal_bytes_per_task for d in rounds])
+    for part in ("server", "worker", "postgres"):
+        found[f"{part}_us_per_task"] = _median([d.parts[part] for d in drained["holdfast"]])
+    return found
+
+
+def _latencies(holdfast: Contender, peers: dict[str, Peer], count: int) -> dict[str, float]:
+    found = {}
+    taken = {"": holdfast.latencies_ms(count)}
+    taken |= {
+        f"{name}_": peer.latencies_ms(count, LATENCY_PER_SECOND) for name, peer in peers.items()
+    }
+    for prefix, latencies in taken.items():
+        latencies.sort()
+        found[f"{prefix}latency_p50_ms"] = latencies[len(latencies) // 2]
+        found[f"{prefix}latency_p99_ms"] = latencies[int(len(latencies) * 0.99)]
+    return found
+
+
+def _bulk(
+    holdfast: Contender, peers: dict[str, Peer], options: argparse.Namespace
+) -> dict[str, float]:
+    ours: list[float] = []
+    theirs: dict[str, list[float]] = {name: [] for name in BULK_PEERS if name in peers}
+    for _ in range(options.rounds):
+        rate, job = holdfast.fill(options.bulk)
+        ours.append(rate)
+        job.cancel(mode="hard")
+        job.wait(120)
+        for name, rates in theirs.items():
+            rates.append(peers[name].fill(options.bulk))
+    found = {f"{name}_bulk_per_s": _median(rates) for name, rates in theirs.items()}
+    return {"submit_bulk_per_s": _median(ours), **found}
 
 
 def _median(values: list[float]) -> float:
     return statistics.median(values)
+
+
+def _names(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    for name in names:
+        if name not in PEERS:
+            raise argparse.ArgumentTypeError(f"no peer {name!r}; there are {', '.join(PEERS)}")
+    return names
 
 
 def main() -> None:
@@ -206,7 +300,9 @@ def main() -> None:
     parser.add_argument("--bulk", type=int, default=50_000)
     parser.add_argument("--latency-tasks", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--concurrency", type=int, default=500)
+    parser.add_argument("--concurrency", type=int, default=1000)
+    parser.add_argument("--peers", type=_names, default=list(PEERS), help="some, by commas")
+    parser.add_argument("--workers", type=int, default=1, help="worker processes of each contender")
     found = {name: round(value, 3) for name, value in measure(parser.parse_args()).items()}
     if "--json" in sys.argv:
         print(json.dumps(found))

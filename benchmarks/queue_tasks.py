@@ -15,3 +15,8 @@ async def nothing(_: Any) -> None:
 async def tell_start(_: Any) -> int:
     """Say when the function began, on this machine's clock."""
     return time.time_ns()
+
+
+@hf.task(queue="bench", concurrency_key=hf.KeyOfInput("customer"))
+async def keyed(_: Any) -> None:
+    """Do nothing, for one of many customers."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.resources import Capacity, Constraint
+from holdfast.model.workers.resources import Capacity, Constraint
 from holdfast.rules.placement.scheduler import Demand, Plan, Shape, WorkerView, plan
 from tests.rules.naive_placement import naive_plan
 

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
         KeyReused,
         NotAllowed,
         NotFound,
+        NotUnique,
         PermanentError,
         Refused,
+        RetryAfter,
+        SignalTimedOut,
         TaskFailed,
         TooLarge,
         TransientError,
@@ -29,33 +32,38 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from holdfast.errors import LeaseConflict as LeaseConflictError
-    from holdfast.model.order import Output
-    from holdfast.model.policies import PolicyDefaults, PolicyLimits
-    from holdfast.model.resources import Constraint, Coscheduling, Resources
-    from holdfast.model.spec import Backoff, Entrypoint
+    from holdfast.model.submitting.order import Output
+    from holdfast.model.submitting.policies import PolicyDefaults, PolicyLimits
+    from holdfast.model.submitting.schedules import Schedule
+    from holdfast.model.submitting.spec import Backoff, Entrypoint, KeyOfInput
+    from holdfast.model.submitting.unique import Unique
+    from holdfast.model.workers.resources import Constraint, Coscheduling, Resources
     from holdfast.wire.policies import PolicyRequest
     from holdfast.wire.requests import DeadLetterFilter, JobRequest
 
 # Imported when they are first asked for: the command line and the server need few of them.
 _HOMES = {
-    "Backoff": "holdfast.model.spec",
+    "Backoff": "holdfast.model.submitting.spec",
     "Client": "holdfast.client.client",
-    "Constraint": "holdfast.model.resources",
+    "Constraint": "holdfast.model.workers.resources",
     "Context": "holdfast.client.context",
-    "Coscheduling": "holdfast.model.resources",
+    "Coscheduling": "holdfast.model.workers.resources",
     "DeadLetterFilter": "holdfast.wire.requests",
     "Dependency": "holdfast.client.task",
-    "Entrypoint": "holdfast.model.spec",
+    "Entrypoint": "holdfast.model.submitting.spec",
     "Graph": "holdfast.client.graph",
     "Job": "holdfast.client.job",
     "JobRequest": "holdfast.wire.requests",
-    "Output": "holdfast.model.order",
-    "PolicyDefaults": "holdfast.model.policies",
-    "PolicyLimits": "holdfast.model.policies",
+    "KeyOfInput": "holdfast.model.submitting.spec",
+    "Output": "holdfast.model.submitting.order",
+    "PolicyDefaults": "holdfast.model.submitting.policies",
+    "PolicyLimits": "holdfast.model.submitting.policies",
     "PolicyRequest": "holdfast.wire.policies",
-    "Resources": "holdfast.model.resources",
+    "Resources": "holdfast.model.workers.resources",
+    "Schedule": "holdfast.model.submitting.schedules",
     "TaskFunction": "holdfast.client.task",
     "Undo": "holdfast.client.undo",
+    "Unique": "holdfast.model.submitting.unique",
     "graph": "holdfast.client.graph",
     "task": "holdfast.client.task",
 }
@@ -77,10 +85,12 @@ __all__ = [
     "Invalid",
     "Job",
     "JobRequest",
+    "KeyOfInput",
     "KeyReused",
     "LeaseConflictError",
     "NotAllowed",
     "NotFound",
+    "NotUnique",
     "Output",
     "PermanentError",
     "PolicyDefaults",
@@ -88,6 +98,9 @@ __all__ = [
     "PolicyRequest",
     "Refused",
     "Resources",
+    "RetryAfter",
+    "Schedule",
+    "SignalTimedOut",
     "TaskFailed",
     "TaskFunction",
     "TooLarge",
@@ -95,6 +108,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Undo",
+    "Unique",
     "ValidationError",
     "fenced",
     "graph",

@@ -8,6 +8,7 @@ HoldfastError
 │   ├── NotAllowed     the caller's token is not for this
 │   ├── NotFound       no such job, task, worker or dead letter
 │   ├── KeyReused      the idempotency key belongs to a different request
+│   ├── NotUnique      a job like this one is there already, and says to refuse others
 │   ├── IllegalMove    the job or task stands where this cannot happen to it
 │   └── LeaseConflict  the caller does not hold the lease it speaks for, or cannot get one
 ├── Unavailable        not now; the same request may go through later
@@ -18,12 +19,15 @@ HoldfastError
 ├── TaskFailed         a task whose result was asked for has ended otherwise
 └── TaskError          what user code raises to say what should follow
     ├── TransientError         try again: what any other exception means, too
-    │   └── DependencyUnavailable  ... because something else is away
+    │   ├── DependencyUnavailable  ... because something else is away
+    │   └── RetryAfter             ... at a time that it names
     └── PermanentError         do not try again
-        └── ValidationError        ... because the input is wrong
+        ├── ValidationError        ... because the input is wrong
+        └── SignalTimedOut         ... because a signal has not come in time
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Self, TypeVar
 
 Raised = TypeVar("Raised", bound=Exception)
@@ -145,6 +149,22 @@ class KeyReused(Refused):
         self.request = request
 
 
+class NotUnique(Refused):
+    """A job that is to be unique finds another one like it."""
+
+    code = "not_unique"
+    parts = ("field", "job_id")
+
+    def __init__(self, job_id: object, *, has_started: bool = False) -> None:
+        if has_started:
+            problem = f"job {job_id}, which is alike, has started; try again when it has ended"
+        else:
+            problem = f"job {job_id} is alike; wait for it or cancel it, or use another on_conflict"
+        super().__init__(f"unique: {problem}")
+        self.field = "unique"
+        self.job_id = str(job_id)
+
+
 class IllegalMove(Refused):
     """A job or task stands where the request cannot happen to it."""
 
@@ -220,12 +240,44 @@ class DependencyUnavailable(TransientError):
     """Something that the task needs is away; trying again may help."""
 
 
+class RetryAfter(TransientError):
+    """Not now: try again in so many seconds, after a timedelta, or at an instant with a time zone.
+
+    It costs a retry like any failure, unless it is `free`; of these, a task has 1,000.
+    """
+
+    def __init__(
+        self, after: float | timedelta | datetime, reason: str = "", *, free: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.seconds = _seconds_until(after)
+        self.free = free
+
+
+def _seconds_until(after: float | timedelta | datetime) -> float:
+    if isinstance(after, datetime):
+        if after.tzinfo is None:
+            raise ValueError("RetryAfter: a datetime needs a time zone, such as datetime.UTC")
+        return max((after - datetime.now(UTC)).total_seconds(), 0.0)
+    seconds = after.total_seconds() if isinstance(after, timedelta) else after
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        kind = type(seconds).__name__
+        raise TypeError(f"RetryAfter: give seconds, a timedelta or a datetime, not {kind}")
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"RetryAfter: {seconds} seconds are no time to wait; use 0 or more")
+    return float(seconds)
+
+
 class PermanentError(TaskError):
     """Trying again cannot help."""
 
 
 class ValidationError(PermanentError):
     """The input is wrong, and will be wrong the next time."""
+
+
+class SignalTimedOut(PermanentError):
+    """The signal that a function waits for has not come in time; no attempt waits for it again."""
 
 
 class TaskFailed(HoldfastError):

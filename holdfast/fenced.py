@@ -7,14 +7,23 @@ note stays locked until that transaction ends, so of two attempts at once one wa
     with connection.transaction():
         fenced.check(connection, ctx)
         connection.execute("update ...")
+
+Where that database holds Holdfast's own schema too, `complete` goes further: the task succeeds with
+the transaction, or not at all.
+
+    with connection.transaction():
+        connection.execute("update ...")
+        fenced.complete(connection, ctx, {"rows": 1})
 """
 
 import hashlib
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from holdfast.errors import LeaseConflict
-from holdfast.model.ids import check_index, parse_task_id
+from holdfast.errors import IllegalMove, LeaseConflict
+from holdfast.model.work.ids import check_index, parse_task_id
+from holdfast.wire.raw import encode_json
 
 if TYPE_CHECKING:
     from holdfast.client.context import Context
@@ -33,6 +42,11 @@ on conflict (task) do update set attempt = excluded.attempt, written_at = now()
 where fence.attempt <= excluded.attempt
 returning attempt
 """
+# A value travels as hexadecimal digits, which no driver takes for a mark of its own.
+_COMPLETE = """
+select holdfast.complete('{task_id}', {attempt}, '{token}',
+                         convert_from(decode('{result}', 'hex'), 'UTF8')::jsonb) as completed
+"""
 # Postgres refuses a savepoint outside of a transaction: there, the fence would not hold.
 _BEGIN = "savepoint holdfast_fence"
 _END = "release savepoint holdfast_fence"
@@ -44,16 +58,7 @@ def check(connection: Any, ctx: "Context") -> None:
     Takes a connection or cursor of the DB-API (psycopg, Django) or a SQLAlchemy Connection. Raises
     LeaseConflict if a later attempt of the task was here: let it roll the transaction back.
     """
-    if hasattr(connection, "exec_driver_sql"):
-        connection.exec_driver_sql(_BEGIN)
-        noted = connection.exec_driver_sql(_statement(ctx)).first()
-        connection.exec_driver_sql(_END)
-    elif hasattr(connection, "fetchone"):
-        noted = _note(connection, ctx)
-    else:
-        with closing(connection.cursor()) as cursor:
-            noted = _note(cursor, ctx)
-    _judge(noted, ctx)
+    _judge(_run(connection, _statement(ctx)), ctx)
 
 
 async def check_async(connection: Any, ctx: "Context") -> None:
@@ -61,21 +66,61 @@ async def check_async(connection: Any, ctx: "Context") -> None:
 
     With SQLAlchemy it is `await connection.run_sync(fenced.check, ctx)`.
     """
+    _judge(await _run_async(connection, _statement(ctx)), ctx)
+
+
+def complete(connection: Any, ctx: "Context", result: Any = None) -> None:
+    """Complete the task with the transaction of this connection, which is of Holdfast's database.
+
+    Call it last, right before the commit. `result` is what the task returns; what the function
+    returns after it is not kept. Takes what `check` takes. Raises LeaseConflict if the attempt is
+    stale, IllegalMove if it has completed before: let either roll the transaction back.
+    """
+    try:
+        _run(connection, _completion(ctx, result))
+    except Exception as error:
+        _translate(error, ctx)
+        raise
+
+
+async def complete_async(connection: Any, ctx: "Context", result: Any = None) -> None:
+    """Complete the task as `complete` does, by a connection of asyncpg or psycopg."""
+    try:
+        await _run_async(connection, _completion(ctx, result))
+    except Exception as error:
+        _translate(error, ctx)
+        raise
+
+
+def _run(connection: Any, statement: str) -> Any:
+    """Run a statement within a transaction, and give back its row."""
+    if hasattr(connection, "exec_driver_sql"):
+        connection.exec_driver_sql(_BEGIN)
+        row = connection.exec_driver_sql(statement).first()
+        connection.exec_driver_sql(_END)
+        return row
+    if hasattr(connection, "fetchone"):
+        return _run_by_cursor(connection, statement)
+    with closing(connection.cursor()) as cursor:
+        return _run_by_cursor(cursor, statement)
+
+
+def _run_by_cursor(cursor: Any, statement: str) -> Any:
+    cursor.execute(_BEGIN)
+    cursor.execute(statement)
+    row = cursor.fetchone()
+    cursor.execute(_END)
+    return row
+
+
+async def _run_async(connection: Any, statement: str) -> Any:
     await connection.execute(_BEGIN)
     if hasattr(connection, "fetchrow"):
-        noted = await connection.fetchrow(_statement(ctx))
+        row = await connection.fetchrow(statement)
     else:
-        noted = await (await connection.execute(_statement(ctx))).fetchone()
+        row = await (await connection.execute(statement)).fetchone()
     await connection.execute(_END)
-    _judge(noted, ctx)
-
-
-def _note(cursor: Any, ctx: "Context") -> Any:
-    cursor.execute(_BEGIN)
-    cursor.execute(_statement(ctx))
-    noted = cursor.fetchone()
-    cursor.execute(_END)
-    return noted
+    return row
 
 
 def _statement(ctx: "Context") -> str:
@@ -92,3 +137,27 @@ def _judge(noted: Any, ctx: "Context") -> None:
         raise LeaseConflict(
             ctx.task_id, f"attempt {ctx.attempt} is stale, a later one has written here; stop"
         )
+
+
+def _completion(ctx: "Context", result: Any) -> str:
+    lease = ctx.identity.lease
+    return _COMPLETE.format(
+        task_id=parse_task_id(lease.task_id),
+        attempt=check_index(lease.attempt, "attempt"),
+        token=UUID(str(lease.lease_token)),
+        result=encode_json(result).hex(),
+    )
+
+
+def _translate(error: Exception, ctx: "Context") -> None:
+    """Raise what a refusal of the function means, whichever driver has brought it."""
+    for each in (error, getattr(error, "orig", None), error.__cause__):
+        match getattr(each, "sqlstate", None):
+            case "HF003":
+                raise LeaseConflict(
+                    ctx.task_id, f"attempt {ctx.attempt} does not hold the lease; stop"
+                ) from error
+            case "HF004":
+                raise IllegalMove(
+                    f"attempt {ctx.attempt} of task {ctx.task_id}", "completed already", "complete"
+                ) from error

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import resource
 import signal
 import socket
@@ -15,7 +14,7 @@ import uvicorn
 from holdfast.api.app import build_app
 from holdfast.api.guards import Guards
 from holdfast.errors import Unavailable
-from holdfast.model.server_limits import ServerLimits
+from holdfast.model.limits.server_limits import ServerLimits
 from holdfast.rules.binding import check_bind
 from holdfast.services.chores import Chore, run_in_background
 from holdfast.services.runtime import Options, Runtime, open_runtime
@@ -23,7 +22,6 @@ from holdfast.tls.serving import ServerTls
 
 GRACE_SECONDS = 20
 BACKLOG = 1024
-ALLOCATIONS_MIN = 10_000
 # What a server opens beside the connections of its callers: Postgres, workers, logs, files.
 FILES_OF_ITS_OWN = 256
 FILES_MAX = 65_536
@@ -114,17 +112,6 @@ def allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def collect_garbage_rarely() -> None:
-    """Look for cycles after more allocations than usual, and never among what is loaded by now.
-
-    A transaction makes thousands of rows that refer to nothing: to search them for cycles costs a
-    third of the time in which they are worked on.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(ALLOCATIONS_MIN, 10, 10)
-
-
 async def run_until_signalled() -> int:
     """Wait for the first request to end this process; returns the signal's number."""
     loop = asyncio.get_running_loop()
@@ -164,6 +151,7 @@ def _set_tls(config: uvicorn.Config, runtime: Runtime, tls: ServerTls | None) ->
         config.load()
         config.ssl = tls.listening()
         runtime.metrics.watch_certificate(lambda: tls.expires_at)
+        runtime.presence.certificate = lambda: tls.expires_at
 
 
 def _list_chores(tls: ServerTls | None) -> list[Chore]:

@@ -30,19 +30,18 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from holdfast.client.client import Client, close_shared
-from holdfast.client.functions.describing import describe_all
 from holdfast.client.job import Job
 from holdfast.client.pages import read_pages
 from holdfast.client.task import decorated
 from holdfast.embedded import EmbeddedPostgres
-from holdfast.model.states import LIVE_STATES, parse_state
+from holdfast.model.work.states import LIVE_STATES, parse_state
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.store.migrate import migrate
 from holdfast.wire.requests import JobListQuery
 from holdfast.wire.status import JobPage, JobStatus
 from holdfast.worker.allowing import EVERYTHING
-from holdfast.worker.announcing import announce
+from holdfast.worker.announcing import announce_all
 from holdfast.worker.claimed.options import WorkerOptions
 from holdfast.worker.claimed.worker import Worker
 from holdfast.worker.slots import take_slot
@@ -92,8 +91,12 @@ def running(
     queues: Sequence[str] = ("default",),
     concurrency: int = 10,
     isolation: Literal["auto", "process"] = "auto",
+    codec: str | None = None,
 ) -> Iterator[System]:
-    """Run a system for the time of a block; nothing of it is left at the end."""
+    """Run a system for the time of a block; nothing of it is left at the end.
+
+    The worker and the client encode by the codec, `module:object`, if there is one.
+    """
     # A loop for each, as there is a process for each elsewhere.
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-worker-") as folder,
@@ -103,7 +106,7 @@ def running(
         servers.wrap_async_context_manager(
             serve(_options(database_url, folder), ANY_PORT)
         ) as server,
-        Client(server.url) as client,
+        Client(server.url, codec=codec) as client,
     ):
         options = WorkerOptions(
             server=server.url,
@@ -112,6 +115,7 @@ def running(
             allowed=EVERYTHING,
             concurrency=concurrency,
             isolation=isolation,
+            codec=codec,
             name="testing",
             drain_seconds=DRAIN_SECONDS,
         )
@@ -142,7 +146,7 @@ def _options(database_url: str, folder: str) -> Options:
 async def _working(options: WorkerOptions) -> AsyncIterator[None]:
     with closing(take_slot(options.folder)) as slot:
         worker = Worker(options, slot)
-        await announce(options.server, worker.credential, describe_all(decorated.values()))
+        await announce_all(options.server, worker.credential, decorated.values())
         working = asyncio.create_task(worker.run())
         try:
             yield

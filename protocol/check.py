@@ -2,9 +2,10 @@
 
     python protocol/check.py [--json] [--story]
 
-A sound model must be searched exhaustively without an error; a broken variant, one macro away,
-must violate the very property it is there for. Exit code 0: all as expected, 1: not, 2: spin or a
-C compiler is missing. `docs/decisions/0002-protocol-model.md` says what is modelled and why.
+First the order of locks (`protocol.locks`). Then the models: a sound one must be searched
+exhaustively without an error; a broken variant, one macro away, must violate the very property it
+is there for. Exit code 0: all as expected, 1: not, 2: spin or a C compiler is missing.
+`docs/decisions/0002-protocol-model.md` says what is modelled and why.
 """
 
 import argparse
@@ -21,6 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+# Run as a program, this file's folder comes first, not that of the package.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from protocol import locks
+
 MODELS = Path(__file__).parent
 SECONDS_MAX = 600  # for one run; the longest takes about a minute on an idle core
 MEMORY_MB_MAX = 2000  # for one run; two run at a time
@@ -33,6 +39,10 @@ PROPERTIES = {
     "RELEASE": "released means gone",
     "ACKNOWLEDGED": "no acknowledged completion lost",
     "START": "an attempt starts at most once",
+    "SLOTS": "no limit lets more start than it has slots",
+    "DEVICES": "no device of two processes",
+    "ONCE": "no claim is given more than it asked for",
+    "TOLD": "what a claim is answered is committed",
     "ENDS": "every task ends if faults stop",
 }
 LEDGER = ("LEASES", "ACKNOWLEDGED")
@@ -62,11 +72,17 @@ class Check:
 SOUND = (
     Check("placed", (*SAFETY, "START")),
     Check("placed", (*SAFETY, "START"), settings=("UNDELIVERED", "ATTEMPTS=2")),
+    Check("placed", (*SAFETY, "START"), settings=("SEVERAL", "ATTEMPTS=2")),
     Check("placed", LEDGER, settings=("FROZEN_MACHINE", "ATTEMPTS=2")),
     Check("placed", ("ENDS",), settings=("FAULTS=3", "ATTEMPTS=2")),
     Check("claimed", LEDGER, settings=("FROZEN_MACHINE",)),
     Check("claimed", SAFETY),
     Check("claimed", ("ENDS",), settings=("FAULTS=3",)),
+    Check("slots", ("SLOTS",)),
+    Check("slots", ("ENDS",), settings=("FAULTS=2",)),
+    Check("devices", ("DEVICES",)),
+    Check("turn", ("ONCE", "TOLD")),
+    Check("turn", ("ONCE", "TOLD"), settings=("KEYLESS",)),
 )
 BROKEN = (
     Check("claimed", ("PROCESSES",), "NO_FENCE"),
@@ -87,7 +103,22 @@ BROKEN = (
     Check("placed", ("START",), "START_AGAIN", ("ATTEMPTS=2",)),
     Check("placed", ("START",), "DEPOSED_LEADER_READS", ("ATTEMPTS=2",)),
     Check("placed", ("PROCESSES",), "BROKEN_CALL_IS_NONE", ("UNDELIVERED", "ATTEMPTS=2")),
+    Check("placed", ("PROCESSES",), "ADOPT_UNFENCED", ("ATTEMPTS=2",)),
+    Check("placed", ("PROCESSES",), "REPLACES_WHAT_RUNS", ("ATTEMPTS=2",)),
+    Check("placed", ("ACKNOWLEDGED",), "ACKNOWLEDGED_UNSTORED", ("SEVERAL", "ATTEMPTS=2")),
     Check("placed", ("ENDS",), "NO_REAPER", ("FAULTS=1", "ATTEMPTS=2")),
+    Check("slots", ("SLOTS",), "NO_BUCKET_LOCK"),
+    Check("slots", ("SLOTS",), "COUNT_BEFORE_LOCK"),
+    Check("slots", ("SLOTS",), "FREED_AT_END"),
+    Check("slots", ("SLOTS",), "NO_LIMITS_LOCK"),
+    Check("slots", ("ENDS",), "NO_CHORE", ("FAULTS=0",)),
+    Check("devices", ("DEVICES",), "DEVICE_FREED_AT_END"),
+    Check("devices", ("DEVICES",), "FREED_WITH_ITS_WORKER"),
+    Check("devices", ("DEVICES",), "DEPOSED_LEADER_PLACES"),
+    Check("turn", ("ONCE",), "REPEAT_CLAIMS_AGAIN"),
+    Check("turn", ("ONCE",), "KEY_TAKEN_LATER"),
+    Check("turn", ("ONCE",), "LOOKS_WHILE_LENT", ("KEYLESS",)),
+    Check("turn", ("TOLD",), "GIVEN_BEFORE_COMMIT"),
 )
 
 
@@ -273,7 +304,7 @@ def run_checks(checks: Sequence[Check], tools: Tools) -> Iterator[Result]:
 def describe(check: Check) -> str:
     switches = " ".join((check.variant or "sound", *check.settings))
     properties = " ".join(check.properties).lower()
-    return f"{check.model:8}{switches:34}{properties:44}"
+    return f"{check.model:8}{switches:39}{properties:44}"
 
 
 def print_result(result: Result, with_story: bool) -> None:
@@ -299,6 +330,21 @@ def as_record(result: Result) -> dict[str, object]:
     }
 
 
+def check_locks() -> list[tuple[str, str, bool]]:
+    """Look for circles of locks, in the order as it is and in each broken one; if as expected."""
+    circles = {"sound": locks.find_cycle(locks.OPERATIONS)}
+    circles |= {name: locks.find_cycle(locks.break_rule(name)) for name in locks.BROKEN}
+    disorder = [*locks.list_disorder(locks.OPERATIONS)]
+    found = [("sound", "; ".join(map(str, [*circles["sound"], *disorder])))]
+    found += [(name, "; ".join(map(str, circles[name]))) for name in locks.BROKEN]
+    return [(name, circle, bool(circle) == (name != "sound")) for name, circle in found]
+
+
+def print_locks(variant: str, circle: str, is_expected: bool) -> None:
+    how = ("a circle, as expected" if circle else "no circle") if is_expected else "UNEXPECTED"
+    print(f"{'locks':8}{variant:39}{how}{f': {circle}' if circle else ''}", flush=True)
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object for programs")
@@ -316,16 +362,22 @@ def main() -> int:
     if not arguments.json:
         print("".join(f"{name.lower():13} {what}\n" for name, what in PROPERTIES.items()))
     started = time.monotonic()
+    orders = check_locks()
+    for order in [] if arguments.json else orders:
+        print_locks(*order)
     results = []
     for result in run_checks((*SOUND, *BROKEN), tools):
         results.append(result)
         if not arguments.json:
             print_result(result, arguments.story)
     wrong = sum(bool(result.problem) for result in results)
+    wrong += sum(not is_expected for _, _, is_expected in orders)
     seconds = time.monotonic() - started
     if arguments.json:
         records = [as_record(result) for result in results]
-        print(json.dumps({"checks": records, "unexpected": wrong, "seconds": round(seconds, 1)}))
+        circles = {variant: circle for variant, circle, _ in orders}
+        said = {"checks": records, "locks": circles, "unexpected": wrong}
+        print(json.dumps(said | {"seconds": round(seconds, 1)}))
     else:
         print(f"{len(results)} checks, {wrong} not as expected, {seconds:.0f} s")
     return 1 if wrong else 0

@@ -61,7 +61,13 @@ inline reconcile(a, w)
     fi
 }
 
-inline store_answer(w)
+inline store_ends(w)
+{
+    store_completion(answer_finished[w], w);
+    reconcile(request[w].named, w)
+}
+
+inline note_heard(w)
 {
     answer_stored[w] = true;
     answer_transit[w] = answer_age[w];
@@ -71,9 +77,13 @@ inline store_answer(w)
         lease_left[target] = LEASE; reported[target] = true; forget_offer(target)
     :: else
     fi;
-    store_completion(answer_finished[w], w);
-    reconcile(request[w].named, w);
     target = 0
+}
+
+inline store_answer(w)
+{
+    note_heard(w);
+    store_ends(w)
 }
 
 #ifdef UNDELIVERED
@@ -157,7 +167,7 @@ inline leave_late(w)
 #ifdef STALE_DESIRED_SET
 #define refused_when_late(w) false
 #else
-#define refused_when_late(w) (call[w] == ANSWERED)      /* it has been seen */
+#define refused_when_late(w) (call[w] != REQUESTED)     /* it has been seen */
 #endif
 #define worth_following(w) (request[w].wanted && request[w].good_for > MARGIN \
                             && !refused_when_late(w))
@@ -174,6 +184,11 @@ end:
     :: d_step { call[w] == NO_CALL && !dead[w] && !nothing_to_say(w) ->
 #endif
         tell("leader calls worker %d\n", w); call[w] = REQUESTED; write_request(request[w], w) }
+#ifdef SEVERAL
+    :: d_step { call[w] == ANSWERED ->
+        tell("ends in the answer of worker %d are stored\n", w); store_ends(w);
+        call[w] = HALF_STORED; check_properties() }
+#endif
 #ifdef UNDELIVERED
     :: d_step { call[w] == REQUESTED && fault_allowed ->
         tell("nobody takes the call to worker %d\n", w); spend_fault();
@@ -188,8 +203,18 @@ end:
         :: true
         fi;
         if
+#ifdef SEVERAL
+        :: d_step { call[w] == HALF_STORED ->
+            tell("answer of worker %d is noted as heard\n", w); note_heard(w) }
+#else
         :: d_step { call[w] == ANSWERED ->
             tell("answer of worker %d is stored\n", w); store_answer(w) }
+#endif
+#ifdef ACKNOWLEDGED_UNSTORED
+        :: d_step { call[w] == ANSWERED && fault_allowed ->
+            tell("ends in the answer of worker %d are not stored, but acknowledged\n", w);
+            spend_fault(); completion_stored[w] = answer_finished[w] }
+#endif
 #ifdef UNDELIVERED
         :: d_step { call[w] == ANSWERED && lacks_new(w) ->
             tell("answer of worker %d does not name what the call brought\n", w);
@@ -237,7 +262,11 @@ end:
     :: d_step { lease[a] == LIVE && incarnation_gone[a] ->
         tell("the old incarnation holding attempt %d is dead\n", a); end_attempt(a, FAILED);
         check_properties() }
+#ifdef REPLACES_WHAT_RUNS
+    :: d_step { unreleased(a) && incarnation_gone[a] ->
+#else
     :: d_step { unreleased(a) && incarnation_gone[a] && !listened_to(a) ->
+#endif
         tell("the new incarnation knows attempt %d gone and replaces\n", a); end_and_release(a);
         check_properties() }
     od

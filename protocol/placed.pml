@@ -18,10 +18,13 @@
  * leases are and how time passes.
  *
  * UNDELIVERED: what cannot have arrived is ended and released; two attempts show all of that.
+ * SEVERAL: an answer is stored in two transactions, first the ends it tells of, then that it was
+ * heard; others may come in between, and the second may never come.
  *
  * Properties: those of claimed.pml and CHECK_START. Broken: TAKEOVER_AT_THREE, RELEASE_AT_ONCE,
  * CLAIM_WHILE_ENDING, DEADLINE_FROM_RECEIPT, STALE_DESIRED_SET, ANY_ANSWER_RENEWS, NO_MARGIN,
- * START_AGAIN, DEPOSED_LEADER_READS, BROKEN_CALL_IS_NONE, NO_REAPER.
+ * START_AGAIN, DEPOSED_LEADER_READS, BROKEN_CALL_IS_NONE, ADOPT_UNFENCED, REPLACES_WHAT_RUNS,
+ * ACKNOWLEDGED_UNSTORED, NO_REAPER.
  */
 
 #define process_running(w) (process[w] == RUNNING)
@@ -30,7 +33,7 @@
 #define TRANSIT_MAX (LEASE - MARGIN)    /* an answer that took longer grants nothing of use */
 
 mtype:process = { NO_PROCESS, RUNNING, STOPPING };
-mtype:call = { NO_CALL, REQUESTED, ANSWERED };
+mtype:call = { NO_CALL, REQUESTED, ANSWERED, HALF_STORED };
 
 typedef Request {
     byte named;         /* the attempt this worker's unreleased lease belongs to */
@@ -126,6 +129,10 @@ inline obey(r, w)
 {
     if
     :: finished_as[w] != NONE && r.acknowledged == held[w] ->
+#ifdef CHECK_ACKNOWLEDGED
+        /* What is acknowledged is stored: the attempt has ended by it, or before, or is another's. */
+        assert(!belongs(held[w], w));
+#endif
         if
         :: ended_by_worker[held[w]] -> check_acknowledgement(held[w], finished_as[w])
         :: else
@@ -226,6 +233,12 @@ end:
             tell("  and adopts attempt %d\n", held[w]);
             incarnation_gone[held[w]] = false; reported[held[w]] = true;
             forget_offer(held[w]) }
+#ifdef ADOPT_UNFENCED
+        :: d_step { attempts_made > 0 && unreleased(attempts_made - 1) ->
+            tell("  and adopts whatever runs, attempt %d\n", attempts_made - 1);
+            lease_worker[attempts_made - 1] = w; incarnation_gone[attempts_made - 1] = false;
+            reported[attempts_made - 1] = true }
+#endif
         :: true
         fi }
     od
@@ -254,7 +267,7 @@ inline age_worker(w)
 #ifdef LIVENESS
     called[w] = false;
 #endif
-    count_up(answer_age[w], (call[w] == ANSWERED -> TRANSIT_MAX : 0));
+    count_up(answer_age[w], (call[w] == ANSWERED || call[w] == HALF_STORED -> TRANSIT_MAX : 0));
     if
     :: late_request[w].good_for == 0 -> forget_late(w)
     :: else

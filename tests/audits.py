@@ -1,6 +1,6 @@
 """The audit at the end of a journey: it must have nothing to say."""
 
-from holdfast.operations.audit import audit
+from holdfast.operations.upkeep.audit import audit
 from holdfast.store.database import Database
 
 

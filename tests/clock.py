@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, Self
 
-import asyncpg
+from tests.databases import connect
 
 
 class Clock:
@@ -14,7 +14,7 @@ class Clock:
         self._connection: Any = None
 
     async def __aenter__(self) -> Self:
-        self._connection = await asyncpg.connect(self._url)
+        self._connection = await connect(self._url)
         await self._connection.execute(
             """create table if not exists public.test_clock (shift interval not null);
                insert into public.test_clock values ('0');

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.lost_workers import lose_worker
 from holdfast.operations.placed.leadership import Term, lead

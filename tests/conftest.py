@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
@@ -16,7 +16,8 @@ from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 from tests.clock import Clock
-from tests.databases import TEMPLATE, give_back_database, take_database
+from tests.databases import TEMPLATE, connect, give_back_database, take_database
+from tests.pgbouncer import Poolers
 from tests.placed_world import PlacedWorld
 from tests.supervision import supervise
 from tests.world import World
@@ -30,6 +31,15 @@ QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off",
 
 ID_LENGTH_MAX = 200
 WATCHDOG = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let whoever runs the tests put a pooler between Holdfast and Postgres."""
+    parser.addoption(
+        "--pooler",
+        action="store_true",
+        help="Reach every database through a real PgBouncer in transaction mode.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,7 +81,7 @@ async def _make_template(postgres: EmbeddedPostgres) -> None:
 
 async def run_sql(url: str, *statements: str) -> None:
     """Run statements outside of any transaction."""
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         for statement in statements:
             await connection.execute(statement)
@@ -79,12 +89,25 @@ async def run_sql(url: str, *statements: str) -> None:
         await connection.close()
 
 
+@pytest.fixture(scope="session")
+def poolers(pytestconfig: pytest.Config) -> Iterator[Poolers]:
+    """What stands between Holdfast and Postgres: nothing, or with --pooler a PgBouncer."""
+    with ExitStack() as stack:
+        yield Poolers(stack, is_wanted=pytestconfig.getoption("--pooler"))
+
+
 @pytest.fixture
-async def database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    """A database of the test's own, migrated."""
+async def direct_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A database of the test's own, migrated, past any pooler: for what needs a session."""
     name = await take_database(postgres)
     yield postgres.url(name)
     await give_back_database(postgres, name)
+
+
+@pytest.fixture
+def database_url(direct_url: str, poolers: Poolers) -> str:
+    """A database of the test's own, migrated."""
+    return poolers.url(direct_url)
 
 
 @pytest.fixture
@@ -101,9 +124,9 @@ async def ledger(database: Database) -> Ledger:
 
 
 @pytest.fixture
-async def clock(database_url: str) -> AsyncIterator[Clock]:
+async def clock(direct_url: str) -> AsyncIterator[Clock]:
     """The database's clock, in the test's hands."""
-    async with Clock(database_url) as clock:
+    async with Clock(direct_url) as clock:
         yield clock
 
 

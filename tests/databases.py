@@ -3,19 +3,23 @@
 To copy a database takes a hundred times longer than to empty one. So the database of a test that
 has ended is emptied for the next one, under another name, which whoever still knows the old one
 does not find. Only one whose schema and settings are as the migrations left them is used again.
+
+Whoever empties it stays connected: a new connection has to learn all tables first, which takes
+several times longer than the work.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import asyncpg
+import psycopg
 
 from holdfast.embedded import EmbeddedPostgres
 
 TEMPLATE = "holdfast_template"
 FIRST_OID_OF_OURS = 16384
-TURNS = 5
 DELETED_BYTES_MAX = 5 << 13
 # The template is as old as the session, which the reaper would take for an outage.
 WATCH = "update holdfast.reaper set last_pass_at = holdfast.now()"
@@ -60,6 +64,10 @@ _SEQUENCES = (
     "select format('%I.%I', schemaname, sequencename), start_value, last_value from pg_sequences "
     "order by 1"
 )
+_OTHERS = (
+    "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
+    "where datname = current_database() and pid != pg_backend_pid()"
+)
 # Tests move the time by another definition of it.
 _CLOCK = "select pg_get_functiondef('holdfast.now'::regproc)"
 
@@ -79,27 +87,34 @@ class Spare:
     def __init__(self) -> None:
         self.name: str | None = None
         self.pristine: Pristine | None = None
+        self.cleaners: dict[str, Cleaner] = {}
 
 
 _SPARES: dict[str, Spare] = {}
 
 
+async def connect(url: str, **how: Any) -> Any:
+    """Connect past all code of ours; a pooler may be in between, which keeps no statements."""
+    return await asyncpg.connect(url, statement_cache_size=0, **how)
+
+
 async def take_database(postgres: EmbeddedPostgres) -> str:
     """Provide a database that is as the template; returns its name."""
-    admin = await asyncpg.connect(postgres.url("postgres"))
-    try:
-        spare = _SPARES.setdefault(postgres.url("postgres"), Spare())
-        name = f"test_{uuid4().hex}"
-        left, spare.name = spare.name, None
-        if left is not None and await _rename(admin, left, name):
-            if spare.pristine and await _clean(postgres.url(name), spare.pristine):
-                return name
-            await admin.execute(f"drop database {name} with (force)")
-        await admin.execute(f"create database {name} template {TEMPLATE}")
-        spare.pristine = await _watch(postgres.url(name), spare.pristine)
-        return name
-    finally:
-        await admin.close()
+    spare = _SPARES.setdefault(postgres.url("postgres"), Spare())
+    name = f"test_{uuid4().hex}"
+    left, spare.name = spare.name, None
+    if left is not None:
+        cleaner = spare.cleaners.pop(left)
+        if spare.pristine and cleaner.clean(left, name, spare.pristine):
+            spare.cleaners[name] = cleaner
+            return name
+        cleaner.close()
+        await _drop(postgres, left, name)
+    await _ask_admin(postgres, f"create database {name} template {TEMPLATE}")
+    cleaner = spare.cleaners[name] = Cleaner(postgres.url(name))
+    spare.pristine = spare.pristine or cleaner.describe()
+    cleaner.execute(WATCH)
+    return name
 
 
 async def give_back_database(postgres: EmbeddedPostgres, name: str) -> None:
@@ -107,93 +122,101 @@ async def give_back_database(postgres: EmbeddedPostgres, name: str) -> None:
     spare = _SPARES[postgres.url("postgres")]
     name, spare.name = spare.name or name, name
     if name != spare.name:
-        admin = await asyncpg.connect(postgres.url("postgres"))
-        try:
-            await admin.execute(f"drop database {name} with (force)")
-        finally:
-            await admin.close()
+        spare.cleaners.pop(name).close()
+        await _drop(postgres, name)
 
 
-async def _rename(admin: Any, name: str, wanted: str) -> bool:
-    """Take a database away from everybody who is still connected, for good."""
-    for _ in range(TURNS):
-        await admin.execute(
-            f"select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '{name}'"
-        )
+async def _drop(postgres: EmbeddedPostgres, *names: str) -> None:
+    await _ask_admin(postgres, *(f"drop database if exists {name} with (force)" for name in names))
+
+
+async def _ask_admin(postgres: EmbeddedPostgres, *statements: str) -> None:
+    admin = await asyncpg.connect(postgres.url("postgres"))
+    try:
+        for statement in statements:
+            await admin.execute(statement)
+    finally:
+        await admin.close()
+
+
+class Cleaner:
+    """Who empties one database, from its first test to its last one: outlives their event loops."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = psycopg.connect(url, autocommit=True, application_name="tests")
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+
+    def execute(self, statement: str) -> None:
+        """Do something, or several things in one transaction."""
+        self._connection.execute(statement.encode())
+
+    def _fetch(self, query: str) -> list[Any]:
+        return self._connection.execute(query.encode(), prepare=True).fetchall()
+
+    def describe(self) -> Pristine:
+        """Read what a new database is like."""
+        tables = [row[0] for row in self._fetch(_TABLES)]
+        seeds = {table: rows for table, rows in self._read_rows(tables).items() if rows}
+        [[clock]] = self._fetch(_CLOCK)
+        return Pristine(self._read_fingerprint(), seeds, self._fetch(_SEQUENCES), clock)
+
+    def clean(self, name: str, wanted: str, pristine: Pristine) -> bool:
+        """Empty the database under another name; returns whether it is as new by that."""
         try:
-            await admin.execute(f"alter database {name} rename to {wanted}")
+            self._take_away(name, wanted)
+            if self._fetch(_CLOCK) != [(pristine.clock,)]:
+                self.execute(f"drop table if exists public.test_clock; {pristine.clock}")
+            if self._read_fingerprint() != pristine.fingerprint:
+                return False
+            self._empty(pristine)
             return True
-        except asyncpg.ObjectInUseError:
-            continue  # somebody came in between
-        except asyncpg.InvalidCatalogNameError:
-            return False  # the test itself has dropped it
-    await admin.execute(f"drop database if exists {name} with (force)")
-    return False
+        except psycopg.OperationalError:
+            return False  # the test has dropped the database, or stopped its Postgres
+
+    def _take_away(self, name: str, wanted: str) -> None:
+        """Take the database away from everybody who is still connected, for good."""
+        # As `alter database` does it, which refuses whoever is connected to the database itself.
+        self.execute(f"update pg_database set datname = '{wanted}' where datname = '{name}'")
+        # Until there is nobody: one may have been about to come in under the old name.
+        while self._fetch(_OTHERS):
+            pass
+
+    def _read_fingerprint(self) -> str:
+        query = f"select md5(string_agg(part, '|' order by part)) from ({_FINGERPRINT}) as parts"
+        [[fingerprint]] = self._fetch(query)
+        return str(fingerprint)
+
+    def _read_rows(self, tables: Iterable[str]) -> dict[str, Any]:
+        rows = [f"(select json_agg(t)::text from {table} as t)" for table in tables]
+        [values] = self._fetch(f"select {', '.join(rows)}")
+        return dict(zip(tables, values, strict=True))
+
+    def _empty(self, pristine: Pristine) -> None:
+        # Guards against deletion and against changing what has happened are right, but not now.
+        steps = ["set local session_replication_role = replica"]
+        filled = [row for row in self._fetch(_FILLED) if row[0] not in pristine.seeds]
+        # To delete some rows is ten times quicker than to make the files of a table anew. What is
+        # left of them makes no other plan: a small table counts as one of ten pages.
+        steps += [f"delete from {table}" for table, size in filled if size <= DELETED_BYTES_MAX]
+        if large := [table for table, size in filled if size > DELETED_BYTES_MAX]:
+            steps.append(f"truncate {', '.join(large)} cascade")
+        for table, rows in self._read_rows(pristine.seeds).items():
+            if rows != pristine.seeds[table]:
+                steps += _sow(table, pristine.seeds[table])
+        moved = set(self._fetch(_SEQUENCES))
+        for name, start, last in set(pristine.sequences) - moved:
+            steps.append(f"select setval('{name}', {last or start}, {last is not None})")
+        self.execute("; ".join([*steps, "select pg_stat_reset()", WATCH]))
 
 
-async def _watch(url: str, known: Pristine | None) -> Pristine:
-    """Begin with a new database; returns what it is like."""
-    connection = await asyncpg.connect(url)
-    try:
-        pristine = known or await _describe(connection)
-        await connection.execute(WATCH)
-        return pristine
-    finally:
-        await connection.close()
-
-
-async def _describe(connection: Any) -> Pristine:
-    tables = [row[0] for row in await connection.fetch(_TABLES)]
-    seeds = {}
-    for table in tables:
-        rows = await connection.fetchval(f"select json_agg(t)::text from {table} as t")
-        if rows:
-            seeds[table] = rows
-    return Pristine(
-        await _read_fingerprint(connection),
-        seeds,
-        await connection.fetch(_SEQUENCES),
-        await connection.fetchval(_CLOCK),
-    )
-
-
-async def _read_fingerprint(connection: Any) -> str:
-    query = f"select md5(string_agg(part, '|' order by part)) from ({_FINGERPRINT}) as parts"
-    return str(await connection.fetchval(query))
-
-
-async def _clean(url: str, pristine: Pristine) -> bool:
-    """Empty a database; returns whether it is as new by that."""
-    connection = await asyncpg.connect(url)
-    try:
-        if await connection.fetchval(_CLOCK) != pristine.clock:
-            await connection.execute(f"drop table if exists public.test_clock; {pristine.clock}")
-        if await _read_fingerprint(connection) != pristine.fingerprint:
-            return False
-        await _empty(connection, pristine)
-        return True
-    finally:
-        await connection.close()
-
-
-async def _empty(connection: Any, pristine: Pristine) -> None:
-    filled = [row for row in await connection.fetch(_FILLED) if row[0] not in pristine.seeds]
-    # Guards against deletion and against changing what has happened are right, but not now.
-    steps = ["set session_replication_role = replica"]
-    # To delete some rows is ten times quicker than to make the files of a table anew. What is left
-    # of them makes no other plan: a small table counts as one of ten pages.
-    steps += [f"delete from {table}" for table, size in filled if size <= DELETED_BYTES_MAX]
-    if large := [table for table, size in filled if size > DELETED_BYTES_MAX]:
-        steps.append(f"truncate {', '.join(large)} cascade")
-    for table, rows in pristine.seeds.items():
-        text = await connection.fetchval("select quote_literal($1)", rows)
-        columns = ", ".join(json.loads(rows)[0])
-        steps += [
-            f"delete from {table}",
-            f"insert into {table} ({columns}) overriding system value "
-            f"select {columns} from json_populate_recordset(null::{table}, {text})",
-        ]
-    moved = set(await connection.fetch(_SEQUENCES))
-    for name, start, last in set(pristine.sequences) - moved:
-        steps.append(f"select setval('{name}', {last or start}, {last is not None})")
-    await connection.execute("; ".join([*steps, "select pg_stat_reset()", WATCH]))
+def _sow(table: str, rows: str) -> list[str]:
+    columns = ", ".join(json.loads(rows)[0])
+    text = rows.replace("'", "''")
+    return [
+        f"delete from {table}",
+        f"insert into {table} ({columns}) overriding system value "
+        f"select {columns} from json_populate_recordset(null::{table}, '{text}')",
+    ]

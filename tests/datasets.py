@@ -3,7 +3,7 @@
 from typing import Any
 
 from holdfast.model.datasets import OutputEntry
-from holdfast.operations.claim import Claim
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.datasets.cut_over import CutOver, cut_over
 from holdfast.operations.datasets.versions import create_dataset, drop_version, open_version
 from holdfast.operations.ending.complete import Completed

@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import web
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.placed.leadership import Deposed, Term, lead
 from holdfast.operations.placed.place import Scheduler
 from holdfast.operations.register import Placing, Registration, register

@@ -5,15 +5,15 @@ from typing import Any
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.states import TaskState
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.register import Placing, Registration, register
 from holdfast.store.database import Transaction
 from holdfast.store.tables.placed.leases import PlacedTask, place_tasks
-from holdfast.store.tables.tasks import lock_tasks
+from holdfast.store.tables.work.tasks import lock_tasks
 from tests.world import TaskRow, World
 
 LEASE = 60.0

@@ -11,10 +11,10 @@ from uuid import uuid4
 import msgspec
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.states import TaskState
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.ending.complete import complete
 from holdfast.operations.ending.lost_workers import lose_worker
 from holdfast.operations.placed.leadership import Term, lead, resign

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.model.ids import TaskId
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.work.ids import TaskId
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.wire.cluster import (
     CompletedTask,
     RunningTask,

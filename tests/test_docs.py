@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.rules.lifecycle import EVENT_TYPES, RANK, mermaid
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,6 +1,8 @@
 """Every error says what was asked, what stands in the way and what to do."""
 
 import pickle
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -14,12 +16,13 @@ from holdfast.errors import (
     NotFound,
     Overloaded,
     Refused,
+    RetryAfter,
     SchemaMismatch,
     Stopping,
     TooLarge,
     Unavailable,
 )
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 
 CLASSES = [
     value
@@ -124,3 +127,27 @@ def test_a_message_is_one_line_unless_it_is_the_users(error: HoldfastError, text
 def test_an_error_survives_the_way_between_processes(error: HoldfastError) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_a_time_to_try_again_is_given_in_any_form() -> None:
+    assert RetryAfter(90).seconds == RetryAfter(timedelta(seconds=90)).seconds == 90.0
+    assert 88 < RetryAfter(datetime.now(UTC) + timedelta(seconds=90)).seconds <= 90
+    assert RetryAfter(datetime(2020, 1, 1, tzinfo=UTC)).seconds == 0.0
+    again = pickle.loads(pickle.dumps(RetryAfter(5, "closed", free=True)))
+    assert (str(again), again.seconds, again.free) == ("closed", 5.0, True)
+
+
+@pytest.mark.parametrize(
+    ("after", "error", "words"),
+    [
+        (datetime(2030, 1, 1), ValueError, "needs a time zone"),
+        (-1, ValueError, "use 0 or more"),
+        (float("nan"), ValueError, "use 0 or more"),
+        (float("inf"), ValueError, "use 0 or more"),
+        ("60", TypeError, "not str"),
+        (True, TypeError, "not bool"),
+    ],
+)
+def test_what_is_no_time_is_refused(after: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        RetryAfter(after)

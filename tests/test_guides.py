@@ -64,7 +64,7 @@ def test_guides_for_operators_can_be_followed(tmp_path: Path, database_url: str)
     port = free_port()
     with reading(tmp_path, port, DATABASE_URL=database_url) as reader:
         reader.start(f"holdfast server --database-url {database_url} --port {port}")
-        for name in ("idempotency", "policies"):
+        for name in ("idempotency", "policies", "limits"):
             reader.follow(page(name))
 
 

@@ -1,5 +1,6 @@
 """What the docs promise can be looked up: tests, constraints and queries that they name exist."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import asyncpg
 import pytest
 
 from holdfast.api.app import ROUTES
+from protocol.check import PROPERTIES
 
 ROOT = Path(__file__).resolve().parents[1]
 OPERATING = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
@@ -17,8 +19,15 @@ QUERIES = re.findall(r"^```sql\n(.*?)^```$", OPERATING, re.MULTILINE | re.DOTALL
 def rows_of_guarantees() -> list[list[str]]:
     """List the cells of each guarantee."""
     text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
-    return [row for row in rows if "---" not in row[0] and row[0].strip() != "guarantee"]
+    return rows_in(text.partition("\n## ")[2])
+
+
+def rows_in(text: str) -> list[list[str]]:
+    """List the cells of the rows of tables, but for their heads."""
+    lines = text.splitlines()
+    heads = {above for above, line in itertools.pairwise(lines) if line.startswith("|---")}
+    rows = [line.strip("|").split("|") for line in lines if line.startswith("|")]
+    return [row for row in rows if "---" not in row[0] and f"|{'|'.join(row)}|" not in heads]
 
 
 def names_in(text: str) -> list[str]:
@@ -31,12 +40,24 @@ def test_a_guarantee_names_what_keeps_it_and_a_test_that_exists(row: list[str]) 
     files = (ROOT / "holdfast/store/schema").rglob("*.sql")
     schema = "".join(file.read_text() for file in files)
     tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
-    _, keeper, shown_by = row
+    _, _, keeper, _, shown_by = row
     for name in names_in(keeper):
         assert re.search(rf"\b(constraint|trigger|index) {name}\b", schema), name
     assert names_in(shown_by)
     for name in names_in(shown_by):
         assert f"def {name}(" in tests, name
+
+
+def test_guarantees_assume_what_is_explained_and_name_what_the_models_prove() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    explained = {row[0].strip() for row in rows_in(text.partition("\n## ")[0])}
+    known = {name.lower() for name in PROPERTIES} | {"locks", "trace"}
+    assumed, proven = set(), set()
+    for _, assumes, _, model, _ in rows_of_guarantees():
+        assumed |= {word.strip() for word in assumes.split(",")}
+        proven |= {word.strip() for word in model.split(",")}
+    assert assumed == explained
+    assert proven - {"not modelled"} == known
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.splitlines()[0])

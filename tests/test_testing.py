@@ -18,7 +18,7 @@ import pytest
 import holdfast as hf
 from holdfast import testing
 from holdfast.errors import Invalid
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.store.database import Database
 from holdfast.testing import System, holdfast_system, running
 from holdfast.wire.requests import JobRequest

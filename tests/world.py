@@ -4,22 +4,28 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import StoredJob
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits, Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim, claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Recorded, Report, report
-from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import complete_submission, parse_inputs, parse_spec, terms_of
-from holdfast.store.reads.dead_letters import (
+from holdfast.operations.upkeep.expire import expire
+from holdfast.operations.upkeep.requeue import give_up_scheduling, requeue_due
+from holdfast.rules.submitting.submission import (
+    complete_submission,
+    parse_inputs,
+    parse_spec,
+    terms_of,
+)
+from holdfast.store.reads.work.dead_letters import (
     DeadLetterFilter,
     DeadLetterRow,
     list_dead_letters,
@@ -28,9 +34,10 @@ from holdfast.store.specs import StoredSpec
 from tests.clock import Clock
 
 DUMPED_TABLES = (
-    "jobs", "tasks", "attempts", "events", "ready", "waiting", "leases", "workers", "queues",
-    "dead_letters", "notes", "idempotency_keys", "outbox", "continuations", "datasets",
+    "jobs", "tasks", "attempts", "events", "ready", "gated", "waiting", "leases", "workers",
+    "queues", "dead_letters", "notes", "idempotency_keys", "outbox", "continuations", "datasets",
     "dataset_versions", "dataset_entries", "commits", "job_outputs", "cut_overs", "trigger_runs",
+    "unique_jobs", "expiries",
 )  # fmt: skip
 
 Answer = TypeVar("Answer")
@@ -123,6 +130,7 @@ class World:
         await reap(self.ledger)
         await requeue_due(self.ledger)
         await give_up_scheduling(self.ledger)
+        await expire(self.ledger)
         await follow_up_all(self.ledger)
 
     async def job(self, job_id: int) -> Any:

@@ -5,33 +5,35 @@ import contextlib
 import json
 import logging
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import uvloop
 from procrastinate import App, PsycopgConnector, sql  # type: ignore[import-not-found]
 
-from benchmarks.peers.script import Drain, await_start, main
+from benchmarks.peers.script import Put, Run, await_start, main, watched
 
 CONCURRENCY = 10
 FILL_BATCH = 1000
 
 
 class ObservedConnector(PsycopgConnector):  # type: ignore[misc]
-    """The library's connections; tells a drain of the first fetch and of what is acknowledged."""
+    """The library's connections; tells a run of the first fetch and of what is acknowledged."""
 
-    drain: Drain | None = None
+    run: Run | None = None
 
     async def execute_query_one_async(self, query: str, **arguments: Any) -> Any:
         """Run a statement that returns a row; one of them fetches a task."""
-        if self.drain and query == sql.queries["fetch_job"]:
-            self.drain.fetch()
+        if self.run and query == sql.queries["fetch_job"]:
+            self.run.fetch()
         return await super().execute_query_one_async(query, **arguments)
 
     async def execute_query_async(self, query: str, **arguments: Any) -> None:
         """Run a statement, committed when it returns; one of them acknowledges a task."""
         await super().execute_query_async(query, **arguments)
-        if self.drain and query == sql.queries["finish_job"]:
-            self.drain.acknowledge(1)
+        if self.run and query == sql.queries["finish_job"]:
+            self.run.acknowledge(1)
 
 
 async def noop(**task_input: object) -> None:
@@ -57,25 +59,39 @@ class ProcrastinatePeer:
                 await app.tasks["noop"].batch_defer_async(*inputs)
             return time.perf_counter() - started
 
-    async def work(self, url: str, drain: Drain) -> None:
-        """Run the worker until all is acknowledged."""
+    @asynccontextmanager
+    async def producing(self, url: str) -> AsyncIterator[Put]:
+        """Defer one task at a time."""
         app = _app(url)
-        app.connector.drain = drain
+        async with app.open_async():
+            yield lambda number: app.tasks["noop"].defer_async(n=number)
+
+    async def work(self, url: str, run: Run) -> None:
+        """Run the worker until all is acknowledged."""
+        started = run.started
+
+        async def tell(n: int) -> None:
+            assert started is not None
+            started(n)
+
+        app = _app(url, tell if started else noop)
+        app.connector.run = run
         async with app.open_async():
             await_start()
             worker = asyncio.create_task(
                 app.run_worker_async(concurrency=CONCURRENCY, install_signal_handlers=False)
             )
-            drain.stop = worker.cancel
-            with contextlib.suppress(asyncio.CancelledError):
-                await worker
+            run.stop = worker.cancel
+            async with watched(run):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await worker
 
 
-def _app(url: str) -> Any:
+def _app(url: str, function: Callable[..., Awaitable[None]] = noop) -> Any:
     # It would warn that its app stands in the main module, which is as meant here.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     app = App(connector=ObservedConnector(conninfo=url))
-    app.task(name="noop")(noop)
+    app.task(name="noop")(function)
     return app
 
 

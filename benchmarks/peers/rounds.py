@@ -8,15 +8,18 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, LiteralString
 
 import psutil
 import psycopg
 
 from benchmarks.peers.environment import ROOT, get_python
+from benchmarks.peers.script import Tally
 
 # What each task is given, by every contender.
 TASK_INPUT = '{"n":12345}'
@@ -27,22 +30,26 @@ CPU_READS_MAX = 10
 ACKNOWLEDGED: dict[str, LiteralString] = {
     "pgqueuer": "select count(*) from pgqueuer_log where status = 'successful'",
     "procrastinate": "select count(*) from procrastinate_jobs where status = 'succeeded'",
+    "awa": "select count(*) from awa.jobs where state = 'completed'",
+    "oban": "select count(*) from oban_jobs where state = 'completed'",
 }
 # Variables that would change how a peer, its driver or its Python behaves.
-FOREIGN_VARIABLES = ("PG", "PROCRASTINATE_", "PYTHON")
+FOREIGN_VARIABLES = ("PG", "PROCRASTINATE_", "AWA_", "OBAN_", "PYTHON")
 
 
 @dataclass(frozen=True)
 class Drained:
-    """What draining a queue came to; the CPU is that of the worker and of Postgres together."""
+    """What draining a queue came to; the CPU is that of the workers and of Postgres together."""
 
     per_s: float
     cpu_us_per_task: float
     wal_bytes_per_task: float
+    # Of Holdfast: the CPU by server, worker and Postgres.
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 class Peer:
-    """A library to compare with: pgqueuer or procrastinate."""
+    """A library to compare with, by its name in this folder."""
 
     def __init__(self, name: str, postmaster: int) -> None:
         self.name = name
@@ -61,22 +68,40 @@ class Peer:
         with self._command("fill", str(count), TASK_INPUT) as command:
             return count / float(_read(command)["seconds"])
 
-    def drain(self, count: int) -> Drained:
-        """Drain what was filled in with one worker, and check that the peer's tables say so."""
+    def drain(self, count: int, workers: int = 1) -> Drained:
+        """Drain what was filled in, and check that the peer's tables say so."""
         settle(self._url)
         before = _ask(self._url, ACKNOWLEDGED[self.name])
-        with self._command("work", str(count)) as command:
-            word = _read(command)
-            assert word["ready"]
+        with ExitStack() as stack:
+            tally = Path(stack.enter_context(TemporaryDirectory())) / "tally"
+            Tally.create(tally)
+            commands = [
+                stack.enter_context(self._command("work", str(count), str(tally), str(slot)))
+                for slot in range(workers)
+            ]
+            for command in commands:
+                assert _read(command)["ready"]
             wal, cpu = wal_bytes(self._url), cpu_seconds(self._postmaster)
-            _release(command)
-            found = _read(command)
-            cpu = cpu_seconds(self._postmaster) - cpu + found["cpu_seconds"]
+            for command in commands:
+                _release(command)
+            found = [_read(command) for command in commands]
+            cpu = cpu_seconds(self._postmaster) - cpu + sum(one["cpu_seconds"] for one in found)
             wal = wal_bytes(self._url) - wal
         done = _ask(self._url, ACKNOWLEDGED[self.name]) - before
         if done != count:
             raise RuntimeError(f"{self.name} shows {done} tasks as done, not {count}")
-        return Drained(count / found["seconds"], cpu * 1e6 / count, wal / count)
+        began = min(one["began"] for one in found if one["began"] is not None)
+        seconds = max(one["ended"] for one in found if one["ended"] is not None) - began
+        return Drained(count / seconds, cpu * 1e6 / count, wal / count)
+
+    def latencies_ms(self, count: int, per_second: float) -> list[float]:
+        """Enqueue one task at a time, at an even pace; from before the call to its function."""
+        with self._command("listen", str(count)) as listener:
+            assert _read(listener)["ready"]
+            _release(listener)
+            with self._command("send", str(count), str(per_second)) as sender:
+                _read(sender)
+            return list(_read(listener)["latencies_ms"])
 
     @contextmanager
     def _command(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:

@@ -25,6 +25,10 @@ const ActionsPage = lazy(() => import("./pages/actions/actions"));
 const DatasetsPage = lazy(() => import("./pages/datasets/datasets"));
 const FunctionsPage = lazy(() => import("./pages/functions/functions"));
 const DatasetPage = lazy(() => import("./pages/datasets/dataset"));
+const SchedulesPage = lazy(() => import("./pages/schedules/schedules"));
+const SchedulePage = lazy(() => import("./pages/schedules/schedule"));
+const LimitsPage = lazy(() => import("./pages/limits/limits"));
+const LimitPage = lazy(() => import("./pages/limits/limit"));
 
 const READ_AGAIN_MAX = 2;
 
@@ -114,6 +118,30 @@ function Places() {
         {({ "*": name }) => (
           <ForAll title="Datasets">
             <DatasetPage key={name} name={decodeURIComponent(name)} />
+          </ForAll>
+        )}
+      </Route>
+      <Route path="/schedules">
+        <ForAll title="Schedules">
+          <SchedulesPage />
+        </ForAll>
+      </Route>
+      <Route path="/schedules/:name">
+        {({ name }) => (
+          <ForAll title="Schedules">
+            <SchedulePage key={name} name={decodeURIComponent(name)} />
+          </ForAll>
+        )}
+      </Route>
+      <Route path="/limits">
+        <ForAll title="Limits">
+          <LimitsPage />
+        </ForAll>
+      </Route>
+      <Route path="/limits/:name">
+        {({ name }) => (
+          <ForAll title="Limits">
+            <LimitPage key={name} name={decodeURIComponent(name)} />
           </ForAll>
         )}
       </Route>

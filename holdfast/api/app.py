@@ -10,28 +10,16 @@ from holdfast.api.dashboard import Dashboard, open_dashboard
 from holdfast.api.hosts import Hosts
 from holdfast.api.openapi import describe
 from holdfast.api.route import Route, Scope, Send, send_error
-from holdfast.api.routes import (
-    actions,
+from holdfast.api.routes import datasets
+from holdfast.api.routes.access import actions, session, tokens
+from holdfast.api.routes.limits import limits, queues, shares
+from holdfast.api.routes.output import changes, endpoints, events, logs, results
+from holdfast.api.routes.submitting import bundles, schedules, submissions, types
+from holdfast.api.routes.upkeep import checkup, health, overview
+from holdfast.api.routes.work import attempts, dead_letters, jobs, signals, tasks
+from holdfast.api.routes.workers import (
     attempt_calls,
-    attempts,
-    bundles,
-    changes,
-    datasets,
-    dead_letters,
-    endpoints,
-    events,
     functions,
-    health,
-    jobs,
-    logs,
-    overview,
-    queues,
-    results,
-    session,
-    submissions,
-    tasks,
-    tokens,
-    types,
     worker_protocol,
     worker_reports,
     workers,
@@ -47,6 +35,7 @@ ROUTES: tuple[Route, ...] = (
     *endpoints.ROUTES,
     *submissions.ROUTES,
     *dead_letters.ROUTES,
+    *signals.ROUTES,
     *jobs.ROUTES,
     *tasks.ROUTES,
     *attempts.ROUTES,
@@ -55,6 +44,9 @@ ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *changes.ROUTES,
     *queues.ROUTES,
+    *schedules.ROUTES,
+    *limits.ROUTES,
+    *shares.ROUTES,
     *workers.ROUTES,
     *datasets.ROUTES,
     *functions.ROUTES,
@@ -62,6 +54,7 @@ ROUTES: tuple[Route, ...] = (
     *tokens.ROUTES,
     *session.ROUTES,
     *overview.ROUTES,
+    *checkup.ROUTES,
     *actions.ROUTES,
     *bundles.ROUTES,
     *health.ROUTES,

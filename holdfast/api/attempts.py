@@ -6,10 +6,10 @@ from typing import Protocol
 from uuid import UUID
 
 from holdfast.errors import Invalid, NotAllowed
-from holdfast.model.callers import Caller
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import parse_job_id, parse_task_id
-from holdfast.model.roles import Role
+from holdfast.model.access.callers import Caller
+from holdfast.model.access.roles import Role
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import parse_job_id, parse_task_id
 from holdfast.operations.own_attempt import (
     check_children,
     check_lease,

@@ -5,19 +5,21 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.model.resources import AttributeValue, Capacity
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import AttributeValue, Capacity
 from holdfast.operations.submitting.resume import Resumed
-from holdfast.store.reads import events
-from holdfast.store.reads.attempts import AccountRow, AttemptOnWorker, AttemptRow
-from holdfast.store.reads.dead_letters import DeadLetterRow
-from holdfast.store.reads.queues import QueueRow
-from holdfast.store.reads.tasks import ResultRow, TaskRow
-from holdfast.store.reads.workers import HEALTH, WorkerLoad, WorkerRow
-from holdfast.store.tables.samples import WorkerEnds as Ends
+from holdfast.store.reads.limits.queues import QueueRow
+from holdfast.store.reads.output import events
+from holdfast.store.reads.work.attempts import AccountRow, AttemptOnWorker, AttemptRow
+from holdfast.store.reads.work.dead_letters import DeadLetterRow
+from holdfast.store.reads.work.signals import ParkedRow
+from holdfast.store.reads.work.tasks import ResultRow, TaskRow
+from holdfast.store.reads.workers.workers import HEALTH, WorkerLoad, WorkerRow
+from holdfast.store.tables.upkeep.samples import WorkerEnds as Ends
 from holdfast.wire.dead_letters import DeadLetter
 from holdfast.wire.graphs import ResumedJob
 from holdfast.wire.raw import raw
+from holdfast.wire.signals import AwaitedSignal
 from holdfast.wire.status import (
     Amounts,
     BuildMetrics,
@@ -112,6 +114,7 @@ def task_status(
     pending_reason: str | None = None,
     account: AccountRow = _NO_ACCOUNT,
     attempts: list[TaskAttempt] | None = None,
+    parked: ParkedRow | None = None,
 ) -> TaskStatus:
     """Tell everything about a task; one that waits for its retry has no worker, ports, devices."""
     ended_there = _ended_there(task)
@@ -129,7 +132,7 @@ def task_status(
         worker_id=worker_id,
         worker_address=account.worker_address,
         exit_code=task.exit_code if has_exit_code else None,
-        error=task_error(task),
+        error=task_error(task) if parked is None else None,
         submitted_at_ms=to_ms(task.submitted_at),
         started_at_ms=ms(started_at),
         finished_at_ms=ms(task.finished_at),
@@ -144,9 +147,14 @@ def task_status(
         progress=progress.fraction,
         status_message=progress.message,
         pending_reason=pending_reason,
+        waits_for=None if parked is None else _awaited(parked),
         is_orphaned=is_orphaned(task, now),
         attempts=attempts,
     )
+
+
+def _awaited(parked: ParkedRow) -> AwaitedSignal:
+    return AwaitedSignal(name=parked.name, since_ms=to_ms(parked.since), until_ms=ms(parked.until))
 
 
 def _progress(task: TaskRow) -> _Progress:
@@ -264,6 +272,8 @@ def worker_status(worker: WorkerRow, load: WorkerLoad, ends: Ends) -> WorkerStat
         last_failure=worker.last_failure,
         last_answer_at_ms=ms(worker.answered_at),
         same_process=worker.same_process,
+        version=worker.version,
+        clock_skew_seconds=worker.clock_skew_seconds,
         ended_last_hour=WorkerEnds(**ends._asdict()),
     )
 
@@ -311,6 +321,8 @@ def queue_status(queue: QueueRow, now: datetime) -> QueueStatus:
         workers=queue.workers,
         is_served=queue.is_served,
         never_fits=queue.never_fits,
+        gated=queue.gated,
+        limited_by=queue.limited_by,
     )
 
 

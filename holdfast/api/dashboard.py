@@ -14,7 +14,18 @@ from holdfast.api.route import NOSNIFF, Scope, Send
 
 FOLDER = Path(__file__).resolve().parents[1] / "dashboard"
 PAGES = frozenset(
-    {"jobs", "tasks", "workers", "queues", "dead-letters", "datasets", "functions", "actions"}
+    {
+        "jobs",
+        "tasks",
+        "workers",
+        "queues",
+        "dead-letters",
+        "datasets",
+        "functions",
+        "actions",
+        "limits",
+        "schedules",
+    }
     | {"login"}
 )
 INDEX = "index.html"

@@ -5,7 +5,7 @@ from datetime import datetime
 import msgspec
 
 from holdfast.api.convert import to_ms
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.rules.comparison import Difference
 from holdfast.store.reads import datasets
 from holdfast.wire.datasets import (

@@ -48,6 +48,7 @@ _STATUSES = {
     "not_allowed": 403,
     "not_found": 404,
     "key_reused": 409,
+    "not_unique": 409,
     "illegal_move": 409,
     "lease_conflict": 409,
     "refused": 409,

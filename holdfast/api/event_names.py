@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from holdfast.errors import Invalid
-from holdfast.model.events import USER, USER_PREFIX
-from holdfast.rules.submission import check_text
+from holdfast.model.work.events import USER, USER_PREFIX
+from holdfast.rules.submitting.submission import check_text
 
 KIND_LENGTH_MAX = 256
 

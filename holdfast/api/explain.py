@@ -8,16 +8,27 @@ from typing import Any
 import msgspec
 
 from holdfast.api.convert import is_orphaned, say_time, task_error, to_ms
-from holdfast.model.states import TaskState
+from holdfast.model.work.outcomes import PUT_OFF
+from holdfast.model.work.states import TaskState
+from holdfast.rules.limits.gates import Gate, explain_gate
 from holdfast.rules.placement.scheduler import Reason
-from holdfast.store.reads.attempts import AttemptRow
-from holdfast.store.reads.dead_letters import DeadLetterRow
-from holdfast.store.reads.jobs import JobRow
-from holdfast.store.reads.queues import AHEAD_MAX, Feeding, QueueCondition
-from holdfast.store.reads.tasks import TaskRow
+from holdfast.store.reads.limits.queues import AHEAD_MAX, Feeding, QueueCondition
+from holdfast.store.reads.limits.shares import ShareTurn
+from holdfast.store.reads.work.attempts import AttemptRow
+from holdfast.store.reads.work.dead_letters import DeadLetterRow
+from holdfast.store.reads.work.graph import UnmetRow
+from holdfast.store.reads.work.jobs import JobRow
+from holdfast.store.reads.work.signals import KeptRow, ParkedRow
+from holdfast.store.reads.work.tasks import TaskRow
 
 ATTEMPTS_SHOWN_MAX = 20
 _JOINING = Reason("joining", "joins the line for the next pass", {})
+
+
+class _InChain(msgspec.Struct, frozen=True):
+    """What a spec says of chains."""
+
+    chain: str | None = None
 
 
 def pending_reason(
@@ -25,29 +36,32 @@ def pending_reason(
     task: TaskRow,
     condition: QueueCondition,
     *,
-    ahead: int | None = None,
+    ahead: int | ShareTurn | None = None,
     placing: Reason | None = None,
     no_room: Reason | None = None,
-    unmet: Sequence[int] = (),
+    unmet: Sequence[UnmetRow] = (),
     feeding: Feeding | None = None,
+    parked: ParkedRow | None = None,
+    gate: Gate | None = None,
 ) -> Reason | None:
     """Say what a task waits for; None if it does not wait.
 
     `placing` is what the scheduler says, `no_room` what the workers of its queue lack,
     `unmet` are jobs that its job still waits for, `feeding` is how far the tasks of its job have
-    come to stand in line.
+    come to stand in line, `parked` is the signal that it waits for, `gate` the limit.
     """
     if task.state != TaskState.PENDING:
         return None
     if job.cancel_mode is not None or job.finished_at is not None:
         return Reason("job_ended", "its job has ended or is being cancelled", {})
-    held_back = _order(job, unmet) or _release(job, task) or _later(job, task, condition.now)
+    held_back = _order(job, unmet) or _release(job, task) or _signal(parked)
+    held_back = held_back or _later(job, task, condition.now)
     held_back = held_back or _not_in_line(task, feeding)
     if held_back is not None:
         return held_back
     if job.queue is None:
-        return placing or _JOINING
-    return _queue_reason(job.queue, condition, ahead=ahead, no_room=no_room)
+        return (gate and explain_gate(gate, condition.now)) or placing or _JOINING
+    return _queue_reason(job.queue, condition, ahead=ahead, no_room=no_room, gate=gate)
 
 
 def job_reasons(
@@ -57,12 +71,12 @@ def job_reasons(
     found: Sequence[Reason | None],
     no_room: Reason | None = None,
     later_count: int,
-    unmet: Sequence[int],
+    unmet: Sequence[UnmetRow],
     feeding: Feeding | None,
 ) -> list[Reason]:
     """Say what the pending tasks of a job wait for, each way once; nothing if none of them waits.
 
-    `found` are the reasons of some of them, and `later_count` of all wait for a time.
+    `found` are the reasons of some of them, and `later_count` of all wait for a time or a limit.
     """
     if job.pending == 0 or job.cancel_mode is not None or job.finished_at is not None:
         return []
@@ -81,15 +95,24 @@ def job_reasons(
     return reasons or [_JOINING]
 
 
-def _order(job: JobRow, unmet: Sequence[int]) -> Reason | None:
+def _order(job: JobRow, unmet: Sequence[UnmetRow]) -> Reason | None:
     """Tell of other jobs that have to end first."""
     if not unmet:
         return None
     count = max(job.unmet, len(unmet))
-    message = f"waits for job {unmet[0]}"
+    message = f"waits for job {unmet[0].job_id}"
     if count > 1:
         message += f" and {count - 1} other{'s' if count > 2 else ''}"
-    details = {"count": count, "job_ids": [str(job_id) for job_id in unmet]}
+    chain = None if job.spec is None else msgspec.json.decode(job.spec, type=_InChain).chain
+    if chain is not None:
+        message += f", in chain {chain}"
+    details: dict[str, Any] = {"count": count, "job_ids": [str(each.job_id) for each in unmet]}
+    if chain is not None:
+        details["chain"] = chain
+    failed = next((each.job_id for each in unmet if each.stands_still), None)
+    if failed is not None:
+        message += f", which stands still: job {failed} has failed; `holdfast pass {failed}`"
+        details["stands_still_after"] = str(failed)
     return Reason("dependencies", message, details)
 
 
@@ -109,6 +132,18 @@ def _release(job: JobRow, task: TaskRow) -> Reason | None:
     return Reason("release", f"{message}, until {until} at the latest", details)
 
 
+def _signal(parked: ParkedRow | None) -> Reason | None:
+    """Tell of a signal that has not come yet."""
+    if parked is None:
+        return None
+    message = f"waits for signal {parked.name} since {say_time(parked.since)}"
+    details: dict[str, Any] = {"signal": parked.name, "since_ms": to_ms(parked.since)}
+    if parked.until is not None:
+        message += f", until {say_time(parked.until)}"
+        details["until_ms"] = to_ms(parked.until)
+    return Reason("signal", message, details)
+
+
 def _later(job: JobRow, task: TaskRow, now: datetime) -> Reason | None:
     """Tell of a task that may not start yet."""
     if task.eligible_at <= now:
@@ -116,7 +151,9 @@ def _later(job: JobRow, task: TaskRow, now: datetime) -> Reason | None:
     seconds = math.ceil((task.eligible_at - now).total_seconds())
     due = say_time(task.eligible_at)
     message = f"retry due at {due}" if task.attempt else f"not before {due}"
-    if job.queue is None:
+    if task.attempt and task.error_class == PUT_OFF:
+        message = f"put off until {due} by its own code"
+    elif job.queue is None:
         message = f"eligible in {seconds} s"
     details = {"seconds": seconds, "eligible_at_ms": to_ms(task.eligible_at)}
     return Reason("not_eligible", message, details)
@@ -134,7 +171,12 @@ def _not_in_line(task: TaskRow, feeding: Feeding | None) -> Reason | None:
 
 
 def _queue_reason(
-    queue: str, condition: QueueCondition, *, ahead: int | None, no_room: Reason | None
+    queue: str,
+    condition: QueueCondition,
+    *,
+    ahead: int | ShareTurn | None,
+    no_room: Reason | None,
+    gate: Gate | None = None,
 ) -> Reason:
     """Tell what stands between a queue's tasks and a worker."""
     nearest = [] if no_room is None else no_room.nearest
@@ -147,7 +189,12 @@ def _queue_reason(
     if condition.too_large is not None:
         message = f"could never fit on a worker of queue {queue}: {condition.too_large}"
         return Reason("never_fits", message, details, nearest)
+    gate = gate or condition.gate
+    if gate is not None:
+        return explain_gate(gate, condition.now)
     message = f"waiting in queue {queue}"
+    if isinstance(ahead, ShareTurn):
+        return _share_reason(message, ahead, details)
     if ahead is not None:
         message += f": {ahead}{' or more' if ahead == AHEAD_MAX else ''} ahead"
     details["ahead"] = ahead
@@ -155,6 +202,15 @@ def _queue_reason(
         return Reason("in_queue", message, details)
     details |= no_room.details
     return Reason("lacks_resources", f"{message}; {no_room.message}", details, nearest)
+
+
+def _share_reason(message: str, turn: ShareTurn, details: dict[str, Any]) -> Reason:
+    """Tell whose turn has to come first."""
+    by, value, before = turn
+    whose = f"its {by}'s turn ({value or 'none'})" if by != "nothing" else "its turn"
+    more = " or more" if before == AHEAD_MAX else ""
+    details |= {"by": by, "share": value, "before": before}
+    return Reason("share", f"{message} for {whose}: {before}{more} before it", details)
 
 
 def explain_task(
@@ -166,10 +222,13 @@ def explain_task(
     reason: Reason | None,
     letter: DeadLetterRow | None,
     what_if: Sequence[str] = (),
+    kept: Sequence[KeptRow] = (),
+    terms: Sequence[str] = (),
 ) -> list[str]:
     """Explain a task to people: what it waits for or how it ended, its budgets, its attempts.
 
-    `what_if` answers a question that was asked along with it.
+    `what_if` answers a question that was asked along with it; `kept` are signals that nobody has
+    waited for, `terms` what holds for its job from its submission on.
     """
     state = TaskState(task.state)
     lines = [f"Task {task.id} of job {job.job_id} ({job.name}) is {state.name}."]
@@ -179,11 +238,14 @@ def explain_task(
     lines += what_if
     if job.cancel_mode is not None and task.finished_at is None:
         lines.append(f"Its job is being stopped ({job.cancel_mode}): {job.cancel_reason}.")
+    lines += [_describe_kept(row) for row in kept]
+    lines += terms
     lines += _describe_lease(task, condition)
     if task.finished_at is not None:
         lines.append(f"It finished at {say_time(task.finished_at)}.")
     error = task_error(task)
-    if error is not None:
+    is_parked = reason is not None and reason.code == "signal"
+    if error is not None and not is_parked:  # then it would be the wait, said again
         lines.append(f"Its last error: {error}")
     if letter is not None:
         lines.append(_describe_letter(letter))
@@ -219,6 +281,12 @@ def _describe_lease(task: TaskRow, condition: QueueCondition) -> list[str]:
     if task.cancel_deadline_at is not None:
         lines.append(f"It was asked to stop and has until {say_time(task.cancel_deadline_at)}.")
     return lines
+
+
+def _describe_kept(kept: KeptRow) -> str:
+    count = "a signal" if kept.number == 1 else f"{kept.number} signals"
+    since = say_time(kept.since)
+    return f"It keeps {count} {kept.name}, since {since}, that its function has not waited for."
 
 
 def _describe_letter(letter: DeadLetterRow) -> str:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from holdfast.api.errors import body_of, encode_error
 from holdfast.errors import LimitReached
-from holdfast.model.server_limits import ServerLimits
+from holdfast.model.limits.server_limits import ServerLimits
 
 BODY_BYTES_PER_SECOND_MIN = 1024
 # How many bytes a chunked body may need to say where its pieces of one byte begin and end.

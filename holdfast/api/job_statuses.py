@@ -7,15 +7,16 @@ from typing import Any
 import msgspec
 
 from holdfast.api import convert
-from holdfast.model.ids import TaskId
-from holdfast.model.states import JobState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState
 from holdfast.rules.placement.scheduler import Reason
-from holdfast.store.reads.causes import Cause
-from holdfast.store.reads.jobs import JobRow
-from holdfast.store.reads.totals import JobTotals
-from holdfast.store.tables.jobs import NewJob
+from holdfast.store.reads.work.causes import Cause
+from holdfast.store.reads.work.jobs import JobRow
+from holdfast.store.reads.work.totals import JobTotals
+from holdfast.store.tables.submitting.new_jobs import NewJob
 from holdfast.wire.raw import raw
 from holdfast.wire.status import BuildMetrics, JobCause, JobStatus, ResourceUsage, TaskStatus
+from holdfast.wire.terms import JobTerms
 
 _MESSAGE_ORDER = (
     "running",
@@ -53,6 +54,7 @@ def job_status(
     reasons: Sequence[Reason] = (),
     is_new: bool | None = None,
     causes: Sequence[Cause] = (),
+    terms: JobTerms | None = None,
 ) -> JobStatus:
     """Tell everything about a job; what its tasks add up to, where it was asked for.
 
@@ -90,6 +92,7 @@ def job_status(
         causes=[_cause(each) for each in causes],
         status_message=job_message(job),
         pending_reason="; ".join(reason.message for reason in reasons) or None,
+        terms=terms,
         num_tasks=job.num_tasks,
         **_counts(job),
         spec=spec,

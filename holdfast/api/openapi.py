@@ -11,15 +11,17 @@ from holdfast.api.attempts import AttemptMay
 from holdfast.api.bodies import Octets
 from holdfast.api.errors import RETRY_AFTER_STATUSES
 from holdfast.api.route import Call, Reply, Route
+from holdfast.model.access.roles import EVERYBODY
 from holdfast.model.datasets import DatasetName
-from holdfast.model.roles import EVERYBODY
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.attempt_calls import LEASE_HEADER
 from holdfast.wire.bundles import OCTETS, BundleHash
 from holdfast.wire.datasets import VersionText
 from holdfast.wire.functions import FunctionText
+from holdfast.wire.limits import LimitText
 from holdfast.wire.policies import TypeText
 from holdfast.wire.requests import JobIdText, Nothing, QueueText, TaskIdText, WorkerIdText
+from holdfast.wire.schedules import ScheduleText
 from holdfast.wire.tokens import TokenText
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -38,6 +40,8 @@ _PATH_SHAPES: dict[str, Any] = {
     "type": TypeText,
     "function": FunctionText,
     "token": TokenText,
+    "schedule": ScheduleText,
+    "limit": LimitText,
 }
 _TOKEN, _LEASE = "token", "lease"
 _SCHEMES = {

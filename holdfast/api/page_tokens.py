@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from holdfast.errors import Invalid
-from holdfast.model.ids import INDEX_MAX, JOB_ID_MAX
+from holdfast.model.work.ids import INDEX_MAX, JOB_ID_MAX
 
 PAGE_SIZE_MAX = 1000
 JobId = Annotated[int, msgspec.Meta(ge=0, le=JOB_ID_MAX)]

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from holdfast.errors import NotFound
-from holdfast.model.callers import Caller
-from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.model.access.callers import Caller
+from holdfast.model.work.ids import parse_job_id, parse_task_id
 from holdfast.services.runtime import Runtime
 
 

@@ -4,6 +4,7 @@ Each route is an ASGI application of its own: the hot routes pass no other layer
 """
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
@@ -36,14 +37,15 @@ from holdfast.api.errors import (
 )
 from holdfast.api.hosts import Hosts
 from holdfast.api.reach import check_jobs, check_path
-from holdfast.errors import HoldfastError, Invalid, Stopping
-from holdfast.model.actors import Actor
-from holdfast.model.callers import ANYBODY, Caller
-from holdfast.model.fence import Fence
-from holdfast.model.roles import EVERYBODY, Role
+from holdfast.errors import HoldfastError, Invalid, Stopping, Unavailable
+from holdfast.model.access.actors import Actor
+from holdfast.model.access.callers import ANYBODY, Caller
+from holdfast.model.access.roles import EVERYBODY, Role
 from holdfast.model.shapes import as_invalid
-from holdfast.rules.submission import check_text
+from holdfast.model.work.fence import Fence
+from holdfast.rules.submitting.submission import check_text
 from holdfast.services.runtime import Runtime
+from holdfast.store.database import Database
 from holdfast.wire.answers import ErrorBody
 from holdfast.wire.requests import WAIT_MS_MAX, Nothing, Request
 
@@ -71,6 +73,13 @@ class Call(Generic[Body, Query]):
     actor: str
     headers: dict[bytes, bytes]
     caller: Caller = ANYBODY
+    # Where to read, if not at the primary; see Route.at_replica.
+    replica: Database | None = None
+
+    @property
+    def reads(self) -> Database:
+        """Say where this call reads what people want to see."""
+        return self.runtime.reads if self.replica is None else self.replica
 
     async def check_jobs(self, job_ids: Iterable[int]) -> None:
         """Refuse jobs that this caller may not reach."""
@@ -131,6 +140,8 @@ class Route:
     narrowing: Narrowing = Narrowing.PATH
     # Whether a running attempt may call it in its own name; see AttemptMay.
     attempt: AttemptMay = AttemptMay.NO
+    # Whether a read replica may answer it: only reads that ask `call.reads`.
+    at_replica: bool = False
 
     def bind(self, runtime: Runtime, hosts: Hosts) -> routing.Route:
         """Make it serve in one server: a path, and an ASGI application of its own."""
@@ -153,7 +164,8 @@ class BoundRoute:
         """Answer one request; nothing that goes wrong here ends the connection without a word."""
         try:
             call = await self._read(scope, receive)
-            answer = self._route.answer(call)
+            asked = self._answer_at_replica if self._route.at_replica else self._route.answer
+            answer = asked(call)
             answered = await (_unless_gone(answer, receive) if self._route.waits else answer)
             if answered is _GONE:
                 return
@@ -180,6 +192,16 @@ class BoundRoute:
             extra = list(reply.headers)
             kind = reply.content_type
             await _send(send, reply.status, content, content_type=kind, extra=extra)
+
+    async def _answer_at_replica(self, call: Call[Any, Any]) -> Any:
+        """Answer by what the read replica has, and by the primary if that fails."""
+        replica = await self._runtime.replica.find()
+        if replica is not None:
+            try:
+                return await self._route.answer(dataclasses.replace(call, replica=replica))
+            except Unavailable as error:
+                self._runtime.replica.doubt(error)
+        return await self._route.answer(call)
 
     def _describe(self, scope: Scope) -> dict[str, object]:
         """Give the fields of a log line about a request for a job or for one of its tasks."""

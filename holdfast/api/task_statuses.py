@@ -6,17 +6,22 @@ from typing import NamedTuple
 
 from holdfast.api import convert
 from holdfast.api.explain import job_reasons, pending_reason
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
+from holdfast.rules.limits.gates import Gate
 from holdfast.rules.placement.claiming import explain_no_room
 from holdfast.rules.placement.scheduler import Reason
 from holdfast.services.reasons import Reasons
 from holdfast.store.database import Database, Transaction
-from holdfast.store.reads import attempts, graph, queues, tasks
-from holdfast.store.reads.attempts import AccountRow
-from holdfast.store.reads.jobs import JobRow
-from holdfast.store.reads.queues import Feeding, QueueCondition
-from holdfast.store.reads.serving import Serving, find_need, list_serving
-from holdfast.store.reads.tasks import TaskRow
+from holdfast.store.reads.limits import queues
+from holdfast.store.reads.limits.gates import list_gates
+from holdfast.store.reads.limits.queues import Feeding, QueueCondition
+from holdfast.store.reads.limits.shares import ShareTurn
+from holdfast.store.reads.work import attempts, graph, tasks
+from holdfast.store.reads.work.attempts import AccountRow
+from holdfast.store.reads.work.jobs import JobRow
+from holdfast.store.reads.work.signals import ParkedRow, list_parked
+from holdfast.store.reads.work.tasks import TaskRow
+from holdfast.store.reads.workers.serving import Serving, find_need, list_serving
 from holdfast.wire.status import TaskStatus
 
 UNMET_SHOWN_MAX = 20
@@ -27,20 +32,23 @@ class Facts(NamedTuple):
 
     `standing` are placed ones that stand in line, and whom each keeps away from; `unmet` are the
     first of the jobs that theirs still waits for; `feeding` is how far their job stands in line;
-    `serving` is who serves their queue, if they name resources, and what is free there.
+    `serving` is who serves their queue, if they name resources, and what is free there;
+    `parked` are those that wait for a signal, `gates` what limits hold back.
     """
 
     condition: QueueCondition
-    ahead: int | None
+    ahead: int | ShareTurn | None
     standing: dict[int, str | None]
     accounts: dict[int, AccountRow]
-    unmet: list[int]
+    unmet: list[graph.UnmetRow]
     feeding: Feeding | None
     serving: Serving | None
+    parked: dict[int, ParkedRow]
+    gates: dict[int, Gate]
 
 
 async def read_facts(
-    tx: Transaction, job: JobRow, rows: Sequence[TaskRow], *, ahead: int | None = None
+    tx: Transaction, job: JobRow, rows: Sequence[TaskRow], *, ahead: int | ShareTurn | None = None
 ) -> Facts:
     """Read what is known of tasks of one job beyond their rows."""
     condition = await queues.read_condition(tx, job.queue, job.job_id)
@@ -58,7 +66,15 @@ async def read_facts(
     # Of a job as a whole, what stands in line may be in none of the rows.
     if job.queue is not None and not is_over and (waiting or not rows):
         serving = await _read_serving(tx, job.queue, job.job_id)
-    return Facts(condition, ahead, standing, accounts, unmet, feeding, serving)
+    # None waits for a signal before its first attempt has.
+    tried_again = [row.task_index for row in rows if row.state == TaskState.PENDING and row.attempt]
+    parked = await list_parked(tx, job.job_id, tried_again) if tried_again and not is_over else {}
+    gates = {}
+    if waiting and not is_over:
+        gates = await list_gates(
+            tx, job.job_id, waiting, now=condition.now, counts_ahead=len(waiting) == 1
+        )
+    return Facts(condition, ahead, standing, accounts, unmet, feeding, serving, parked, gates)
 
 
 async def _read_serving(tx: Transaction, queue: str, job_id: int) -> Serving | None:
@@ -87,6 +103,7 @@ async def list_statuses(
             now=facts.condition.now,
             pending_reason=None if reason is None else reason.message,
             account=facts.accounts.get(row.task_index, AccountRow()),
+            parked=facts.parked.get(row.task_index),
         )
         for row, reason in zip(rows, found, strict=True)
     ]
@@ -112,6 +129,8 @@ async def why_pending(
             no_room=no_room,
             unmet=facts.unmet,
             feeding=facts.feeding,
+            parked=facts.parked.get(row.task_index),
+            gate=facts.gates.get(row.task_index),
         )
         for row in rows
     ]
@@ -137,7 +156,7 @@ async def why_job_waits(reasons: Reasons, reads: Database, job: JobRow) -> list[
     )
 
 
-async def count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int | None:
+async def count_ahead(tx: Transaction, job: JobRow, task: TaskRow) -> int | ShareTurn | None:
     """Count the tasks that stand before one in its queue; None if it stands in none."""
     if task.state != TaskState.PENDING or job.queue is None or job.unmet:
         return None

@@ -7,19 +7,19 @@ import msgspec
 from holdfast.api.explain import describe_nearest, pending_reason
 from holdfast.api.task_statuses import Facts, find_no_room
 from holdfast.errors import Invalid
-from holdfast.model.resources import Resources
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.spec import JobSpec
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import JobSpec
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Resources
 from holdfast.rules.placement.scheduler import Reason, shape_of
 from holdfast.rules.placement.too_large import explain_too_large
 from holdfast.rules.placement.what_if import WhatIf, describe
 from holdfast.services.reasons import Reasons
 from holdfast.store.database import Transaction
-from holdfast.store.reads import queues
-from holdfast.store.reads.jobs import JobRow
-from holdfast.store.reads.serving import Serving, find_need, list_serving
-from holdfast.store.reads.tasks import TaskRow
+from holdfast.store.reads.limits import queues
+from holdfast.store.reads.work.jobs import JobRow
+from holdfast.store.reads.work.tasks import TaskRow
+from holdfast.store.reads.workers.serving import Serving, find_need, list_serving
 from holdfast.wire.explanations import PendingReason, WhatIfAnswer
 
 
@@ -89,6 +89,7 @@ async def answer_what_if(
         no_room=await find_no_room(facts),
         unmet=facts.unmet,
         feeding=facts.feeding,
+        gate=facts.gates.get(task.task_index),
     )
     assert reason is not None, "a pending task has a reason"
     text = describe(shape, supposed)

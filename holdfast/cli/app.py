@@ -17,23 +17,39 @@ from holdfast.cli.output.write import remark
 from holdfast.cli.settings import SettingsFile, forget_empty_variables, take_token_file
 from holdfast.cli.signals import end_on_signals
 from holdfast.cli.tls import take_ca_file
-from holdfast.errors import HoldfastError, IllegalMove, KeyReused, LeaseConflict, NotFound
+from holdfast.cli.variables import check_variables
+from holdfast.errors import (
+    HoldfastError,
+    IllegalMove,
+    KeyReused,
+    LeaseConflict,
+    NotFound,
+    NotUnique,
+)
 
 EXIT_NO = 1
 EXIT_UNAVAILABLE = 2
 EXIT_UNREAD = 128 + signal.SIGPIPE
 HELP = {"--help", "-h", "--version"}
-ANSWERS = (NotFound, KeyReused, IllegalMove, LeaseConflict)
+ANSWERS = (NotFound, KeyReused, NotUnique, IllegalMove, LeaseConflict)
 # Name, module and function, purpose, in the order of the help.
 COMMANDS = {
     "Start": (
         (
             "up",
-            "holdfast.cli.commands.up:up",
+            "holdfast.cli.commands.processes.up:up",
             "Start Postgres, a server and a worker on this machine.",
         ),
-        ("server", "holdfast.cli.commands.server:run_server", "Serve the API and do the chores."),
-        ("worker", "holdfast.cli.commands.worker:run_worker", "Run tasks, claimed or placed."),
+        (
+            "server",
+            "holdfast.cli.commands.processes.server:run_server",
+            "Serve the API and do the chores.",
+        ),
+        (
+            "worker",
+            "holdfast.cli.commands.processes.worker:run_worker",
+            "Run tasks, claimed or placed.",
+        ),
         (
             "demo",
             "holdfast.demo.command:demo",
@@ -43,81 +59,137 @@ COMMANDS = {
     "Submit": (
         (
             "run",
-            "holdfast.cli.commands.run:run",
+            "holdfast.cli.commands.submitting.run:run",
             "Run a command on a worker; its output and exit code come here.",
         ),
         (
             "submit",
-            "holdfast.cli.commands.submit:submit",
+            "holdfast.cli.commands.submitting.submit:submit",
             "Submit a function, a command, or a whole spec.",
         ),
         (
             "wait",
-            "holdfast.cli.commands.wait:wait",
+            "holdfast.cli.commands.work.wait:wait",
             "Wait for jobs and tasks; ends with 0, 1 or, if it takes too long, 3.",
         ),
-        ("cancel", "holdfast.cli.commands.cancel:cancel", "Cancel jobs and tasks."),
-        ("rerun", "holdfast.cli.commands.rerun:rerun", "Submit a job again."),
+        ("cancel", "holdfast.cli.commands.work.cancel:cancel", "Cancel jobs and tasks."),
+        (
+            "signal",
+            "holdfast.cli.commands.work.signal:send_signal",
+            "Tell a task what its function waits for.",
+        ),
+        (
+            "pass",
+            "holdfast.cli.commands.work.let_pass:let_pass",
+            "Let a chain go on after a job of it that has failed.",
+        ),
+        ("rerun", "holdfast.cli.commands.submitting.rerun:rerun", "Submit a job again."),
         (
             "resume",
-            "holdfast.cli.commands.resume:resume",
+            "holdfast.cli.commands.submitting.resume:resume",
             "Run again what failed, and what was killed because of that.",
         ),
     ),
     "Look": (
-        ("jobs", "holdfast.cli.commands.jobs:list_jobs", "List jobs."),
-        ("job", "holdfast.cli.commands.jobs:show_job", "Show one job with its tasks."),
-        ("task", "holdfast.cli.commands.task:show_task", "Show one task with its attempts."),
+        ("jobs", "holdfast.cli.commands.work.jobs:list_jobs", "List jobs."),
+        ("job", "holdfast.cli.commands.work.jobs:show_job", "Show one job with its tasks."),
+        ("task", "holdfast.cli.commands.work.task:show_task", "Show one task with its attempts."),
         (
             "graph",
-            "holdfast.cli.commands.graph:show_graph",
+            "holdfast.cli.commands.work.graph:show_graph",
             "Draw the jobs around one, by their order.",
         ),
-        ("logs", "holdfast.cli.commands.logs:show_logs", "Write what a job or a task has written."),
-        ("events", "holdfast.cli.commands.events:show_events", "List or follow what happened."),
+        (
+            "logs",
+            "holdfast.cli.commands.work.logs:show_logs",
+            "Write what a job or a task has written.",
+        ),
+        (
+            "events",
+            "holdfast.cli.commands.work.events:show_events",
+            "List or follow what happened.",
+        ),
         (
             "explain",
-            "holdfast.cli.commands.task:explain_task",
+            "holdfast.cli.commands.work.task:explain_task",
             "Say why a task stands where it stands.",
         ),
         (
             "event",
-            "holdfast.cli.commands.events:write_own_event",
+            "holdfast.cli.commands.work.events:write_own_event",
             "Within a task, write an event of its own.",
         ),
         (
             "endpoints",
-            "holdfast.cli.commands.endpoints:list_endpoints",
+            "holdfast.cli.commands.work.endpoints:list_endpoints",
             "List addresses that running tasks have published.",
         ),
         (
             "endpoint",
-            "holdfast.cli.commands.endpoints:app",
+            "holdfast.cli.commands.work.endpoints:app",
             "Look up an address; within a task, publish one.",
         ),
     ),
     "Operate": (
         (
             "overview",
-            "holdfast.cli.commands.overview:show_overview",
+            "holdfast.cli.commands.upkeep.overview:show_overview",
             "Show what needs attention, and where the tasks stand.",
         ),
         (
+            "top",
+            "holdfast.cli.commands.upkeep.top:show_top",
+            "Show servers, queues, workers and running jobs, live.",
+        ),
+        (
+            "doctor",
+            "holdfast.cli.commands.upkeep.doctor:examine",
+            "Say what is wrong with a set-up, and what to do about it.",
+        ),
+        (
+            "config",
+            "holdfast.cli.commands.processes.config:app",
+            "Show which settings are in effect, and where they come from.",
+        ),
+        (
             "actions",
-            "holdfast.cli.commands.actions:list_actions",
+            "holdfast.cli.commands.upkeep.actions:list_actions",
             "List what people have done: who cancelled, replayed, paused.",
         ),
-        ("queues", "holdfast.cli.commands.queues:app", "List queues; pause and resume one."),
+        ("queues", "holdfast.cli.commands.limits.queues:app", "List queues; pause and resume one."),
+        (
+            "limits",
+            "holdfast.cli.commands.limits.limits:app",
+            "List limits on slots and rates; show, set and delete one.",
+        ),
+        (
+            "shares",
+            "holdfast.cli.commands.limits.shares:app",
+            "List how queues are shared; set and unset a rule.",
+        ),
         (
             "functions",
-            "holdfast.cli.commands.functions:list_functions",
+            "holdfast.cli.commands.upkeep.functions:list_functions",
             "List the functions that workers have announced.",
         ),
-        ("types", "holdfast.cli.commands.types:app", "List types of jobs; set and show policies."),
-        ("workers", "holdfast.cli.commands.workers:app", "List workers; show and drain one."),
+        (
+            "types",
+            "holdfast.cli.commands.submitting.types:app",
+            "List types of jobs; set and show policies.",
+        ),
+        (
+            "schedules",
+            "holdfast.cli.commands.submitting.schedules:app",
+            "List schedules; set, pause, run and backfill one.",
+        ),
+        (
+            "workers",
+            "holdfast.cli.commands.upkeep.workers:app",
+            "List workers; show and drain one.",
+        ),
         (
             "dead-letters",
-            "holdfast.cli.commands.dead_letters:app",
+            "holdfast.cli.commands.work.dead_letters:app",
             "List, show, replay and discard dead letters.",
         ),
         (
@@ -127,16 +199,16 @@ COMMANDS = {
         ),
         (
             "audit",
-            "holdfast.cli.commands.audit:audit_ledger",
+            "holdfast.cli.commands.upkeep.audit:audit_ledger",
             "Replay every event and report each broken invariant.",
         ),
         (
             "tokens",
-            "holdfast.cli.commands.tokens:app",
+            "holdfast.cli.commands.upkeep.tokens:app",
             "Make, list, rotate and revoke tokens.",
         ),
-        ("db", "holdfast.cli.commands.db:app", "Create, upgrade and check the schema."),
-        ("ca", "holdfast.cli.commands.ca:app", "Make a CA, and certificates for hosts."),
+        ("db", "holdfast.cli.commands.processes.db:app", "Create, upgrade and check the schema."),
+        ("ca", "holdfast.cli.commands.processes.ca:app", "Make a CA, and certificates for hosts."),
     ),
 }
 
@@ -177,6 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = take_token_file(given)
     with end_on_signals() as ended_by:
         try:
+            if given and not HELP & set(given):
+                check_variables(app)
             given = take_ca_file(given)
             answer = app(given)
             sys.stdout.flush()

@@ -29,7 +29,7 @@ def open_client(server: str | None, *, patience: float = PATIENCE_SECONDS) -> It
 
     url = find_server(server)
     knock(url)
-    with Client(url, patience=patience) as client:
+    with Client(url, patience=patience, codec=None) as client:
         yield client
 
 

@@ -2,6 +2,7 @@
 
 OF_SERVERS = (
     "asyncpg",
+    "cronsim",
     "cryptography",
     "httptools",
     "joserfc",
@@ -9,6 +10,7 @@ OF_SERVERS = (
     "obstore",
     "prometheus_client",
     "starlette",
+    "tzdata",
     "uvicorn",
 )
 REMEDY = "this command needs {name}, which only servers do; run `pip install 'holdfast[server]'`"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from holdfast.errors import Invalid
-from holdfast.model.ids import parse_attempt_id, parse_job_id, parse_task_id
+from holdfast.model.work.ids import parse_attempt_id, parse_job_id, parse_task_id
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client

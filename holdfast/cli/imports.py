@@ -21,8 +21,8 @@ EXIT_INVALID = 2
 OUTPUT_BYTES_MAX = 10_000
 
 
-def import_modules(names: Iterable[str]) -> None:
-    """Import modules with tasks; they are found in the current folder, as by `python -m`."""
+def import_modules(names: Iterable[str], codec: str | None = None) -> None:
+    """Import modules with tasks, and a codec; they are found in this folder, too."""
     sys.path.insert(0, str(Path.cwd()))
     for name in names:
         try:
@@ -30,6 +30,10 @@ def import_modules(names: Iterable[str]) -> None:
         except (Exception, SystemExit) as error:  # users' code raises what it likes
             problem = f"{name!r} cannot be imported: {describe_failure(error)}"
             raise Invalid(FLAG, problem) from error
+    if codec is not None:
+        from holdfast.client.codec import load_codec
+
+        load_codec(codec)
 
 
 def describe_failure(error: BaseException) -> str:

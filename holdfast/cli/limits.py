@@ -8,7 +8,7 @@ from cyclopts import Group, Parameter
 from holdfast.errors import Invalid
 
 if TYPE_CHECKING:
-    from holdfast.model.server_limits import ServerLimits
+    from holdfast.model.limits.server_limits import ServerLimits
 
 # Of these 0 stands for no limit.
 OF_OWNERS = ("live_tasks_max", "stored_bytes_max")
@@ -63,7 +63,7 @@ class LimitFlags:
 
     def limits(self) -> "ServerLimits":
         """Make the limits of a server; refuses those that nobody could keep to."""
-        from holdfast.model.server_limits import ServerLimits
+        from holdfast.model.limits.server_limits import ServerLimits
 
         given = {name: value for name, value in asdict(self).items() if value is not None}
         for name, value in given.items():

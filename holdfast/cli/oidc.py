@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 from holdfast.errors import Invalid
 
 if TYPE_CHECKING:
-    from holdfast.model.roles import Role
+    from holdfast.model.access.roles import Role
     from holdfast.services.identity.claims import OidcSettings
 
 SECRET_LENGTH_MAX = 4096
@@ -114,7 +114,7 @@ class OidcFlags:
         )
 
     def _read_roles(self) -> "Mapping[str, Role]":
-        from holdfast.model.roles import Role
+        from holdfast.model.access.roles import Role
 
         roles: dict[str, Role] = {}
         for each in self.oidc_role:

@@ -16,7 +16,7 @@ from holdfast.errors import Invalid
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
-    from holdfast.model.resources import Resources
+    from holdfast.model.workers.resources import Resources
     from holdfast.wire.requests import JobRequest
 
 _GROUP = Group(
@@ -93,7 +93,7 @@ class PlacedFlags:
 
     def fields(self) -> dict[str, Any]:
         """Write them as fields of a job's spec; the workspace is uploaded first."""
-        from holdfast.model.resources import Coscheduling
+        from holdfast.model.workers.resources import Coscheduling
         from holdfast.rules.placement.constraints import parse_constraint
 
         listed = [] if self.requirements is None else read_requirements(self.requirements)
@@ -108,7 +108,7 @@ class PlacedFlags:
         return {name: value for name, value in found.items() if value}
 
     def _resources(self) -> "Resources | None":
-        from holdfast.model.resources import Resources, parse_size
+        from holdfast.model.workers.resources import Resources, parse_size
         from holdfast.worker.placed.host_resources import parse_gpu
 
         count, model = (0, None) if self.gpu is None else parse_gpu(self.gpu)

@@ -6,8 +6,9 @@ the name of a command. `[defaults]` is for every command that has such a flag.
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -83,6 +84,14 @@ Imports = Annotated[
         env_var="HOLDFAST_IMPORTS",
         negative="",
         help="A module with tasks, imported first; repeat it.",
+    ),
+]
+CodecPath = Annotated[
+    str | None,
+    Parameter(
+        name="--codec",
+        env_var="HOLDFAST_CODEC",
+        help="MODULE:OBJECT, which encodes and decodes what functions are given and return.",
     ),
 ]
 Concurrency = Annotated[
@@ -166,6 +175,12 @@ def check_limit(limit: int) -> None:
         raise Invalid("limit", f"is {limit}; ask for one at least")
 
 
+def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str:
+    """Ask for the nearest name that there is, if one is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {form.format(near[0])}?)" if near else ""
+
+
 def forget_empty_variables() -> None:
     """Take a variable of ours that is set to nothing for one that is not set."""
     for name in [name for name, text in os.environ.items() if name.startswith(PREFIX) and not text]:
@@ -203,8 +218,10 @@ class SettingsFile:
         path, sections = load_file()
         unknown = sections.keys() - {DEFAULTS, *self.commands}
         if unknown:
+            name = min(unknown)
+            near = did_you_mean(name, [DEFAULTS, *self.commands], "[{}]")
             raise Invalid(
-                str(path), f"[{min(unknown)}] is no command; use a command's name or [{DEFAULTS}]"
+                str(path), f"[{name}] is no command{near}; use a command's name or [{DEFAULTS}]"
             )
         Dict(data=sections, source=str(path))(app, commands, arguments)
         shared = self._choose_shared(path, sections.get(DEFAULTS, {}), arguments)
@@ -219,9 +236,8 @@ class SettingsFile:
         chosen = {}
         for key, value in section.items():
             if key not in SHARED:
-                raise Invalid(
-                    str(path), f"{key!r} is unknown in [{DEFAULTS}]; it takes {', '.join(SHARED)}"
-                )
+                problem = f"{key!r} is unknown in [{DEFAULTS}]{did_you_mean(key, SHARED)}"
+                raise Invalid(str(path), f"{problem}; it takes {', '.join(SHARED)}")
             if arguments.get(f"--{key}", default=None) is not None:
                 chosen[key] = value
         return chosen

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from holdfast.cli.output.text import decimal, size
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 
 
 def share_machine(whole: Capacity, count: int) -> list[Capacity]:

@@ -15,8 +15,9 @@ from holdfast.cli.moments import parse_span, parse_time
 from holdfast.cli.placing import NO_PLACING, PlacedFlags
 from holdfast.client.token import find_token
 from holdfast.errors import Invalid
-from holdfast.model.order import Condition, Dependency
-from holdfast.model.spec import YEAR_SECONDS, Entrypoint, OnExhausted
+from holdfast.model.submitting.order import Condition, Dependency
+from holdfast.model.submitting.spec import YEAR_SECONDS, Entrypoint, OnExhausted, OnFailure
+from holdfast.model.submitting.unique import OnConflict, Unique
 from holdfast.wire.raw import encode_json
 from holdfast.wire.requests import JobBatchRequest, JobRequest
 
@@ -39,6 +40,9 @@ class JobFlags:
     scheduling_timeout: Annotated[
         float | None, Parameter(help="Seconds to wait for a worker at most.")
     ] = None
+    expires: Annotated[
+        str | None, Parameter(help="Do not start it any more so long after its submission.")
+    ] = None
     delay: Annotated[
         str | None, Parameter(help="Start so long after its submission, such as 90s, 5m, 1h30m.")
     ] = None
@@ -47,6 +51,12 @@ class JobFlags:
         Parameter(help="Start at a time, such as 2026-11-18T09:00: of here, if no zone."),
     ] = None
     priority: Annotated[int | None, Parameter(help="Higher runs first.")] = None
+    concurrency_key: Annotated[
+        str | None, Parameter(help="By which key limits per key count it.")
+    ] = None
+    slots: Annotated[
+        int | None, Parameter(help="How many slots of each limit it takes. Default: 1.")
+    ] = None
     owner: Annotated[str | None, Parameter(help="Whose it is. Default: your user name.")] = None
     compensation: Annotated[
         str | None,
@@ -62,6 +72,26 @@ class JobFlags:
         tuple[str, ...],
         Parameter(help="A job to wait for, as ID, ID:failed or ID:ended; repeat it.", negative=""),
     ] = ()
+    unique: Annotated[
+        bool, Parameter(help="One like it at a time: with the same arguments.", negative="")
+    ] = False
+    unique_by: Annotated[
+        tuple[str, ...],
+        Parameter(help="What has to be the same, as args[0] or kwargs.id; repeat it.", negative=""),
+    ] = ()
+    unique_for: Annotated[
+        str | None, Parameter(help="One in each period, such as 10m, 1h, 1d.")
+    ] = None
+    on_conflict: Annotated[
+        OnConflict | None,
+        Parameter(help="If one like it is there: take that, replace it if it waits, or refuse."),
+    ] = None
+    chain: Annotated[
+        str | None, Parameter(help="After all earlier jobs of this chain, one at a time.")
+    ] = None
+    on_failure: Annotated[
+        OnFailure | None, Parameter(help="Of a chain: pass a job that has failed, or block.")
+    ] = None
     key: Annotated[
         str | None, Parameter(help="An idempotency key: the same again is the same job.")
     ] = None
@@ -83,10 +113,16 @@ class JobFlags:
             "max_retries_failure": self.retries,
             "timeout": self.timeout,
             "scheduling_timeout": self.scheduling_timeout,
-            "start_delay": _parse_delay(self.delay),
+            "expires": _parse_delay(self.expires, "--expires"),
+            "start_delay": _parse_delay(self.delay, "--delay"),
             "not_before": parse_time(self.at, "--at"),
             "priority": self.priority,
+            "concurrency_key": self.concurrency_key,
+            "slots": self.slots,
+            "unique": self._describe_unique(),
             "idempotency_key": self.key,
+            "chain": self.chain,
+            "on_failure": self.on_failure,
             "compensation": _describe_compensation(self.compensation),
             "environment": parse_pairs("env", self.env) or None,
             "labels": parse_pairs("label", self.label) or None,
@@ -95,14 +131,24 @@ class JobFlags:
         known = {name: value for name, value in given.items() if value is not None}
         return known | placing.fields()
 
+    def _describe_unique(self) -> Unique | None:
+        """Say what makes it unique; any of these flags does."""
+        if not (self.unique or self.unique_by or self.unique_for or self.on_conflict):
+            return None
+        return Unique(
+            arguments=list(self.unique_by) or None,
+            period=parse_span(self.unique_for, "--unique-for"),
+            on_conflict=self.on_conflict or "first",
+        )
+
 
 NO_FLAGS = JobFlags()
 
 
-def _parse_delay(text: str | None) -> float | None:
-    seconds = parse_span(text, "--delay")
+def _parse_delay(text: str | None, flag: str) -> float | None:
+    seconds = parse_span(text, flag)
     if seconds is not None and seconds > YEAR_SECONDS:
-        raise Invalid("--delay", f"{text} is too long; give a year at most")
+        raise Invalid(flag, f"{text} is too long; give a year at most")
     return seconds
 
 

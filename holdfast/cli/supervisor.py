@@ -29,6 +29,8 @@ PAUSE_SECONDS = 0.25
 PAUSE_SECONDS_MAX = 8.0
 LIVED_WELL_SECONDS = 60.0
 NAMED_MAX = 5
+# A service manager may signal all processes of a worker, or one of them by several signals.
+REPEAT_SECONDS = 1.0
 _ASKED_TO_END = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,12 +66,14 @@ def supervise(work: Callable[[RunningCode, Crash | None], int]) -> int:
             if child == 0:
                 _begin_child(parent, before)
                 return _work(work, code, crash)
-            status, is_leaving = _see_to_end(child)
+            status, asked_by = _see_to_end(child)
             if code.has_left:
                 return _exit_code(status)
+            if asked_by is not None and _exit_code(status) == 128 + signal.SIGTERM:
+                return 128 + asked_by  # before it could drain: there the request interrupts it
             cause = describe_end(status, code)
             crash = _follow(crash, code, cause)
-            if is_leaving or not (crash.worker_id or crash.placed_id):
+            if asked_by is not None or not (crash.worker_id or crash.placed_id):
                 log.critical("the worker's process has ended: %s", cause)
                 return _exit_code(status) or 1
             if time.monotonic() - started_at >= LIVED_WELL_SECONDS:
@@ -153,17 +157,28 @@ def _work(
     return answer
 
 
-def _see_to_end(child: int) -> tuple[int, bool]:
-    """Wait for the end of a process, and pass on requests to end; tells whether there was one."""
-    is_leaving = False
+def _see_to_end(child: int) -> tuple[int, int | None]:
+    """Wait for the end of a process, and pass on requests to end; returns the first of them.
+
+    That goes as SIGTERM, to drain, and later ones as SIGINT, which does not wait. So a SIGTERM that
+    the process itself was sent beside ours is no second request.
+    """
+    asked_by: int | None = None
+    asked_at = 0.0
     while True:
         received = signal.sigwait({*_ASKED_TO_END, signal.SIGCHLD})
+        is_first = asked_by is None
+        if received != signal.SIGCHLD and is_first:
+            asked_by, asked_at = received, time.monotonic()
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return status, is_leaving
-        if received != signal.SIGCHLD:
-            is_leaving = True
+            return status, asked_by
+        if received == signal.SIGCHLD:
+            continue
+        if is_first:
             os.kill(child, signal.SIGTERM)
+        elif time.monotonic() - asked_at >= REPEAT_SECONDS:
+            os.kill(child, signal.SIGINT)
 
 
 def _exit_code(status: int) -> int:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 VARIABLE = "HOLDFAST_DATABASE_URL"
+LISTEN_VARIABLE = "HOLDFAST_LISTEN_DATABASE_URL"
+# The flag of a URL and its variable.
+NAMES = ("--database-url", VARIABLE)
+READ_VARIABLE = "HOLDFAST_READ_DATABASE_URL"
+LISTEN_NAMES = ("--listen-database-url", LISTEN_VARIABLE)
+READ_NAMES = ("--read-database-url", READ_VARIABLE)
 TRUST_VARIABLE = "HOLDFAST_TRUST_DATABASE_NETWORK"
 YES = ("1", "true", "yes", "y")
 EMBEDDED_DATABASE = "holdfast"
@@ -33,6 +39,24 @@ DatabaseUrl = Annotated[
         env_var=VARIABLE,
         help="A PostgreSQL 15 or newer. Default: a Postgres of our own, run for the time of the "
         "command (HOLDFAST_DATA_DIR says where).",
+    ),
+]
+
+ListenDatabaseUrl = Annotated[
+    str | None,
+    Parameter(
+        name="--listen-database-url",
+        env_var=LISTEN_VARIABLE,
+        help="The same Postgres past a pooler, to listen for wake-ups from other servers.",
+    ),
+]
+
+ReadDatabaseUrl = Annotated[
+    str | None,
+    Parameter(
+        name="--read-database-url",
+        env_var=READ_VARIABLE,
+        help="A standby of the same Postgres, to answer lists, logs and searches.",
     ),
 ]
 
@@ -58,10 +82,15 @@ def ask(
 @contextmanager
 def refusals_in_a_line() -> Iterator[None]:
     """Turn what Postgres refuses into one line, where a traceback would help nobody."""
-    from asyncpg import InterfaceError, PostgresError
+    from asyncpg import InsufficientPrivilegeError, InterfaceError, PostgresError
 
     try:
         yield
+    except InsufficientPrivilegeError as error:
+        remedy = (
+            "migrate as the owner of the schema, who lets others in by `holdfast db grant ROLE`"
+        )
+        raise Unavailable(f"Postgres refused: {error}; {remedy}") from error
     except (PostgresError, InterfaceError) as error:
         raise Unavailable(f"Postgres refused: {error}") from error
 
@@ -99,7 +128,7 @@ def embedded(folder: Path) -> Iterator["EmbeddedPostgres"]:
             postgres.stop()
 
 
-def check_url(url: str, *, trust_network: bool = False) -> str:
+def check_url(url: str, *, trust_network: bool = False, names: tuple[str, str] = NAMES) -> str:
     """Refuse what the driver would stumble over, without repeating it: it may hold a password.
 
     Another machine is reached by TLS only, unless its network is trusted.
@@ -111,7 +140,7 @@ def check_url(url: str, *, trust_network: bool = False) -> str:
         is_sound = False
     if not is_sound:
         raise Invalid(
-            f"--database-url or {VARIABLE}",
+            " or ".join(names),
             "is not a URL like postgresql://user@host:5432/database",
         )
     is_trusted = trust_network or os.environ.get(TRUST_VARIABLE, "").lower() in YES
@@ -121,6 +150,6 @@ def check_url(url: str, *, trust_network: bool = False) -> str:
     if has_password(url) and any(url in argument for argument in sys.argv):
         remark(
             "holdfast: everybody on this machine sees arguments, and so the password in "
-            f"--database-url; set {VARIABLE} instead"
+            f"{names[0]}; set {names[1]} instead"
         )
     return url

@@ -12,9 +12,12 @@ from contextvars import Context, ContextVar
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
+import msgspec
+
 from holdfast.client import streams
 from holdfast.client.both import Bound, LoopThread, both, both_stream
 from holdfast.client.bundle import pack
+from holdfast.client.codec import Codec, PayloadCodec, default_codec, encode_request, read_codec
 from holdfast.client.context import ClientSpeaker, Lease, current
 from holdfast.client.context import Context as TaskContext
 from holdfast.client.datasets import create_dataset, list_datasets, name_dataset
@@ -27,20 +30,25 @@ from holdfast.client.namespaces.dead_letters import DeadLetters
 from holdfast.client.namespaces.events import Events
 from holdfast.client.namespaces.functions import Functions
 from holdfast.client.namespaces.jobs import Jobs
+from holdfast.client.namespaces.limits import Limits
 from holdfast.client.namespaces.overview import Overviews
 from holdfast.client.namespaces.queues import Queues
+from holdfast.client.namespaces.schedules import Schedules
+from holdfast.client.namespaces.servers import Servers
+from holdfast.client.namespaces.shares import Shares
 from holdfast.client.namespaces.tasks import Tasks
 from holdfast.client.namespaces.tokens import Tokens
 from holdfast.client.namespaces.types import Types
 from holdfast.client.namespaces.workers import Workers
 from holdfast.client.outcome import ANYTHING
 from holdfast.client.request import request_call, request_command
+from holdfast.client.signals import SendsSignals
 from holdfast.client.submission import submit_request
 from holdfast.client.task import GivenOptions, TaskFunction
 from holdfast.client.transport import Transport, find_server
 from holdfast.errors import Invalid
 from holdfast.model.addresses import without_login
-from holdfast.model.ids import parse_job_id, parse_task_id
+from holdfast.model.work.ids import parse_job_id, parse_task_id
 from holdfast.wire.bundles import StoredBundle, bundle_path
 from holdfast.wire.events import EventStreamQuery
 from holdfast.wire.requests import JobRequest, LogQuery
@@ -54,7 +62,7 @@ ACTOR_LENGTH_MAX = 256
 # The clients of `with` blocks, the innermost last: of all threads, and of this one or coroutine.
 _open_clients: list["Client"] = []
 _own_clients: ContextVar[tuple["Client", ...]] = ContextVar("holdfast_clients", default=())
-_shared_clients: dict[tuple[int, str], "Client"] = {}
+_shared_clients: dict[tuple[int, str, PayloadCodec | None], "Client"] = {}
 _sharing = threading.Lock()
 
 
@@ -93,11 +101,14 @@ async def _upload(client: "Client", folder: str | os.PathLike[str]) -> str:
     return bundle.hash
 
 
-class Client:
+class Client(SendsSignals):
     """A connection to a server: HOLDFAST_SERVER, or the local one; within a task, the task's own.
 
     A server that asks for a token is shown the one given, or that of HOLDFAST_TOKEN; within a task
     without one, its lease, by which it may submit children and see to them.
+
+    A codec encodes what functions are called with, and decodes what they return: docs/codec.md.
+    By default it is that of the task, or what HOLDFAST_CODEC names; None is none.
 
     Within `with` it is the client that `function.submit` uses. Methods block; each has an `.aio`.
     """
@@ -109,11 +120,13 @@ class Client:
         token: str | None = None,
         patience: float = PATIENCE_SECONDS,
         ca_file: str | None = None,
+        codec: Codec | PayloadCodec | str | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> None:
         context = current.get()
         if server is None and context is not None:
             server = context.identity.server
         self.server = find_server(server)
+        self.codec = default_codec(context) if codec is msgspec.UNSET else read_codec(codec)
         self._patience = patience
         self._opener = context
         self._opened_by = 0
@@ -124,10 +137,14 @@ class Client:
         self.events = Events(self)
         self.tasks = Tasks(self)
         self.queues = Queues(self)
+        self.limits = Limits(self)
+        self.shares = Shares(self)
         self.actions = Actions(self)
         self.overview = Overviews(self)
         self.workers = Workers(self)
+        self.servers = Servers(self)
         self.types = Types(self)
+        self.schedules = Schedules(self)
         self.tokens = Tokens(self)
         self.functions = Functions(self)
         self.dead_letters = DeadLetters(self)
@@ -202,7 +219,8 @@ class Client:
         **options: Unpack[GivenOptions],
     ) -> Coroutine[Any, Any, Job[None]]:
         """Submit a command, a list of words or a line for the shell, with options as of a task."""
-        return self._submit(request_command(command, options, inputs=inputs, refer=self._refer))
+        request = request_command(command, options, inputs=inputs, refer=self._refer)
+        return self._submit(encode_request(self.codec, request))
 
     @both
     async def job(self, job_id: str | int) -> Job[Any]:
@@ -273,13 +291,15 @@ class Client:
     def _submit_call(
         self, function: TaskFunction[Any, Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
-        request = request_call(function, args, kwargs, refer=self._refer)
+        request = request_call(function, args, kwargs, refer=self._refer, codec=self.codec)
         return self._submit(request, function.returns)
 
     def _submit_map(
         self, function: TaskFunction[Any, Any], inputs: Iterable[Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
-        request = request_call(function, args, kwargs, inputs=inputs, refer=self._refer)
+        request = request_call(
+            function, args, kwargs, inputs=inputs, refer=self._refer, codec=self.codec
+        )
         return self._submit(request, function.returns)
 
     def _submit(
@@ -306,10 +326,10 @@ def submit_for(context: TaskContext) -> Submits:
     def submit_call(
         client: Client, function: TaskFunction[Any, Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Job[Any]]:
-        request = request_call(function, args, kwargs, refer=client._refer)
+        request = request_call(function, args, kwargs, refer=client._refer, codec=client.codec)
         return send(client, request, function.returns)
 
-    bound: Bound[..., Job[Any]] = Bound(submit_call, share_client(context.identity.server))
+    bound: Bound[..., Job[Any]] = Bound(submit_call, _share_for(context))
     return bound
 
 
@@ -322,11 +342,11 @@ def find_client() -> Client:
     context = current.get()
     found = [client for client in [*_open_clients] if client._opener is context]
     if not found:
-        return share_client(find_server(None if context is None else context.identity.server))
+        return share_client(find_server(None)) if context is None else _share_for(context)
     own = [client for client in _own_clients.get() if client in found]
     client = own[-1] if own else _choose_of_others(found)
     is_inherited = client._thread is not None and client._thread.is_forked
-    return share_client(client.server) if is_inherited else client
+    return share_client(client.server, client.codec) if is_inherited else client
 
 
 def _choose_of_others(found: Sequence[Client]) -> Client:
@@ -339,24 +359,33 @@ def _choose_of_others(found: Sequence[Client]) -> Client:
     return found[-1]
 
 
-def share_client(server: str) -> Client:
-    """Give the one client of this process for a server; it is closed at exit."""
-    key = (os.getpid(), server)
+def _share_for(context: TaskContext) -> Client:
+    return share_client(find_server(context.identity.server), context.codec)
+
+
+def share_client(
+    server: str, codec: PayloadCodec | msgspec.UnsetType | None = msgspec.UNSET
+) -> Client:
+    """Give the one client of this process for a server and a codec; it is closed at exit."""
+    if codec is msgspec.UNSET:
+        codec = default_codec(None)
+    key = (os.getpid(), server, codec)
     with _sharing:
         client = _shared_clients.get(key)
         if client is None:
             # Of no task, whichever is the first to use it: each call is made by whoever makes it.
-            client = _shared_clients[key] = Context().run(Client, server)
+            client = _shared_clients[key] = Context().run(Client, server, codec=codec)
             client.open()
             atexit.register(client.close)
     return client
 
 
 def close_shared(server: str) -> None:
-    """Close the shared client for a server, if there is one."""
+    """Close the shared clients for a server, if there are any."""
     with _sharing:
-        client = _shared_clients.pop((os.getpid(), server), None)
-    if client is not None:
+        keys = [key for key in _shared_clients if key[:2] == (os.getpid(), server)]
+        clients = [_shared_clients.pop(key) for key in keys]
+    for client in clients:
         atexit.unregister(client.close)
         client.close()
 

@@ -12,12 +12,15 @@ from uuid import UUID, uuid4
 import msgspec
 
 from holdfast.client.both import LoopThread, both
+from holdfast.client.codec import PayloadCodec, decode_text
 from holdfast.client.outputs import Outputs
+from holdfast.client.signals import count_waits, wait_for_signal
 from holdfast.client.token import AUTHORIZATION, UNNAMED, Token
 from holdfast.client.transport import VARIABLE, Transport
+from holdfast.client.turns import wait_for_turn
 from holdfast.errors import Invalid
 from holdfast.model.datasets import OutputEntry
-from holdfast.model.order import Output
+from holdfast.model.submitting.order import Output
 from holdfast.wire.answers import CheckpointAnswer
 from holdfast.wire.attempt_calls import LEASE_HEADER
 from holdfast.wire.endpoints import (
@@ -87,6 +90,8 @@ class Connection(msgspec.Struct, frozen=True):
 
     transport: Transport
     loop_thread: LoopThread
+    # That of its worker.
+    codec: PayloadCodec | None = None
 
 
 class Checkpoint:
@@ -104,7 +109,8 @@ class Checkpoint:
     @both
     def save(self, value: Any) -> Coroutine[Any, Any, None]:
         """Keep a value (JSON) instead of the last one. Raises LeaseConflict if too late."""
-        return self._save(_encode(value, "checkpoint"))
+        text, codec = _encode(value, "checkpoint"), self._connection().codec
+        return self._save(text if codec is None else codec.encode(bytes(text)))
 
     @both
     async def load(self) -> Any:
@@ -112,7 +118,7 @@ class Checkpoint:
         identity = self._identity
         body = CheckpointLoadRequest(identity.task_id, identity.attempt, identity.lease_token)
         answer = await self._call("/internal/checkpoint-load", body)
-        return msgspec.json.decode(answer.checkpoint)
+        return msgspec.json.decode(decode_text(self._connection().codec, answer.checkpoint))
 
     async def _save(self, text: msgspec.Raw) -> None:
         identity = self._identity
@@ -134,6 +140,18 @@ class Checkpoint:
 def _make_checkpoint(context: "Context") -> Checkpoint:
     """Keep something for the next attempt of this task."""
     return Checkpoint(context.identity, context._connection)
+
+
+def _list_variables(context: "Context") -> dict[str, str]:
+    return context.identity.environment
+
+
+def _find_correlation_id(context: "Context") -> str:
+    return context.identity.correlation_id
+
+
+def _find_trace_id(context: "Context") -> str | None:
+    return context.identity.trace_id
 
 
 def _find_own_token(context: "Context") -> Token:
@@ -180,22 +198,26 @@ class Context:
         is_cancelled: Callable[[], bool],
         note_progress: Callable[[float, str | None], None],
         connection: Callable[[], Connection],
+        codec: PayloadCodec | None = None,
     ) -> None:
+        self.codec = codec
         self.identity = identity
         self._is_cancelled = is_cancelled
         self._note_progress = note_progress
         self._connection = connection
-        # The variables of its job; a function that shares its process has them here alone.
-        self.environment = identity.environment
-        # What its job and all that follows from it have in common, and the trace of its job.
-        self.correlation_id = identity.correlation_id
-        self.trace_id = identity.trace_id
 
     # Made when they are asked for: most functions are short, and ask for none of these.
     checkpoint = cached_property(_make_checkpoint)
     output = cached_property(_make_output)
     log = cached_property(_make_log)
+    _waits = cached_property(count_waits)
+    wait = both(wait_for_signal)
     _own_token = cached_property(_find_own_token)
+    # The variables of its job; a function that shares its process has them here alone.
+    environment = cached_property(_list_variables)
+    # What its job and all that follows from it have in common, and the trace of its job.
+    correlation_id = cached_property(_find_correlation_id)
+    trace_id = cached_property(_find_trace_id)
 
     @property
     def task_id(self) -> str:
@@ -261,6 +283,8 @@ class Context:
         """Take back what this attempt has published; False if it has nothing of that name."""
         body = EndpointRemoveRequest(*self.identity.lease, name)
         return (await self._call(REMOVE_PATH, body, Changed)).changed
+
+    limit = both(wait_for_turn)
 
     @both
     def event(self, kind: str, /, **payload: Any) -> Coroutine[Any, Any, None]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from holdfast.client.both import LoopThread, both, both_stream
+from holdfast.client.codec import encode_request
 from holdfast.client.pages import read_pages
 from holdfast.client.request import request_call
 from holdfast.client.task import TaskFunction
@@ -159,7 +160,8 @@ class Dataset:
         elif args or kwargs:
             raise Invalid("args", "go with a function only; a request has its own")
         path = dataset_path(self.name, "triggers", name)
-        return self._client.change(path, TriggerRequest(job), Changed, method="PUT")
+        body = TriggerRequest(encode_request(self._client.codec, job))
+        return self._client.change(path, body, Changed, method="PUT")
 
     @both
     async def triggers(self) -> list[TriggerStatus]:

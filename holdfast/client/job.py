@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from holdfast.client.both import LoopThread, both, both_stream
 from holdfast.client.deadline import Deadline
 from holdfast.client.functions.kinds import Kind
-from holdfast.client.outcome import ANYTHING, open_result, open_results, read_results
+from holdfast.client.outcome import ANYTHING, decode_result, open_result, open_results, read_results
 from holdfast.client.pages import read_pages
 from holdfast.client.progress import count_live, show_progress
 from holdfast.errors import Invalid
-from holdfast.model.ids import check_index
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.states import ENDED_STATES, JobState, parse_state
+from holdfast.model.work.ids import check_index
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import ENDED_STATES, JobState, parse_state
 from holdfast.wire.events import EventListQuery
 from holdfast.wire.graphs import JobGraph
 from holdfast.wire.requests import JobQuery, ResultQuery
@@ -92,19 +92,21 @@ class Job(Generic[Answer]):
             path = f"/api/tasks/{task_id}/result"
             found = await self._client.read(path, TaskResult, query=query)
             if found.is_finished:
-                return open_result(found, self._returns)  # type: ignore[no-any-return]
+                value: Answer = open_result(found, self._returns, self._client.codec)
+                return value
             if deadline.is_over:
                 deadline.check(*await self._describe_task(task_id))
 
     @both
     async def results(self, timeout: float | None = None) -> list[Answer]:
         """Wait for the whole job and give every task's result in order; raises the first error."""
-        return open_results(await self._outcomes(timeout), self._returns)
+        return open_results(await self._outcomes(timeout), self._returns, self._client.codec)
 
     @both
     async def outcomes(self, timeout: float | None = None) -> list[TaskResult]:
         """Wait for the whole job and give how each task ended, without raising."""
-        return await self._outcomes(timeout)
+        codec, found = self._client.codec, await self._outcomes(timeout)
+        return found if codec is None else [decode_result(codec, each) for each in found]
 
     @both
     def cancel(

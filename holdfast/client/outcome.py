@@ -1,6 +1,5 @@
 """What a task left behind, opened: the value that its function returned, or the error it raised."""
 
-import base64
 import builtins
 from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import cache
@@ -9,8 +8,10 @@ from typing import Any
 import msgspec
 
 from holdfast import errors
+from holdfast.client.codec import PayloadCodec, decode_text
 from holdfast.client.functions.kinds import Kind
 from holdfast.client.pages import Reads, read_pages
+from holdfast.client.pickles import unpickle
 from holdfast.errors import Invalid, TaskFailed
 from holdfast.wire.requests import PageQuery
 from holdfast.wire.status import ResultPage, TaskResult
@@ -30,15 +31,19 @@ def read_results(read: Reads, job_id: str) -> AsyncGenerator[ResultPage, None]:
     return read_pages(read, path, ResultPage, query=query)
 
 
-def open_result(found: TaskResult, kind: Kind = ANYTHING) -> Any:
+def decode_result(codec: PayloadCodec | None, found: TaskResult) -> TaskResult:
+    """Give the same result, readable. Raises Invalid."""
+    text = decode_text(codec, found.result)
+    return found if text is found.result else msgspec.structs.replace(found, result=text)
+
+
+def open_result(found: TaskResult, kind: Kind = ANYTHING, codec: PayloadCodec | None = None) -> Any:
     """Give what a task's function returned, as its annotation has it, or raise what it raised."""
     if found.state != SUCCEEDED:
         raise rebuild_failure(found)
-    value = msgspec.json.decode(found.result)
+    value = msgspec.json.decode(decode_result(codec, found).result)
     if found.pickled and value is not None:
-        import cloudpickle
-
-        return cloudpickle.loads(base64.b64decode(value))
+        return unpickle(value)
     try:
         return kind.read(value)
     except msgspec.ValidationError as error:
@@ -50,14 +55,16 @@ def open_result(found: TaskResult, kind: Kind = ANYTHING) -> Any:
         raise Invalid("result", problem) from error
 
 
-def open_results(found: Iterable[TaskResult], kind: Kind = ANYTHING) -> list[Any]:
+def open_results(
+    found: Iterable[TaskResult], kind: Kind = ANYTHING, codec: PayloadCodec | None = None
+) -> list[Any]:
     """Give what every task returned; raises the first failure, not what followed from it."""
     listed = list(found)
     failed = [result for result in listed if result.state != SUCCEEDED]
     culprits = [result for result in failed if result.state in _OWN_FAULT]
     for result in culprits or failed:
         raise rebuild_failure(result)
-    return [open_result(result, kind) for result in listed]
+    return [open_result(result, kind, codec) for result in listed]
 
 
 def rebuild_failure(found: TaskResult) -> TaskFailed:

@@ -7,7 +7,7 @@ import msgspec
 
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.datasets import ENTRIES_MAX, OutputEntry
-from holdfast.model.order import Output
+from holdfast.model.submitting.order import Output
 from holdfast.wire.raw import encode_json
 
 

@@ -25,6 +25,7 @@ _KINDS: dict[str, type[errors.HoldfastError]] = {
         errors.NotAllowed,
         errors.NotFound,
         errors.KeyReused,
+        errors.NotUnique,
         errors.IllegalMove,
         errors.LeaseConflict,
         errors.Overloaded,

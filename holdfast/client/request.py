@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.client.argument_jobs import find_jobs, replace_all
+from holdfast.client.codec import PayloadCodec, check_unique, default_codec, encode_request
+from holdfast.client.context import current
 from holdfast.client.functions.arguments import encode_input, write_argument
 from holdfast.client.functions.parameters import Shape
 from holdfast.client.job import Job
@@ -19,17 +21,20 @@ from holdfast.client.task import (
     TaskOptions,
     change_options,
 )
+from holdfast.client.unique import find_unique
 from holdfast.errors import Invalid
-from holdfast.model import order
-from holdfast.model.order import ResultPosition
 from holdfast.model.shapes import as_invalid
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting import order
+from holdfast.model.submitting.order import ResultPosition
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.submitting.unique import Unique
 from holdfast.wire.requests import JobRequest
 
 # What a job spec calls otherwise, and what only workers and clients know.
 _RENAMED = {"retries": "max_retries_failure", "preemption_retries": "max_retries_preemption"}
-_OF_FUNCTIONS = ("pickled", "isolation")
+_OF_FUNCTIONS = ("pickled", "isolation", "batch", "within", "schedule", "tz")
 _OF_TIMES = ("delay", "at", "not_before")
+_OF_MOMENTS = (*_OF_TIMES, "expires", "expires_at")
 _OF_PLACED_WORK = ("resources", "constraints", "coscheduling", "bundle", "requirements")
 QUEUE = "default"
 
@@ -49,6 +54,7 @@ def request_call(
     *,
     inputs: Iterable[Any] | None = None,
     refer: Refer = by_id,
+    codec: PayloadCodec | None = None,
 ) -> JobRequest:
     """Describe one call of a function, or one for each input, which comes first.
 
@@ -59,6 +65,8 @@ def request_call(
     options = function.options
     if options.name is None:
         options = msgspec.structs.replace(options, name=function.function.__name__)
+    if codec is not None:  # before its arguments become values that the server can read
+        check_unique(codec, _unique_of(options))
     given = {"args": args, "kwargs": kwargs}
     jobs = find_jobs(given)
     results = [
@@ -79,12 +87,38 @@ def request_call(
         entrypoint = _name_call(
             function, given["args"], given["kwargs"], shape=shape, results=results
         )
-    return _fill(options, entrypoint, inputs=texts, refer=refer)
+    unique = find_unique(
+        function,
+        _unique_of(options),
+        entrypoint,
+        shape=shape,
+        num_args=len(args),
+        has_inputs=listed is not None,
+    )
+    options = msgspec.structs.replace(options, unique=unique)
+    request = _fill(options, entrypoint, inputs=texts, refer=refer)
+    return encode_request(codec, request)
+
+
+def describe_call(
+    function: TaskFunction[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> JobRequest:
+    """Describe one call where there is no client, encoded by the codec that one would have."""
+    return request_call(function, args, kwargs, codec=default_codec(current.get()))
+
+
+def _unique_of(options: TaskOptions) -> Unique | None:
+    unique = options.unique
+    if isinstance(unique, bool):
+        return Unique() if unique else None
+    return unique
 
 
 def request_options(function: TaskFunction[Any, Any]) -> JobRequest:
     """Describe how the jobs of a function run, apart from what they are called with."""
-    return _fill(function.options, Entrypoint(function=function.path), inputs=None, refer=by_id)
+    # A worker does not announce what makes a call unique: who submits from elsewhere says it.
+    options = msgspec.structs.replace(function.options, unique=None)
+    return _fill(options, Entrypoint(function=function.path), inputs=None, refer=by_id)
 
 
 def request_command(
@@ -118,11 +152,12 @@ def _fill(
     fields = {
         _RENAMED.get(name, name): value
         for name, value in msgspec.structs.asdict(options).items()
-        if value is not None and name not in (*_OF_FUNCTIONS, *_OF_TIMES)
+        if value is not None and name not in (*_OF_FUNCTIONS, *_OF_MOMENTS)
     }
     if entrypoint.function is not None and options.queue is None:
         fields["placed"] = True
-    fields |= _describe_start(options)
+    fields |= _describe_start(options) | _describe_end(options)
+    fields["unique"] = _unique_of(options)
     fields["depends_on"] = _list_dependencies(options.depends_on or (), entrypoint, refer)
     if options.compensation is not None:
         fields["compensation"] = _describe_compensation(options.compensation)
@@ -141,10 +176,26 @@ def _describe_start(options: TaskOptions) -> dict[str, float]:
     at = options.not_before if options.at is None else options.at
     if at is None:
         return {}
+    return {"not_before": _timestamp("at", at)}
+
+
+def _describe_end(options: TaskOptions) -> dict[str, float]:
+    """Say until when a job has to be started, in seconds."""
+    fields: dict[str, float] = {}
+    if isinstance(options.expires, timedelta):
+        fields["expires"] = options.expires.total_seconds()
+    elif options.expires is not None:
+        fields["expires"] = options.expires
+    if options.expires_at is not None:
+        fields["expires_at"] = _timestamp("expires", options.expires_at)
+    return fields
+
+
+def _timestamp(field: str, at: datetime | float) -> float:
     try:
-        return {"not_before": at.timestamp() if isinstance(at, datetime) else at}
+        return at.timestamp() if isinstance(at, datetime) else at
     except (OverflowError, ValueError, OSError) as error:
-        raise Invalid("at", f"{at} is no time that this machine knows: {error}") from error
+        raise Invalid(field, f"{at} is no time that this machine knows: {error}") from error
 
 
 def _describe_compensation(given: Any) -> Entrypoint:

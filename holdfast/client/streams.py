@@ -9,7 +9,7 @@ import msgspec
 from holdfast.client.pauses import spread
 from holdfast.client.transport import Transport
 from holdfast.errors import Unavailable
-from holdfast.model.log_limits import describe_left_out
+from holdfast.model.work.log_limits import describe_left_out
 from holdfast.wire.events import EventStreamQuery
 from holdfast.wire.requests import LogQuery
 from holdfast.wire.status import Event, LogChunk

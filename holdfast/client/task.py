@@ -21,14 +21,18 @@ from typing import (
 
 import msgspec
 
+from holdfast.client.functions.batches import BatchParameters, check_batched, read_batch_size
 from holdfast.client.functions.kinds import Kind
 from holdfast.client.functions.parameters import Parameters, Shape
 from holdfast.errors import Invalid
-from holdfast.model.order import Condition, Output
-from holdfast.model.queue_names import check_queue_name
-from holdfast.model.resources import Constraint, Coscheduling, Resources
 from holdfast.model.shapes import as_invalid
-from holdfast.model.spec import YEAR_SECONDS, Backoff, OnExhausted, OnTimeout
+from holdfast.model.submitting import spec as specs
+from holdfast.model.submitting.order import Condition, Output
+from holdfast.model.submitting.queue_names import check_queue_name
+from holdfast.model.submitting.schedules import Schedule
+from holdfast.model.submitting.spec import Backoff, KeyOfInput, OnExhausted, OnFailure, OnTimeout
+from holdfast.model.submitting.unique import Unique
+from holdfast.model.workers.resources import Constraint, Coscheduling, Resources
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client, Submits
@@ -40,6 +44,8 @@ Isolation = Literal["auto", "process"]
 CONTEXT_PARAMETER = "ctx"
 _REMEDIES = {
     "delay": "use seconds or a timedelta, such as timedelta(minutes=5)",
+    "expires": "use seconds or a timedelta, or a datetime",
+    "expires_at": "use a datetime, or seconds since 1970",
     "at": "use a datetime, or seconds since 1970",
 }
 
@@ -74,11 +80,17 @@ class TaskOptions(
     lease: float | None = None
     grace: float | None = None
     priority: int | None = None
+    # By what limits per key count it, and how many slots of each limit it takes.
+    concurrency_key: str | KeyOfInput | None = None
+    slots: int | None = None
     # When it may start: so long after its submission and what it waits for, or at a time.
     delay: timedelta | float | None = None
     at: datetime | float | None = None
     not_before: float | None = None
     scheduling_timeout: float | None = None
+    # What nobody has started by then is not run: so long after its submission, or a time.
+    expires: timedelta | float | None = None
+    expires_at: datetime | float | None = None
     labels: dict[str, str] | None = None
     environment: dict[str, str] | None = None
     idempotency_key: str | None = None
@@ -91,12 +103,22 @@ class TaskOptions(
     requirements: list[str] | None = None
     outputs: list[Output] | None = None
     verbose_events: bool | None = None
+    # Submits it again and again: a cron expression in a time zone, an interval, or a Schedule.
+    schedule: Any = None
+    tz: str | None = None
+    # Of calls that are alike, one is there at a time; True compares all arguments.
+    unique: Unique | bool | None = None
+    chain: str | None = None
+    on_failure: OnFailure | None = None
     # Jobs, their ids, or Dependencies.
     depends_on: list[Any] | None = None
     # A task function, one with arguments, or a command: what undoes the job's effects.
     compensation: Any = None
     pickled: bool = False
     isolation: Isolation = "auto"
+    # One call for so many tasks, or for those that have come within so many seconds.
+    batch: int | None = None
+    within: float | None = None
 
 
 class GivenOptions(TypedDict, total=False):
@@ -116,10 +138,14 @@ class GivenOptions(TypedDict, total=False):
     lease: float | None
     grace: float | None
     priority: int | None
+    concurrency_key: str | KeyOfInput | None
+    slots: int | None
     delay: timedelta | float | None
     at: datetime | float | None
     not_before: float | None
     scheduling_timeout: float | None
+    expires: datetime | timedelta | float | None
+    expires_at: datetime | float | None
     labels: dict[str, str] | None
     environment: dict[str, str] | None
     idempotency_key: str | None
@@ -132,10 +158,17 @@ class GivenOptions(TypedDict, total=False):
     requirements: list[str] | None
     outputs: list[Output] | None
     verbose_events: bool | None
+    schedule: str | timedelta | Schedule | None
+    tz: str | None
+    unique: Unique | bool | None
+    chain: str | None
+    on_failure: OnFailure | None
     depends_on: "Sequence[Job[Any] | str | int | Dependency] | None"
     compensation: "TaskFunction[Any, Any] | TaskCall | Sequence[str] | str | None"
     pickled: bool
     isolation: Isolation
+    batch: int | None
+    within: float | None
 
 
 class TaskFunction(Generic[Given, Answer]):
@@ -148,7 +181,11 @@ class TaskFunction(Generic[Given, Answer]):
         update_wrapper(self, function)
         self.function = function
         self.options = options
+        self.batch = read_batch_size(options.batch, options.within)
         self.parameters = Parameters(function, signature)
+        if self.batch is not None:
+            check_batched(self.path, signature)
+            self.parameters = BatchParameters(function, signature)
         self.wants_context = CONTEXT_PARAMETER in signature.parameters
 
     def __repr__(self) -> str:
@@ -160,6 +197,9 @@ class TaskFunction(Generic[Given, Answer]):
 
     def with_options(self, **changes: Unpack[GivenOptions]) -> "TaskFunction[Given, Answer]":
         """Make the same function with other options, for one call or many."""
+        if named := {"batch", "within"} & changes.keys():
+            problem = "belongs to the function itself; give it to its decorator"
+            raise Invalid(min(named), problem)
         changed = copy.copy(self)
         changed.options = change_options(self.options, changes)
         return changed
@@ -190,12 +230,21 @@ class TaskFunction(Generic[Given, Answer]):
         except TypeError as error:
             raise Invalid("args", f"{self.path} cannot be called so: {error}") from error
 
+    def check_schedule(self) -> None:
+        """Refuse a schedule of a function that cannot be called without arguments."""
+        if self.options.schedule is not None:
+            try:
+                self.check_arguments((), {})
+            except Invalid as error:
+                problem = f"submits it without arguments, which need defaults: {error.problem}"
+                raise Invalid("schedule", problem) from error
+
     def spec(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Describe one call as the spec of a job, in plain JSON: for the API, a file, or SQL."""
-        from holdfast.client.request import request_call
+        from holdfast.client.request import describe_call
 
         spec: dict[str, Any] = msgspec.json.decode(
-            msgspec.json.encode(request_call(self, args, kwargs))
+            msgspec.json.encode(describe_call(self, args, kwargs))
         )
         return spec
 
@@ -279,6 +328,7 @@ def task(function: Any = None, /, **options: Unpack[GivenOptions]) -> Any:
 
     def decorate(function: Any) -> Any:
         made: TaskFunction[Any, Any] = TaskFunction(function, chosen)
+        made.check_schedule()
         decorated[made.path] = made
         return made
 
@@ -295,6 +345,10 @@ def change_options(options: TaskOptions, changes: GivenOptions) -> TaskOptions:
         remedy = f"write it like holdfast.Backoff(base={backoff}), for the first wait in seconds"
         raise Invalid("backoff", f"is the number {backoff}; {remedy}")
     chosen = {**msgspec.structs.asdict(options), **changes}
+    if isinstance(chosen["expires"], datetime):
+        chosen |= {"expires": None, "expires_at": chosen["expires"]}
+    elif changes.get("expires") is not None and changes.get("expires_at") is None:
+        chosen["expires_at"] = None
     given = {name: value for name, value in chosen.items() if value is not msgspec.UNSET}
     try:
         made = msgspec.convert(given, TaskOptions)
@@ -307,12 +361,31 @@ def change_options(options: TaskOptions, changes: GivenOptions) -> TaskOptions:
     if isinstance(made.queue, str):
         check_queue_name(made.queue)
     _check_delay(made.delay)
-    return made
+    if read_batch_size(made.batch, made.within) is not None and made.isolation == "process":
+        raise Invalid("batch", "is gathered within the worker; leave isolation out")
+    return msgspec.structs.replace(made, schedule=_read_schedule(made), tz=None)
+
+
+def _read_schedule(options: TaskOptions) -> Schedule | None:
+    """Take what stands for a schedule as one."""
+    given, tz = options.schedule, options.tz
+    if tz is not None and not isinstance(given, str):
+        raise Invalid(
+            "tz", "goes with a schedule that is a cron expression; a Schedule has its own"
+        )
+    if given is None or isinstance(given, Schedule):
+        return given
+    if isinstance(given, str):
+        return Schedule(cron=given, tz=tz or "UTC")
+    if isinstance(given, timedelta):
+        return Schedule(every=given.total_seconds())
+    problem = f"is {given!r}; use a cron expression, a timedelta, or a holdfast.Schedule"
+    raise Invalid("schedule", problem)
 
 
 def _check_delay(delay: timedelta | float | None) -> None:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if seconds is not None and not 0 <= seconds <= YEAR_SECONDS:
+    if seconds is not None and not 0 <= seconds <= specs.YEAR_SECONDS:
         raise Invalid("delay", f"is {seconds:g} seconds; use 0 or more, and a year at most")
 
 

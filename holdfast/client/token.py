@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from holdfast.errors import Invalid
-from holdfast.model.tokens import JWT_LENGTH_MAX, is_jwt, is_token
+from holdfast.model.access.tokens import JWT_LENGTH_MAX, is_jwt, is_token
 
 VARIABLE = "HOLDFAST_TOKEN"
 FILE_VARIABLE = "HOLDFAST_TOKEN_FILE"

@@ -20,7 +20,8 @@ from holdfast.client.token import AUTHORIZATION, Speaker, Token
 from holdfast.errors import HoldfastError, Invalid, Refused, Unavailable
 from holdfast.model.addresses import without_login
 from holdfast.model.outage import Outage
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.programs import PROGRAM_HEADER, own_program
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.tls.calling import CertificateRefused, describe_refusal, open_calling
 from holdfast.wire.bundles import OCTETS
 from holdfast.wire.cluster import WORKER_HEADER
@@ -81,7 +82,7 @@ class Transport:
         self._tls = open_calling(Path(ca_file) if ca_file else None) if is_secure else None
         self._shown = without_login(server)
         self._outage = outage
-        self._headers = {"Content-Type": "application/json"}
+        self._headers = {"Content-Type": "application/json", PROGRAM_HEADER: own_program()}
         if actor:
             self._headers["Holdfast-Actor"] = actor
         self._speaker = speaker or Token()

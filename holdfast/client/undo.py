@@ -1,11 +1,12 @@
 """What a compensation is called with: the call that is to be undone, and what came of it."""
 
-import base64
 from typing import Any
 
 import msgspec
 
-from holdfast.model.undo import UndoRecord
+from holdfast.client.codec import PayloadCodec, decode_value
+from holdfast.client.pickles import unpickle
+from holdfast.model.work.undo import UndoRecord
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,9 +33,10 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
 
 
-def read_undo(record: UndoRecord) -> Undo:
+def read_undo(record: UndoRecord, codec: PayloadCodec | None = None) -> Undo:
     """Read a record as user code wants it; what was pickled is unpickled, in the worker alone."""
-    value, result = msgspec.json.decode(record.input), msgspec.json.decode(record.result)
+    value = decode_value(codec, msgspec.json.decode(record.input))
+    result = _decode_each(codec, msgspec.json.decode(record.result))
     args, kwargs = record.args, record.kwargs
     if record.is_pickled:
         value, result = _unpack(value), _unpack(result)
@@ -54,12 +56,17 @@ def read_undo(record: UndoRecord) -> Undo:
     )
 
 
+def _decode_each(codec: PayloadCodec | None, result: Any) -> Any:
+    """Decode a result; of several replicas, each."""
+    if isinstance(result, list):
+        return [decode_value(codec, item) for item in result]
+    return decode_value(codec, result)
+
+
 def _unpack(packed: Any) -> Any:
     """Unpickle a text; of several replicas, each; nothing was returned where there is none."""
     if packed is None:
         return None
     if isinstance(packed, list):
         return [_unpack(item) for item in packed]
-    import cloudpickle
-
-    return cloudpickle.loads(base64.b64decode(packed))
+    return unpickle(packed)

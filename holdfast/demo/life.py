@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from holdfast.cli.children import Child, start_child
-from holdfast.cli.commands.worker import ALLOW_ANYTHING
+from holdfast.cli.commands.processes.worker import ALLOW_ANYTHING
 from holdfast.client.client import Client
 from holdfast.demo import life_tasks
-from holdfast.model.resources import Coscheduling, Resources
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.workers.resources import Coscheduling, Resources
 from holdfast.wire.requests import JobRequest
 
 TURN_SECONDS = 2.0

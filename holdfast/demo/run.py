@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.children import END_SECONDS_MAX, Child, end_children, start_child
-from holdfast.cli.commands.audit import read_findings
-from holdfast.cli.commands.server import SERVING_AT
+from holdfast.cli.commands.processes.server import SERVING_AT
+from holdfast.cli.commands.upkeep.audit import read_findings
 from holdfast.cli.output.text import first_line
 from holdfast.cli.signals import undisturbed
 from holdfast.client.client import Client

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from holdfast.cli.output.colours import COLOURS, badge
 from holdfast.client.client import Client
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.rules.lifecycle import EVENT_TYPES
 from holdfast.wire.status import Event
 

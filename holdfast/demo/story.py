@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.cli.children import Child, start_child
-from holdfast.cli.commands.worker import ALLOW_ANYTHING
+from holdfast.cli.commands.processes.worker import ALLOW_ANYTHING
 from holdfast.client.client import Client
 from holdfast.client.job import Job
 from holdfast.demo import story_tasks
 from holdfast.demo.screen import Screen
 from holdfast.errors import Unavailable
-from holdfast.model.resources import Coscheduling, Resources
-from holdfast.model.spec import Backoff, Entrypoint
-from holdfast.model.states import JobState
+from holdfast.model.submitting.spec import Backoff, Entrypoint
+from holdfast.model.work.states import JobState
+from holdfast.model.workers.resources import Coscheduling, Resources
 from holdfast.wire.requests import JobRequest
 from holdfast.wire.status import JobStatus, TaskStatus
 

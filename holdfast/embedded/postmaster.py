@@ -11,12 +11,15 @@ from pathlib import Path
 from holdfast.embedded import identity
 from holdfast.embedded.errors import PostgresUnavailable
 from holdfast.embedded.folder import SOCKET_NAME, Folder
+from holdfast.embedded.greeting import takes_connections
 from holdfast.embedded.launch import EXIT_LOCK_TAKEN, Order
 from holdfast.embedded.locks import find_holder, is_free, turns_until
 
 ORPHAN_GRACE_SECONDS = 2.0
 FAST_STOP_SECONDS_MAX = 60.0
 IMMEDIATE_STOP_SECONDS_MAX = 20.0
+GREETING_SECONDS_MIN = 1.0
+GREETING_SECONDS_MAX = 10.0
 
 
 class StillStarting(PostgresUnavailable):
@@ -77,7 +80,7 @@ def launch_server(
 
 
 def await_ready(folder: Folder, deadline: float) -> bool:
-    """Wait until the server is ready; False if it died. Raises StillStarting at the deadline."""
+    """Wait until the server answers; False if it died. Raises StillStarting at the deadline."""
     since = time.monotonic()
     for now in turns_until(deadline):
         if not is_running(folder):
@@ -88,13 +91,20 @@ def await_ready(folder: Folder, deadline: float) -> bool:
             continue
         since = now
         written = find_pid_file(folder)
-        if written is not None and written.is_ready:
+        if written is not None and written.is_ready and _answers(written, deadline - now):
             return True
     raise StillStarting(
         f"Postgres in {folder.path} is still starting (or recovering); it was left to go on.",
         "Start again to join it, with more time if it needs it.",
         folder.log_tail(since=0),
     )
+
+
+def _answers(written: PidFile, seconds_left: float) -> bool:
+    """Tell whether who wrote this takes connections; what cannot be seen from here is believed."""
+    path = written.socket_folder / SOCKET_NAME
+    patience = min(max(seconds_left, GREETING_SECONDS_MIN), GREETING_SECONDS_MAX)
+    return not path.exists() or takes_connections(path, patience)
 
 
 def shut_down(folder: Folder) -> None:

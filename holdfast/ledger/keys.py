@@ -2,7 +2,7 @@
 
 The key is taken first in the change's own transaction, and its answer is kept before the commit. So
 a second request under the same key waits for the first, and then finds its answer. A change that is
-refused leaves no key behind.
+refused leaves no key behind. With a key or without: rows in others' hands are waited for.
 """
 
 import hashlib
@@ -14,9 +14,9 @@ import msgspec
 
 from holdfast.errors import Invalid, KeyReused, Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.rules.submission import check_text
+from holdfast.rules.submitting.submission import check_text
 from holdfast.store.database import LockTimeout, Transaction
-from holdfast.store.tables import keys
+from holdfast.store.tables.access import keys
 
 Answer = TypeVar("Answer")
 KEY_LENGTH_MAX = 256
@@ -61,7 +61,7 @@ async def write_once(
     The answer is something that msgspec can write as JSON and read back, and not None.
     """
     if keyed is None:
-        return await ledger.write(change, *arguments, **named)
+        return await wait_turn(None, partial(ledger.write, change, *arguments, **named))
 
     async def keyed_change(_: Ledger, tx: Transaction) -> Answer:
         if not await take_key(tx, keyed):
@@ -76,14 +76,16 @@ async def write_once(
     return await wait_turn(keyed, partial(ledger.write, keyed_change))
 
 
-async def wait_turn(keyed: RequestKey, run: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Run something again while the same request is under way, or holds the rows it needs."""
+async def wait_turn(keyed: RequestKey | None, run: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Run something again while the same request is under way, or others hold the rows it needs."""
     for _ in range(WAITS_MAX):
         try:
             return await run()
-        except LockTimeout:
-            continue
-    raise Unavailable(f"the {keyed.action} under this key is still under way; try again")
+        except LockTimeout as error:
+            held = error
+    if keyed is None:
+        raise LockTimeout(f"{held}, and has been for seconds; try again") from held
+    raise Unavailable(f"the {keyed.action} under this key is still under way; try again") from held
 
 
 async def recall(ledger: Ledger, keyed: RequestKey | None, returns: type[Answer]) -> Answer | None:

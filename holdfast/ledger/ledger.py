@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from holdfast.errors import Unavailable
-from holdfast.ledger.moves import JobChanged
+from holdfast.ledger.lending import Lending, NobodyWaits
 from holdfast.ledger.news import News, after_commit
+from holdfast.ledger.positions import Positions
 from holdfast.ledger.quotas import Quotas
-from holdfast.model.spec import Limits
-from holdfast.store.database import Database
+from holdfast.model.submitting.spec import Limits
+from holdfast.store.database import Database, JobChanged
 from holdfast.store.specs import SpecCache
-from holdfast.store.tables.policies import NO_CHANGES
+from holdfast.store.tables.submitting.policies import NO_CHANGES
 
 Answer = TypeVar("Answer")
 RUNS_MAX = 20
@@ -28,6 +29,8 @@ class Ledger:
         self.partitions_end = 0
         # Queues in whose line a claim has met tasks that name resources.
         self.sized_queues: set[str] = set()
+        self.positions = Positions()
+        self.lending: Lending = NobodyWaits()
         self.on_commit: Callable[[News], None] = _ignore
 
     async def write(
@@ -41,13 +44,17 @@ class Ledger:
                     answer = await change(self, tx, *arguments, **named)
             except JobChanged:
                 continue
-            with after_commit():
-                for job in tx.news.stored_jobs:
-                    if job.spec is not None:
-                        self.specs.remember(job.job_id, job.spec)
-                self.on_commit(tx.news)
+            self.tell(tx.news)
             return answer
         raise Unavailable("jobs kept ending while their tasks were being moved; try again")
+
+    def tell(self, news: News) -> None:
+        """Pass on what has been committed."""
+        with after_commit():
+            for job in news.stored_jobs:
+                if job.spec is not None:
+                    self.specs.remember(job.job_id, job.spec)
+            self.on_commit(news)
 
 
 def _ignore(_: News) -> None:

@@ -6,12 +6,10 @@ locks the job rows, last and in order, and lets each job's state follow from its
 
 from collections import Counter
 
-from holdfast.model.states import ENDED_STATES, JobState, TaskState
-from holdfast.rules.job_state import job_state
-from holdfast.rules.lifecycle import EVENT_TYPES
+from holdfast.model.work.states import JobState, TaskState
 from holdfast.store.database import Transaction
-from holdfast.store.tables.jobs import EndedJob, JobMoves, count_moves, finish_jobs, start_jobs
-from holdfast.store.tables.outbox import FollowUp, insert_outbox
+from holdfast.store.tables.upkeep.outbox import FollowUp, insert_outbox
+from holdfast.store.tables.work.jobs import JobMoves, count_moves
 
 _COLUMN = {
     TaskState.PENDING: 0,
@@ -26,10 +24,6 @@ _COLUMN = {
     TaskState.DEAD_LETTERED: 9,
 }
 _TIMED_OUT = 10
-
-
-class JobChanged(Exception):
-    """A job ended or was cancelled after its tasks were read: the transaction has to run again."""
 
 
 class _JobMoves:
@@ -92,59 +86,18 @@ async def apply_moves(tx: Transaction, moves: Moves) -> list[tuple[int, JobState
     """Apply counts and let job states follow; returns the jobs that ended. Raises JobChanged."""
     if not moves:
         return []
-    jobs = moves.jobs()
-    counted = await count_moves(
-        tx, [JobMoves(job_id, job.counts, job.error, job.exit_code) for job_id, job in jobs]
-    )
-    assert len(counted) == len(jobs), "a task without its job"
-    must_be_live = {job_id for job_id, job in jobs if job.must_be_live}
-    started: list[int] = []
-    ended: list[tuple[int, JobState, int]] = []
-    for job_id, state, cancel, fan_out, tolerated, has_started, counts in counted:
-        finished = state in ENDED_STATES
-        if job_id in must_be_live and (finished or cancel is not None):
-            raise JobChanged(job_id)
-        if finished:
-            continue
-        following = job_state(
-            counts,
-            fan_out=fan_out,
-            max_task_failures=tolerated,
-            cancel=cancel,
-            has_started=has_started,
-        )
-        if following == state:
-            continue
-        if following == JobState.RUNNING:
-            started.append(job_id)
-        else:
-            ended.append((job_id, following, counts.live))
-    if started:
-        await start_jobs(tx, sorted(started))
-    if ended:
-        await _finish(tx, sorted(ended))
-    tx.news.moves.update(moves.made)
-    tx.news.ended_jobs += [job_id for job_id, _, _ in ended]
-    return [(job_id, state) for job_id, state, _ in ended]
-
-
-async def _finish(tx: Transaction, ended: list[tuple[int, JobState, int]]) -> None:
-    finished = await finish_jobs(
-        tx, [EndedJob(job_id, state, EVENT_TYPES[state]) for job_id, state, _ in ended]
-    )
-    # What follows downward happens in transactions of its own.
-    follow_ups = [("sweep", job_id) for job_id, _, live in ended if live]
-    follow_ups += [
-        ("job_ended", job_id) for job_id, state, _ in ended if state != JobState.SUCCEEDED
+    jobs = [
+        JobMoves(job_id, job.counts, job.error, job.exit_code, job.must_be_live)
+        for job_id, job in moves.jobs()
     ]
-    for job_id, is_to_be_undone, is_compensation, is_awaited in finished:
-        if is_to_be_undone:
-            follow_ups.append(("undo", job_id))
-        if is_compensation:
-            follow_ups.append(("undone", job_id))
-        if is_awaited:
-            follow_ups.append(("release", job_id))
-    await add_follow_ups(tx, follow_ups)
+    counted = await count_moves(tx, jobs)
+    assert counted.num_counted == len(jobs), "a task without its job"
+    ended = counted.ended_job_ids or []
+    tx.news.moves.update(moves.made)
+    tx.news.ended_jobs += ended
+    if counted.has_follow_ups:
+        tx.news.has_follow_ups = True
+    return list(zip(ended, map(JobState, counted.ended_states or []), strict=True))
 
 
 async def add_follow_ups(

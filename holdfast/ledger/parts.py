@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.store.database import LockTimeout, Transaction
 
 log = logging.getLogger("holdfast.parts")

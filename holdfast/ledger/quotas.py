@@ -17,11 +17,11 @@ from math import inf
 
 from holdfast.errors import LimitReached
 from holdfast.ledger.stored_bytes import StoredBytes
-from holdfast.model.server_limits import ServerLimits
-from holdfast.model.spec import Submission
+from holdfast.model.limits.server_limits import ServerLimits
+from holdfast.model.submitting.spec import Submission
 from holdfast.store.database import Database
-from holdfast.store.reads.owners import count_live_tasks
-from holdfast.store.tables.jobs import find_by_key
+from holdfast.store.reads.limits.owners import count_live_tasks
+from holdfast.store.tables.work.jobs import find_by_key
 
 LOOK_SECONDS = 5.0
 # Nobody is near the limit: it is enough to look once in a while.

@@ -6,7 +6,7 @@ Postgres is asked range by range of jobs; one in which nothing is live any more 
 from collections import Counter
 
 from holdfast.store.database import Database
-from holdfast.store.reads.owners import count_bytes, list_ranges
+from holdfast.store.reads.limits.owners import count_bytes, list_ranges
 
 
 class StoredBytes:

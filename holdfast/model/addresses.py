@@ -1,7 +1,7 @@
 """Addresses as they are shown: a URL may hold a secret, which no message and no log may repeat."""
 
 import ipaddress
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 SECRETS = ("password", "sslpassword")
 POSTGRES_PORT = "5432"
@@ -46,15 +46,27 @@ def postgres_address(url: str) -> str:
 
 def postgres_hosts(url: str) -> list[str]:
     """List the hosts that a URL names, without their ports; a socket's folder begins with /."""
+    return [host for host, _ in postgres_places(url)]
+
+
+def postgres_places(url: str) -> list[tuple[str, str]]:
+    """List the hosts that a URL names, each with its port; a socket's folder begins with /."""
     parts = _split(url)
     if parts is None:
         return []
-    listed = parts.netloc.rpartition("@")[2] or dict(parse_qsl(parts.query)).get("host", "")
+    query = dict(parse_qsl(parts.query))
+    listed = (parts.netloc.rpartition("@")[2] or query.get("host", "")).split(",")
+    ports = query.get("port", POSTGRES_PORT).split(",")
+    if len(ports) == 1:
+        ports *= len(listed)
     found = []
-    for host in listed.split(","):
-        name, bracket, _ = host.partition("]")
-        found.append(name.lstrip("[") if bracket else host.partition(":")[0])
-    return [host for host in found if host]
+    for number, place in enumerate(listed):
+        name, bracket, after = place.partition("]")
+        host, _, port = (name.lstrip("["), "", after[1:]) if bracket else place.partition(":")
+        if host:
+            ordinary = ports[number] if number < len(ports) else POSTGRES_PORT
+            found.append((unquote(host), port or ordinary))
+    return found
 
 
 def has_password(url: str) -> bool:

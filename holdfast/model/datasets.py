@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from holdfast.model.outcomes import Stage
+from holdfast.model.work.outcomes import Stage
 
 DATASET_LENGTH_MAX = 100
 KEY_LENGTH_MAX = 512

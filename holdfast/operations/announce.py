@@ -7,13 +7,14 @@ import msgspec
 
 from holdfast.errors import Invalid, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.functions import AnnouncedFunction
-from holdfast.model.ids import check_worker_id
-from holdfast.model.spec import Entrypoint, JobSpec, Submission
-from holdfast.rules.announced import add_announced
-from holdfast.rules.submission import check_json, check_text, complete_submission
+from holdfast.model.submitting.spec import Entrypoint, JobSpec, Submission
+from holdfast.model.work.ids import check_worker_id
+from holdfast.model.workers.functions import AnnouncedFunction
+from holdfast.rules.submitting.announced import add_announced
+from holdfast.rules.submitting.submission import check_json, check_text, complete_submission
 from holdfast.store.database import Transaction
-from holdfast.store.tables.functions import (
+from holdfast.store.tables.submitting.policies import load_policies
+from holdfast.store.tables.workers.functions import (
     StoredFunction,
     advance_functions,
     announce_functions,
@@ -22,7 +23,6 @@ from holdfast.store.tables.functions import (
     list_functions,
     list_functions_beyond,
 )
-from holdfast.store.tables.policies import load_policies
 
 PATH_LENGTH_MAX = 512
 ANNOUNCED_MAX = 1000

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.resources import Capacity, subtract
+from holdfast.model.workers.resources import Capacity, subtract
 from holdfast.rules.placement.booked import add_up
 from holdfast.rules.placement.snapshot import shape_of
 from holdfast.store.database import Transaction
-from holdfast.store.tables.workers import hold_books, list_booked_of_books
+from holdfast.store.tables.workers.workers import hold_books, list_booked_of_books
 
 _decode_capacity = msgspec.json.Decoder(Capacity).decode
 

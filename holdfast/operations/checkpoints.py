@@ -2,9 +2,9 @@
 
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence, check_fence
-from holdfast.rules.submission import check_json
-from holdfast.store.tables import checkpoints
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.rules.submitting.submission import check_json
+from holdfast.store.tables.output import checkpoints
 
 
 async def save_checkpoint(ledger: Ledger, fence: Fence, text: str) -> None:

@@ -7,24 +7,25 @@ from holdfast.errors import IllegalMove, Invalid, NotFound
 from holdfast.ledger.keys import request_key, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.attempts import LockedTask
-from holdfast.model.ids import TaskId, check_task_id
-from holdfast.model.outcomes import Killed
-from holdfast.model.states import LIVE_STATES, OPEN_STATES, TaskState
+from holdfast.model.work.attempts import LockedTask
+from holdfast.model.work.ids import TaskId, check_task_id
+from holdfast.model.work.outcomes import Killed
+from holdfast.model.work.states import LIVE_STATES, OPEN_STATES, TaskState
 from holdfast.operations.ending.attempts import end_locked
 from holdfast.rules.ending import AttemptEnd
-from holdfast.rules.submission import check_text
+from holdfast.rules.submitting.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.actions import NewAction, record_actions
-from holdfast.store.tables.dead_letters import (
+from holdfast.store.tables.access.actions import NewAction, record_actions
+from holdfast.store.tables.work.dead_letters import (
+    LetterState,
     NewDeadLetter,
     dead_letter_tasks,
     lock_dead_letters,
     mark_discarded,
 )
-from holdfast.store.tables.jobs import read_job_flags
-from holdfast.store.tables.ready import Stretch, leave_line
-from holdfast.store.tables.tasks import lock_tasks
+from holdfast.store.tables.work.jobs import read_job_flags
+from holdfast.store.tables.work.ready import Stretch, leave_line
+from holdfast.store.tables.work.tasks import lock_tasks
 
 IDS_MAX = 10_000
 
@@ -115,11 +116,19 @@ async def _discard(_: Ledger, tx: Transaction, task_ids: Sequence[TaskId], *, ac
     return True
 
 
-async def lock_letters(
-    tx: Transaction, task_ids: Sequence[TaskId], request: str, *, only_open: bool = True
+async def lock_letters(tx: Transaction, task_ids: Sequence[TaskId], request: str) -> None:
+    """Lock dead letters; settled ones are refused."""
+    check_letters(await lock_dead_letters(tx, task_ids), task_ids, request)
+
+
+def check_letters(
+    found: Mapping[TaskId, LetterState],
+    task_ids: Sequence[TaskId],
+    request: str,
+    *,
+    only_open: bool = True,
 ) -> None:
-    """Lock dead letters; settled ones are refused unless asked for."""
-    found = await lock_dead_letters(tx, task_ids)
+    """Refuse dead letters that do not exist and, unless asked for, those that are settled."""
     for task_id in task_ids:
         letter = found.get(task_id)
         if letter is None:

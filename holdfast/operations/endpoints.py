@@ -8,14 +8,14 @@ import re
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import AttemptId
-from holdfast.rules.submission import NAME_LENGTH_MAX, check_json, check_text
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import AttemptId
+from holdfast.rules.submitting.submission import NAME_LENGTH_MAX, check_json, check_text
 from holdfast.store.database import Transaction
 from holdfast.store.pages import Page, fill_page
-from holdfast.store.tables import endpoints
-from holdfast.store.tables.endpoints import Published
-from holdfast.store.tables.leases import has_live_lease
+from holdfast.store.tables.output import endpoints
+from holdfast.store.tables.output.endpoints import Published
+from holdfast.store.tables.work.leases import has_live_lease
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 ADDRESS_LENGTH_MAX = 1024

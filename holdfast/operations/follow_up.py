@@ -14,23 +14,19 @@ from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, add_follow_ups, apply_moves
 from holdfast.ledger.parts import BROKEN_PUT_OFF
-from holdfast.model.attempts import LockedTask
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.states import JobState
+from holdfast.model.work.attempts import LockedTask
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import JobState
 from holdfast.operations.ending.cancel import flag_job, stop_tasks
 from holdfast.operations.ending.dependents import release_dependents
-from holdfast.operations.requeue import feed_tasks
 from holdfast.operations.undoing.compensate import compensate
 from holdfast.operations.undoing.undo import end_undo, note_undos
+from holdfast.operations.upkeep.requeue import feed_tasks
 from holdfast.rules.pace import next_step
 from holdfast.store.database import LockTimeout, Transaction
-from holdfast.store.tables.jobs import (
-    list_live_children,
-    read_job_flags,
-    read_time_to_start,
-)
-from holdfast.store.tables.outbox import (
+from holdfast.store.tables.limits.usage_limits import share_limits
+from holdfast.store.tables.upkeep.outbox import (
     OutboxRow,
     advance_outbox,
     delete_outbox,
@@ -42,8 +38,13 @@ from holdfast.store.tables.outbox import (
     put_off_outbox,
     take_small_sweeps,
 )
-from holdfast.store.tables.ready import Stretch, leave_line
-from holdfast.store.tables.tasks import (
+from holdfast.store.tables.work.jobs import (
+    list_live_children,
+    read_job_flags,
+    read_time_to_start,
+)
+from holdfast.store.tables.work.ready import Stretch, leave_line
+from holdfast.store.tables.work.tasks import (
     has_unstopped_task,
     lock_live_tasks,
     lock_tasks,
@@ -225,6 +226,7 @@ async def _feed(
     end = min(next_index + tasks_max, stored.num_tasks)
     task_ids = [TaskId(job_id, index) for index in range(next_index, end)]
     if spec.not_before is not None:
+        await share_limits(tx)  # before tasks are locked: whoever changes limits waits for leases
         await lock_tasks(tx, task_ids)
     await feed_tasks(tx, task_ids)
     if end == stored.num_tasks:

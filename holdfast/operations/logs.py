@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from holdfast.errors import Invalid, LeaseConflict, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import TaskId, check_index, check_task_id
-from holdfast.model.log_limits import HEAD_BYTES, TAIL_BYTES
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import TaskId, check_index, check_task_id
+from holdfast.model.work.log_limits import HEAD_BYTES, TAIL_BYTES
 from holdfast.rules.reading.log_lines import LineCounter
 from holdfast.store.database import Database, Transaction
-from holdfast.store.tables import logs
-from holdfast.store.tables.attempts import FoundAttempt, find_attempt
+from holdfast.store.tables.output import logs
+from holdfast.store.tables.work.attempts import FoundAttempt, find_attempt
 
 STRETCH_BYTES_MAX = 1 << 20
 # A log goes on for as long as its attempt; its offsets stay exact in every program that reads them.

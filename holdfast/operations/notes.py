@@ -9,14 +9,14 @@ import msgspec
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.keys import request_key, write_once
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.events import USER_PREFIX
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits
-from holdfast.rules.submission import check_json, check_text
+from holdfast.model.submitting.spec import Limits
+from holdfast.model.work.events import USER_PREFIX
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import TaskId
+from holdfast.rules.submitting.submission import check_json, check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.leases import find_leases, has_live_lease
-from holdfast.store.tables.notes import NewNote, insert_notes
+from holdfast.store.tables.output.notes import NewNote, insert_notes
+from holdfast.store.tables.work.leases import find_leases, has_live_lease
 
 TIME_TO_LIVE = timedelta(days=7)
 

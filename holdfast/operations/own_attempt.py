@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from holdfast.errors import LeaseConflict, NotAllowed
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import AttemptId
-from holdfast.rules.order import dependencies_of
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import AttemptId
+from holdfast.rules.submitting.order import dependencies_of
 from holdfast.store.database import Transaction
-from holdfast.store.reads.jobs import find_job
+from holdfast.store.reads.work.jobs import find_job
 from holdfast.store.specs import SpecCache, StoredSpec
-from holdfast.store.tables.leases import find_leases, has_live_lease
+from holdfast.store.tables.work.leases import find_leases, has_live_lease
 
 
 async def check_lease(tx: Transaction, fence: Fence, *, also_ending: bool = False) -> None:

@@ -2,13 +2,13 @@
 
 from holdfast.errors import Invalid, Refused, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.policies import PolicyChange, StoredPolicy, TypePolicy
-from holdfast.rules.policy_check import check_policy, check_type, count_retries
-from holdfast.rules.submission import check_text
+from holdfast.model.submitting.policies import PolicyChange, StoredPolicy, TypePolicy
+from holdfast.rules.policies.check import check_policy, check_type, count_retries
+from holdfast.rules.submitting.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables import policies
-from holdfast.store.tables.actions import NewAction, record_actions
-from holdfast.store.tables.policies import NewPolicyChange
+from holdfast.store.tables.access.actions import NewAction, record_actions
+from holdfast.store.tables.submitting import policies
+from holdfast.store.tables.submitting.policies import NewPolicyChange
 
 # Every server keeps them all in memory.
 POLICIES_MAX = 10_000

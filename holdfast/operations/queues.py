@@ -1,9 +1,9 @@
 """Pause and resume queues: a paused queue keeps its tasks and hands none out."""
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.rules.submission import check_queue, check_text
-from holdfast.store.tables import queues
-from holdfast.store.tables.actions import NewAction, record_actions
+from holdfast.rules.submitting.submission import check_queue, check_text
+from holdfast.store.tables.access.actions import NewAction, record_actions
+from holdfast.store.tables.limits import queues
 
 
 async def pause_queue(ledger: Ledger, queue: str, *, actor: str) -> None:

@@ -4,22 +4,23 @@ import hmac
 import math
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import msgspec
 
 from holdfast.errors import IllegalMove, Invalid, NotAllowed, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import check_worker_id
-from holdfast.model.resources import GPU_MAX, AttributeValue, Capacity
-from holdfast.model.tokens import hash_secret
-from holdfast.model.worker_credentials import check_secret
+from holdfast.model.access.tokens import hash_secret
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import check_worker_id
+from holdfast.model.workers.resources import GPU_MAX, AttributeValue, Capacity
+from holdfast.model.workers.worker_credentials import check_secret
 from holdfast.operations.ending.lost_workers import end_gone_worker
-from holdfast.rules.submission import check_text
+from holdfast.rules.submitting.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.actions import NewAction, record_actions
+from holdfast.store.tables.access.actions import NewAction, record_actions
 from holdfast.store.tables.placed.leases import adopt_leases, find_leases_of_worker
-from holdfast.store.tables.workers import (
+from holdfast.store.tables.workers.workers import (
     KnownWorker,
     NewWorker,
     drain_worker,
@@ -55,6 +56,8 @@ class Registration:
     tasks of its queues; without it, it takes whatever comes. `book` is the one that its process
     shares with a worker of placed work.
 
+    `version` is that of its program and `clock` the time on its host, if it has said so.
+
     By its `secret` it is known from here on, and `replaces_secret` was that of the one it replaces.
     Where tokens are asked for (`must_prove`), there is none without; `token_id` is the one shown.
     """
@@ -73,6 +76,8 @@ class Registration:
     replaces_secret: str | None = field(default=None, repr=False)
     token_id: str | None = None
     must_prove: bool = False
+    version: str | None = None
+    clock: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,8 @@ def _new_worker(registration: Registration) -> NewWorker:
         book=registration.book,
         secret_hash=None if registration.secret is None else hash_secret(registration.secret),
         token_id=registration.token_id,
+        version=registration.version,
+        clock=registration.clock,
     )
     placing, claims_up_to = registration.placing, registration.claims_up_to
     if claims_up_to is not None:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from holdfast.errors import LeaseConflict, Refused
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import CancelMode
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import CancelMode
 from holdfast.operations.notes import note_beats
 from holdfast.store.database import LockTimeout, Transaction
-from holdfast.store.tables.leases import find_leases, renew_leases
+from holdfast.store.tables.work.leases import find_leases, renew_leases
 
 _ROUNDS_MAX = 20
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from holdfast.errors import Invalid, LeaseConflict, Refused
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.store.database import Transaction
-from holdfast.store.tables.leases import find_leases
-from holdfast.store.tables.tasks import NO_TIME, lock_tasks, start_building, start_running
+from holdfast.store.tables.work.leases import find_leases
+from holdfast.store.tables.work.tasks import NO_TIME, lock_tasks, start_building, start_running
 
 _STARTS = (TaskState.BUILDING, TaskState.RUNNING)
 

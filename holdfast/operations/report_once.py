@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast.errors import LeaseConflict, Refused
 from holdfast.ledger.keys import RequestKey, write_once
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence, check_fence
+from holdfast.model.work.fence import Fence, check_fence
 from holdfast.operations.renew import Answer, Renewed, renew_free
 from holdfast.operations.report import Report, check_report, record
 from holdfast.store.database import LockTimeout, Transaction

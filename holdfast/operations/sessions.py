@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.errors import Overloaded
-from holdfast.model.roles import Role
-from holdfast.model.tokens import Presented, hash_secret, new_secret
+from holdfast.model.access.roles import Role
+from holdfast.model.access.tokens import Presented, hash_secret, new_secret
 from holdfast.store.database import Database
-from holdfast.store.tables import sessions
+from holdfast.store.tables.access import sessions
 
 # Long enough for a day of work; whoever comes back the next morning logs in again.
 SESSION_LASTS = timedelta(hours=12)

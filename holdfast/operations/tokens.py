@@ -5,14 +5,20 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from holdfast.errors import Invalid, NotFound, TooLarge
-from holdfast.model.actions import ActionKind
-from holdfast.model.roles import Role, is_for_own_jobs
-from holdfast.model.tokens import hash_secret, is_token_id, new_secret, new_token_id, write_token
-from holdfast.rules.submission import check_queue, check_text
+from holdfast.model.access.actions import ActionKind
+from holdfast.model.access.roles import Role, is_for_own_jobs
+from holdfast.model.access.tokens import (
+    hash_secret,
+    is_token_id,
+    new_secret,
+    new_token_id,
+    write_token,
+)
+from holdfast.rules.submitting.submission import check_queue, check_text
 from holdfast.store.database import Database
-from holdfast.store.tables import tokens
-from holdfast.store.tables.actions import NewAction, record_actions
-from holdfast.store.tables.tokens import NamedToken, TokenRow
+from holdfast.store.tables.access import tokens
+from holdfast.store.tables.access.actions import NewAction, record_actions
+from holdfast.store.tables.access.tokens import NamedToken, TokenRow
 
 # Every server keeps all of them at hand, and reads them again every few seconds.
 TOKENS_MAX = 1000

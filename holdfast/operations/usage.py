@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.store.tables import attempts
-from holdfast.store.tables.attempts import AttemptUsage
+from holdfast.model.work.fence import Fence
+from holdfast.store.tables.work import attempts
+from holdfast.store.tables.work.attempts import AttemptUsage
 
 USAGE_BYTES_MAX = 16 << 10
 

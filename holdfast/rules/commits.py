@@ -16,9 +16,9 @@ from holdfast.model.datasets import (
     URI_LENGTH_MAX,
     OutputEntry,
 )
-from holdfast.model.order import OutputMode
-from holdfast.rules.outputs import check_name
-from holdfast.rules.submission import check_json, check_text
+from holdfast.model.submitting.order import OutputMode
+from holdfast.rules.submitting.outputs import check_name
+from holdfast.rules.submitting.submission import check_json, check_text
 
 Partition = tuple[str, int, str]
 Who = TypeVar("Who")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.errors import Invalid
-from holdfast.model.order import Condition, Dependency, holds
-from holdfast.model.states import JobState
+from holdfast.model.submitting.order import Condition, Dependency, holds
+from holdfast.model.submitting.spec import OnFailure
+from holdfast.model.work.states import JobState
 
 
 class CheckedDependency(NamedTuple):
@@ -15,6 +16,8 @@ class CheckedDependency(NamedTuple):
     depends_on: int
     condition: Condition
     holds: bool | None
+    # Within a chain.
+    on_failure: OnFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)

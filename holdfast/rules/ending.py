@@ -9,24 +9,26 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from holdfast.model.attempts import LockedLease, LockedTask
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import (
+from holdfast.model.submitting.spec import TaskTerms
+from holdfast.model.work.attempts import LockedLease, LockedTask
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import (
     Failed,
     Killed,
     Outcome,
+    PutOff,
     Stage,
     Status,
     TaskVerdict,
     WorkerFailed,
 )
-from holdfast.model.spec import TaskTerms
 from holdfast.rules.gang import Member, after_round
 from holdfast.rules.outage import Watch, is_free, is_waiting
 from holdfast.rules.retry import (
     Counters,
     after_attempt,
     as_recorded,
+    bound_put_off,
     dead_letter_by_operator,
     is_hopeless,
 )
@@ -42,6 +44,8 @@ class AttemptEnd(NamedTuple):
     released: bool = True
     # Whether the task goes to the dead letters, whatever is left of its budgets.
     is_dead_letter: bool = False
+    # Whether its task waits for a signal before it is tried again.
+    is_parked: bool = False
 
 
 Judged = AttemptEnd | Literal["gone"] | None
@@ -57,18 +61,27 @@ def end_reported(
     stage: Stage | None,
     outage: tuple[Watch, datetime] | None,
     earlier: Sequence[str] = (),
+    put_off: PutOff | None = None,
+    asked: str | None = None,
 ) -> Judged:
     """Judge by what the worker says, which is also that the process is gone.
 
     The outage, the time now, and the error classes of earlier attempts, the latest first, count for
-    a worker that failed; a success that is judged here came without a start, and is none.
+    a worker that failed; a success that is judged here came without a start, and is none. `asked`
+    is the signal that the attempt has asked for and has not got.
     """
     if lease.ending:
         return "gone"
     outcome: Outcome
+    is_parked = False
     match status:
         case "handed_back":
             outcome = WorkerFailed("handed back", free=True)
+        case "waiting" if asked is not None:
+            outcome = WorkerFailed(f"waits for signal {asked}", free=True)
+            is_parked = True
+        case "waiting":
+            outcome = Failed("it ended to wait, but has asked for no signal", "PermanentError")
         case "worker_failed":
             cause = error or "the worker could not run it"
             outcome = WorkerFailed(
@@ -88,8 +101,9 @@ def end_reported(
                 error_class or "TransientError",
                 stage or "exec",
                 exit_code,
+                put_off,
             )
-    return AttemptEnd(outcome, actor=lease.worker_id, reported=True)
+    return AttemptEnd(outcome, actor=lease.worker_id, reported=True, is_parked=is_parked)
 
 
 def end_overdue(lease: LockedLease, terms: TaskTerms, *, watch: Watch, now: datetime) -> Judged:
@@ -182,8 +196,10 @@ def decide_ends(
     """
     decided: list[DecidedEnd] = []
     gangs: dict[int, dict[TaskId, AttemptEnd]] = defaultdict(dict)
-    for task_id, end in ends.items():
+    for task_id, judged in ends.items():
         task, lease, terms = tasks[task_id], leases[task_id], terms_by_job[task_id.job_id]
+        outcome = bound_put_off(judged.outcome, _counters(task), task.attempt)
+        end = judged._replace(outcome=outcome)
         if end.is_dead_letter:
             decided.append(DecidedEnd(task, end, dead_letter_by_operator(_counters(task))))
         elif terms.is_gang:

@@ -7,8 +7,9 @@ that still run end as its echo, and all go the same way: back to PENDING, or fin
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import (
+from holdfast.model.submitting.spec import TaskTerms
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import (
     NOT_RETRYABLE,
     CancelMode,
     Failed,
@@ -21,8 +22,7 @@ from holdfast.model.outcomes import (
     TaskVerdict,
     WorkerFailed,
 )
-from holdfast.model.spec import TaskTerms
-from holdfast.model.states import LIVE_STATES, OPEN_STATES, TaskState
+from holdfast.model.work.states import LIVE_STATES, OPEN_STATES, TaskState
 from holdfast.rules.retry import (
     FREE_LOSSES_MAX,
     Counters,
@@ -103,6 +103,8 @@ def _find_culprit(outcomes: Mapping[TaskId, Outcome]) -> TaskId | None:
 def _gravity(loss: Failed | WorkerFailed) -> int:
     """Rank a loss: from one that no retry can mend, the lowest, to one that costs nothing."""
     if isinstance(loss, Failed):
+        if loss.put_off is not None and loss.put_off.free:
+            return 4
         return 0 if loss.error_class in NOT_RETRYABLE else 1
     if loss.free:
         return 4

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.states import JobState
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import JobState
 
 
 class JobCounts(NamedTuple):

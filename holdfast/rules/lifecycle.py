@@ -5,7 +5,7 @@ The schema's guard, the diagram in the docs and the audit are all made from, or 
 
 from types import MappingProxyType
 
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 
 PENDING, BUILDING, RUNNING = TaskState.PENDING, TaskState.BUILDING, TaskState.RUNNING
 SUCCEEDED, FAILED, KILLED = TaskState.SUCCEEDED, TaskState.FAILED, TaskState.KILLED

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.errors import Invalid
-from holdfast.model.ids import TaskId
-from holdfast.rules.submission import START_RATE_MAX, START_RATE_MIN
+from holdfast.model.work.ids import TaskId
+from holdfast.rules.submitting.submission import START_RATE_MAX, START_RATE_MIN
 
 # As long as a job may wait for its start.
 DELAY_MAX = 366 * 86_400.0

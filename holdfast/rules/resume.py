@@ -10,10 +10,10 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.errors import IllegalMove, Invalid
-from holdfast.model.order import Condition, Dependency, ResultPosition
-from holdfast.model.spec import JobSpec
-from holdfast.model.states import JobState
-from holdfast.rules.order import dependencies_of
+from holdfast.model.submitting.order import Condition, Dependency, ResultPosition
+from holdfast.model.submitting.spec import JobSpec
+from holdfast.model.work.states import JobState
+from holdfast.rules.submitting.order import dependencies_of
 
 
 class ResumableJob(NamedTuple):

@@ -1,9 +1,11 @@
 """What becomes of a task once its current attempt has ended: budgets, backoff, dead letters."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, assert_never
 
-from holdfast.model.outcomes import (
+from holdfast.model.submitting.spec import Backoff, TaskTerms
+from holdfast.model.work.outcomes import (
     BUILD_UNAVAILABLE,
     MISSING_TOOL,
     NOT_RETRYABLE,
@@ -12,6 +14,7 @@ from holdfast.model.outcomes import (
     Failed,
     Killed,
     Outcome,
+    PutOff,
     ReasonCode,
     Succeeded,
     TaskDeadLettered,
@@ -20,10 +23,11 @@ from holdfast.model.outcomes import (
     TaskVerdict,
     WorkerFailed,
 )
-from holdfast.model.spec import Backoff, TaskTerms
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 
 FREE_LOSSES_MAX = 5  # of those that are excused; of placed work, in a row
+# Of a task's attempts, so many may be put off at no cost; what comes after costs retries.
+FREE_PUT_OFFS_MAX = 1000
 # Losses of one kind in a row, before a task that fails alike everywhere ends. An index may come
 # back: with the usual backoff twenty of them last a quarter of an hour.
 LOSSES_IN_A_ROW_MAX = {MISSING_TOOL: 5, BUILD_UNAVAILABLE: 20}
@@ -84,12 +88,18 @@ def after_attempt(
 def _after_failure(
     counters: Counters, failure: Failed, terms: TaskTerms, *, job_is_live: bool, jitter: float
 ) -> TaskVerdict:
-    failures = counters.failure_count + 1
+    put_off = failure.put_off
+    is_free = put_off is not None and put_off.free
+    failures = counters.failure_count + (0 if is_free else 1)
     retryable = failure.error_class not in NOT_RETRYABLE
-    if retryable and failures <= terms.max_retries_failure:
+    if retryable and (is_free or failures <= terms.max_retries_failure):
         if not job_is_live:
             return TaskFinished(TaskState.FAILED, failures, counters.preemption_count)
-        delay = backoff_delay(terms.backoff, failures, jitter)
+        delay = (
+            backoff_delay(terms.backoff, failures, jitter)
+            if put_off is None
+            else put_off.after_ms / 1000
+        )
         free_losses = _kept_free_losses(counters, terms)
         return TaskRetried(
             TaskState.FAILED, failures, counters.preemption_count, free_losses, delay
@@ -127,6 +137,15 @@ def _after_loss(
     if terms.on_exhausted == "fail":
         return TaskFinished(state, failures, preemptions)
     return TaskDeadLettered(state, failures, preemptions, "infrastructure_failure")
+
+
+def bound_put_off(outcome: Outcome, counters: Counters, attempt: int) -> Outcome:
+    """Have it cost a retry that a task is put off, once so many attempts have cost nothing."""
+    if not isinstance(outcome, Failed) or outcome.put_off is None or not outcome.put_off.free:
+        return outcome
+    if attempt - counters.failure_count - counters.preemption_count < FREE_PUT_OFFS_MAX:
+        return outcome
+    return replace(outcome, put_off=PutOff(outcome.put_off.after_ms))
 
 
 def is_hopeless(error_class: str | None, earlier: Sequence[str]) -> bool:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import JobSpec, Limits
-from holdfast.model.states import JobState, TaskState
-from holdfast.model.undo import UndoRecord
+from holdfast.model.submitting.spec import JobSpec, Limits
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState, TaskState
+from holdfast.model.work.undo import UndoRecord
 
 RETRIES_MIN = 3
 KEY_PREFIX = "holdfast:"  # of idempotency keys that no user may take

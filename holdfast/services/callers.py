@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from math import inf
 
 from holdfast.errors import Overloaded, Unauthenticated
-from holdfast.model.callers import Caller
-from holdfast.model.cookies import find_secret
-from holdfast.model.roles import Role, with_implied
-from holdfast.model.tokens import Presented, is_jwt, parse_token
+from holdfast.model.access.callers import Caller
+from holdfast.model.access.cookies import find_secret
+from holdfast.model.access.roles import Role, with_implied
+from holdfast.model.access.tokens import Presented, is_jwt, parse_token
 from holdfast.services.identity.provider import IdentityProvider, Returned
 from holdfast.services.sessions import CSRF_HEADER, Session, Sessions
 from holdfast.store.database import Database
-from holdfast.store.tables.sessions import LivingSession, read_living_sessions
-from holdfast.store.tables.tokens import LivingToken, note_tokens_used, read_living_tokens
+from holdfast.store.tables.access.sessions import LivingSession, read_living_sessions
+from holdfast.store.tables.access.tokens import LivingToken, note_tokens_used, read_living_tokens
 
 READ_SECONDS = 2.0
 NOTE_SECONDS = 60.0

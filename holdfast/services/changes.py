@@ -11,7 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from holdfast.store.database import Database
-from holdfast.store.reads.events import list_changed_jobs, read_horizon
+from holdfast.store.reads.output.events import list_changed_jobs, read_horizon
 
 TICK_SECONDS = 0.5
 TICKS_KEPT = 600

@@ -1,22 +1,27 @@
 """The list of chores that keep the ledger moving while nobody asks for anything."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations import partitions, prune, requeue
-from holdfast.operations.ages import Ages
 from holdfast.operations.datasets.versions import sweep_dropped
 from holdfast.operations.ending import reap
 from holdfast.operations.ending.dependents import find_forgotten
-from holdfast.operations.prune import Retention
+from holdfast.operations.schedules.fire import fire_due
+from holdfast.operations.sharing import lines as share_lines
+from holdfast.operations.upkeep import expire, partitions, prune, requeue
+from holdfast.operations.upkeep.ages import Ages
+from holdfast.operations.upkeep.prune import Retention
+from holdfast.operations.usage_limits import open as gates
+from holdfast.operations.usage_limits import tend as tend_limits
 from holdfast.services.chores import Chore
 from holdfast.services.reasons import Reasons
 from holdfast.services.stops import Stops
 from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.store.database import LockTimeout
-from holdfast.store.tables.jobs import list_finished
-from holdfast.store.tables.ready import list_queues_with_work
+from holdfast.store.tables.work.jobs import list_finished
+from holdfast.store.tables.work.ready import list_queues_with_work
 
 WALK_MAX = 1000
 SUMMARIES_FULL = 1_000_000  # one call adds all there are
@@ -28,14 +33,31 @@ def list_chores(
     stops: Stops,
     *,
     reasons: Reasons,
+    gated: asyncio.Event,
     retention: Retention,
 ) -> list[Chore]:
-    """List every chore of a server; each may run on all servers at once."""
+    """List every chore of a server; each may run on all servers at once.
+
+    `gated` is set when a claim has put tasks behind a limit, whose slot may be free by now.
+    """
     return [
         Chore("reap leases", 1.0, partial(reap.reap, ledger), full=reap.BATCH_MAX),
-        Chore("requeue due", 0.25, partial(requeue.requeue_due, ledger), full=requeue.BATCH_MAX),
+        Chore("requeue due", 0.25, requeue.Due(ledger).requeue, full=requeue.BATCH_MAX),
+        Chore("fire schedules", 0.5, partial(fire_due, ledger)),
         Chore("clear lines", 30.0, requeue.Lines(ledger).clear),
+        Chore(
+            "sort shares",
+            1.0,
+            partial(share_lines.sort_shares, ledger),
+            full=share_lines.SORTED_MAX,
+        ),
+        Chore("age tasks in shares", 5.0, partial(share_lines.age, ledger)),
+        Chore("look behind limits", 1.0, tend_limits.Gates(ledger).look, wake=gated),
+        Chore("clear what limits hold back", 5.0, tend_limits.Cancelled(ledger).clear),
+        Chore("follow the clock", 1.0, tend_limits.Clocks(ledger).look),
+        Chore("drop idle buckets", 30.0, tend_limits.Buckets(ledger).clear),
         Chore("give up scheduling", 1.0, _give_up(ledger, reasons)),
+        Chore("expire", 1.0, partial(expire.expire, ledger), full=expire.BATCH_MAX),
         Chore("look for forgotten dependents", 30.0, Forgotten(ledger).look),
         Chore("end jobs over their age", 5.0, Ages(ledger).look),
         Chore("ring for ready tasks", 1.0, _look(ledger, doorbells)),
@@ -44,6 +66,7 @@ def list_chores(
         Chore("note workers", 5.0, stops.note_workers),
         Chore("add partitions", 5.0, partial(partitions.keep_partitions_ahead, ledger)),
         Chore("summarise events", 2.0, _summarise(ledger), full=SUMMARIES_FULL),
+        Chore("open what deleted limits held back", 5.0, gates.Forgotten(ledger).look),
         Chore("sweep dropped versions", 5.0, partial(sweep_dropped, ledger)),
         Chore("prune", 60.0, partial(prune.prune, ledger, retention)),
     ]

@@ -6,6 +6,7 @@ any number of servers may do the same chore at once.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,34 @@ from dataclasses import dataclass, field
 from holdfast.errors import Unavailable
 
 log = logging.getLogger("holdfast.chores")
+# A turn is followed by a rest of so many times as long. Some chores read all that a table holds,
+# dead rows included: where these pile up, it must not be what a ledger is busy with. The longest
+# rest is well below what the reaper takes for an outage.
+REST_FACTOR = 9.0
+REST_SECONDS_MAX = 5.0
+
+
+@dataclass(slots=True)
+class Turns:
+    """When the last turn ended, how long the next one is put off, and how it failed, if it did."""
+
+    ended_at: float = field(default_factory=time.monotonic)
+    rest: float = 0.0
+    error: str | None = None
+
+    def end(self, error: str | None = None) -> None:
+        """Note the end of a turn; one that failed is none that was due."""
+        self.error = error
+        if error is None:
+            self.ended_at = time.monotonic()
+
+    def rest_from(self, seconds: float) -> None:
+        """Put the next turn off in proportion to what the last one took."""
+        self.rest = min(REST_FACTOR * seconds, REST_SECONDS_MAX)
+
+    def late(self, every: float) -> float:
+        """Say for how long a turn has been due."""
+        return max(time.monotonic() - self.ended_at - max(every, self.rest), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +56,7 @@ class Chore:
     run: Callable[[], Awaitable[int]]
     full: int = 1
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    turns: Turns = field(default_factory=Turns)
 
 
 @asynccontextmanager
@@ -50,18 +80,27 @@ async def run_in_background(chores: Sequence[Chore]) -> AsyncIterator[None]:
 async def _repeat(chore: Chore, keep_on: Callable[[], bool]) -> None:
     while keep_on():
         chore.wake.clear()
-        if await take_turn(chore) < chore.full and keep_on():
+        began_at = time.monotonic()
+        done = await take_turn(chore)
+        chore.turns.rest_from(time.monotonic() - began_at)
+        if done < chore.full and keep_on():
             with suppress(TimeoutError):
-                await asyncio.wait_for(chore.wake.wait(), chore.every)
+                pause = max(chore.every, chore.turns.rest)
+                await asyncio.wait_for(chore.wake.wait(), pause)
 
 
 async def take_turn(chore: Chore) -> int:
     """Run a chore once; what goes wrong ends this turn, and not the loop."""
     try:
-        return await chore.run()
+        done = await chore.run()
     except Unavailable as error:
+        chore.turns.end(str(error))
         log.warning("%s will be tried again: %s", chore.name, error)
-    except Exception:
+    except Exception as error:
+        chore.turns.end(str(error) or type(error).__name__)
         # A broken invariant is told whole, and is never turned into a retry at once.
         log.exception("%s failed", chore.name)
+    else:
+        chore.turns.end()
+        return done
     return 0

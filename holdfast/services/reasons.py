@@ -19,7 +19,7 @@ from holdfast.rules.placement.impossible import Impossible, list_impossible
 from holdfast.rules.placement.scheduler import Demand, Reason, explain
 from holdfast.rules.placement.what_if import WhatIf, apply_to_demands, apply_to_workers
 from holdfast.store.database import Database
-from holdfast.store.reads.queues import count_jobs_in_line
+from holdfast.store.reads.limits.queues import count_jobs_in_line
 
 FRESH_SECONDS = 1.0
 JOBS_MAX = 2000
@@ -90,8 +90,10 @@ class Reasons:
             if not mine:
                 return None
             demand = next((each for each in mine if each.avoid == avoid), mine[0])
-            now = look.snapshot.now
-            reason = await asyncio.to_thread(explain, workers, demands, demand, now=now)
+            seen = look.snapshot
+            reason = await asyncio.to_thread(
+                explain, workers, demands, demand, now=seen.now, turns=seen.turns
+            )
             return reason if look.is_whole else self._in_a_crowd(reason)
 
     async def list_impossible(self) -> list[Impossible]:
@@ -140,7 +142,7 @@ class Reasons:
             seen = look.snapshot
             # In a thread: for thousands of workers this takes a while.
             reason = await asyncio.to_thread(
-                explain, seen.workers, seen.demands, demand, now=seen.now
+                explain, seen.workers, seen.demands, demand, now=seen.now, turns=seen.turns
             )
             look.reasons[key] = reason if look.is_whole else self._in_a_crowd(reason)
         return look.reasons[key]

@@ -3,20 +3,21 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from holdfast.errors import Unavailable
+from asyncpg import PostgresError
+
+from holdfast.errors import Invalid, Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
 from holdfast.ledger.quotas import LOOK_SECONDS
-from holdfast.model.ids import TaskId
-from holdfast.model.server_limits import ServerLimits
-from holdfast.model.spec import Limits
+from holdfast.model.limits.server_limits import ServerLimits
+from holdfast.model.submitting.spec import Limits
 from holdfast.operations.datasets.triggers import start_triggered
 from holdfast.operations.follow_up import follow_up
-from holdfast.operations.prune import Retention
+from holdfast.operations.upkeep.prune import Retention
 from holdfast.services.callers import NOTE_SECONDS, READ_SECONDS, Callers
 from holdfast.services.changes import Changes
 from holdfast.services.chore_list import list_chores
@@ -29,11 +30,17 @@ from holdfast.services.leading.leader import CANDIDATE_SECONDS, Leader
 from holdfast.services.leading.reach import LOOPBACK_ONLY, Reach
 from holdfast.services.leading.worker_calls import CALL_SECONDS_MAX
 from holdfast.services.measuring.gauges import Gauges
+from holdfast.services.measuring.horizon import LOOK_SECONDS as HORIZON_SECONDS
+from holdfast.services.measuring.horizon import HorizonWatchdog
 from holdfast.services.measuring.metrics import Metrics
 from holdfast.services.measuring.overview import Overviews
 from holdfast.services.measuring.samples import EVERY_SECONDS, Samples
 from holdfast.services.objects import ObjectStore
+from holdfast.services.presence import NOTE_SECONDS as PRESENCE_SECONDS
+from holdfast.services.presence import Presence
 from holdfast.services.reasons import Reasons
+from holdfast.services.replica import LOOK_SECONDS as REPLICA_SECONDS
+from holdfast.services.replica import Replica
 from holdfast.services.stops import Stops
 from holdfast.services.streams import Streams
 from holdfast.services.waking.doorbell import Bell, Doorbells
@@ -64,6 +71,10 @@ class Options:
     retention: Retention = field(default_factory=Retention)
     transports: Sequence[WakeUpTransport] = ()
     uses_notify: bool = True
+    # Where to listen, if database_url leads to a pooler.
+    listen_database_url: str | None = None
+    # A standby that answers lists, logs and searches.
+    read_database_url: str | None = None
     # A folder, file:///folder or s3://bucket/prefix; without one no bundles are taken in.
     object_store: str | None = None
     heartbeat_seconds: float = TICK_SECONDS
@@ -86,12 +97,14 @@ class Runtime:
         *,
         follows: Database | None = None,
         probes: Database | None = None,
+        read_database_url: str | None = None,
         objects: ObjectStore | None = None,
         callers: Callers | None = None,
         tick: float = TICK_SECONDS,
         call_seconds_max: float = CALL_SECONDS_MAX,
         reach: Reach = LOOPBACK_ONLY,
         server_limits: ServerLimits | None = None,
+        is_heard: bool = True,
     ) -> None:
         self.ledger = ledger
         self.reads = reads
@@ -113,6 +126,10 @@ class Runtime:
         self._watch_limits()
         self._gauges = Gauges(reads)
         self.metrics.registry.register(self._gauges)
+        self._horizon = HorizonWatchdog(
+            reads, self.metrics.registry, on_held=ledger.positions.note_held
+        )
+        self.replica = Replica(reads, read_database_url, self.metrics.registry)
         self.samples = Samples(ledger, self.metrics)
         self.stops = Stops(ledger, self.doorbells)
         self.reasons = Reasons(ledger, reads)
@@ -127,9 +144,11 @@ class Runtime:
             on_heartbeat=self.metrics.count_beat,
             reach=reach,
         )
+        self.presence = Presence(ledger.database, objects, is_heard=is_heard)
         self.is_stopping = False
         self._follow_up_wanted = asyncio.Event()
         ledger.on_commit = self.hear
+        ledger.lending = self.doorbells
 
     def _watch_limits(self) -> None:
         quotas = self.ledger.quotas
@@ -162,12 +181,18 @@ class Runtime:
             self._follow_up_wanted.set()
         for ended_id in news.ended_jobs:
             self.doorbells.ring(Bell("job", str(ended_id)), worth=1_000_000)
-        for job_id, _, ready, spec in news.stored_jobs:
-            if ready and spec is not None:
-                named = [TaskId(job_id, index) for index in range(min(ready, TASKS_PER_HINT_MAX))]
-                self.wake_ups.announce(spec.terms.queue or "", named, ready)
+        for job in news.stored_jobs:
+            if job.ready and job.spec is not None:
+                named = job.name_ready(TASKS_PER_HINT_MAX)
+                self.wake_ups.announce(job.spec.terms.queue or "", named, job.ready)
         for queue, task_ids in news.ready.items():
             self.wake_ups.announce(queue, task_ids)
+        for queue, count in news.roomy_queues.items():
+            self.wake_ups.announce(queue, [], count)
+        if news.num_gated:
+            self.wake_ups.openings.gated.set()
+        for queue, seconds in news.openings:
+            self.wake_ups.openings.note(queue, seconds)
 
     async def scrape(self) -> bytes:
         """Write down every metric; what was counted is told even while Postgres is away."""
@@ -186,6 +211,11 @@ class Runtime:
     async def _start_triggered(self) -> int:
         return await start_triggered(self.ledger, self.writers.submit)
 
+    def _replica_chores(self) -> list[Chore]:
+        if self.replica.state is None:
+            return []
+        return [Chore("look at the read replica", REPLICA_SECONDS, self.replica.look)]
+
     def _callers_chores(self) -> list[Chore]:
         if self.callers is None:
             return []
@@ -201,15 +231,19 @@ class Runtime:
         """List what is to be done in the background."""
         return [
             Chore("lead", CANDIDATE_SECONDS, self.leader.stand),
+            Chore("note that it runs", PRESENCE_SECONDS, self.presence.note),
             Chore("follow up", 0.25, partial(follow_up, self.ledger), wake=self._follow_up_wanted),
             Chore("start what cut-overs ask for", 1.0, self._start_triggered),
             Chore("write samples", EVERY_SECONDS, self.samples.write),
             Chore("count live tasks of owners", LOOK_SECONDS, self.ledger.quotas.look),
+            Chore("watch the vacuum horizon", HORIZON_SECONDS, self._horizon.look),
+            *self._replica_chores(),
             *list_chores(
                 self.ledger,
                 self.doorbells,
                 self.stops,
                 reasons=self.reasons,
+                gated=self.wake_ups.openings.gated,
                 retention=options.retention,
             ),
             *self._callers_chores(),
@@ -233,6 +267,25 @@ async def _open_callers(stack: AsyncExitStack, reads: Database, options: Options
     return callers
 
 
+async def _open_listened(stack: AsyncExitStack, writes: Database, options: Options) -> Database:
+    """Choose the database to listen at; raises Invalid if it is named and behind a pooler."""
+    url = options.listen_database_url
+    if url is None:
+        return writes
+    named = await stack.enter_async_context(
+        Database(url, connections_max=1, program="holdfast server")
+    )
+    if named.is_pooled:
+        raise Invalid("listen_database_url", "leads to a pooler; name Postgres itself")
+    return named
+
+
+async def _leave(presence: Presence) -> None:
+    """Note that a server has ended; where Postgres is away, it is forgotten after a while."""
+    with suppress(Unavailable, PostgresError):
+        await presence.leave()
+
+
 @asynccontextmanager
 async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
     """Connect, run the chores, and listen for wake-ups, for the time of a block."""
@@ -254,20 +307,28 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
             wake_ups,
             follows=follows,
             probes=probes,
+            read_database_url=options.read_database_url,
             objects=None if store is None else ObjectStore(store),
             callers=await _open_callers(stack, reads, options),
             tick=options.heartbeat_seconds,
             call_seconds_max=options.call_timeout_seconds,
             reach=options.reach,
             server_limits=options.server_limits,
+            is_heard=not (options.uses_notify and writes.is_pooled)
+            or options.listen_database_url is not None,
         )
         # After the chores have ended: they announce what they have made ready, and are counted.
         stack.push_async_callback(wake_ups.close)
         if options.uses_notify:
-            await stack.enter_async_context(listening(writes, runtime.hear_elsewhere))
+            heard = await _open_listened(stack, writes, options)
+            await stack.enter_async_context(listening(heard, runtime.hear_elsewhere))
+        stack.push_async_callback(runtime.replica.close)
         stack.push_async_callback(runtime.samples.close)
         stack.push_async_callback(runtime.leader.close)
-        await stack.enter_async_context(run_in_background(runtime.chores(options)))
+        chores = runtime.chores(options)
+        runtime.presence.watch(chores)
+        stack.push_async_callback(_leave, runtime.presence)
+        await stack.enter_async_context(run_in_background(chores))
         try:
             yield runtime
         finally:

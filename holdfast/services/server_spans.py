@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId, parse_task_id
 from holdfast.model.traces import TraceContext, as_trace_id, make_trace_id, span_id_of
-from holdfast.operations.claim import Claim
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId, parse_task_id
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.ending.complete import Completed
 from holdfast.operations.placed.place import Placed
 from holdfast.operations.placed.worker_heartbeats import Prepared

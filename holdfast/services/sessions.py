@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from holdfast.errors import NotAllowed
-from holdfast.model.callers import Caller
-from holdfast.model.roles import Role, is_for_own_jobs, with_implied
-from holdfast.model.tokens import hash_secret
-from holdfast.store.tables.sessions import LivingSession
+from holdfast.model.access.callers import Caller
+from holdfast.model.access.roles import Role, is_for_own_jobs, with_implied
+from holdfast.model.access.tokens import hash_secret
+from holdfast.store.tables.access.sessions import LivingSession
 
 CSRF_HEADER = b"holdfast-csrf"
 # They change nothing, so that a page of another site gains nothing by having a browser send them.

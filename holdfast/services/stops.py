@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId, check_worker_id
-from holdfast.model.outcomes import CancelMode
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId, check_worker_id
+from holdfast.model.work.outcomes import CancelMode
 from holdfast.services.waking.doorbell import Bell, Doorbells
-from holdfast.store.tables.leases import find_holder, list_asked_to_stop
-from holdfast.store.tables.workers import list_draining, see_workers
+from holdfast.store.tables.work.leases import find_holder, list_asked_to_stop
+from holdfast.store.tables.workers.workers import list_draining, see_workers
 
 WORKER = "worker"
 

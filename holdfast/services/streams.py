@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.model.server_limits import ServerLimits
+from holdfast.model.limits.server_limits import ServerLimits
 
 
 class Streams:

@@ -9,10 +9,10 @@ import hmac
 from collections.abc import Mapping
 
 from holdfast.errors import NotAllowed
-from holdfast.model.ids import check_worker_id
-from holdfast.model.worker_credentials import parse_header
+from holdfast.model.work.ids import check_worker_id
+from holdfast.model.workers.worker_credentials import parse_header
 from holdfast.store.database import Database
-from holdfast.store.tables.workers import lose_workers_of_ended_tokens, read_secret_hashes
+from holdfast.store.tables.workers.workers import lose_workers_of_ended_tokens, read_secret_hashes
 from holdfast.wire.cluster import WORKER_HEADER
 
 READ_SECONDS = 2.0

@@ -3,19 +3,24 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.model.outcomes import CancelMode
+from holdfast.model.work.outcomes import CancelMode
 from holdfast.rules.job_state import JobCounts
 from holdfast.store.database import Transaction
 from holdfast.store.statements import Statement, load_statements
-from holdfast.store.tables.partitions import list_retired_partitions
+from holdfast.store.tables.upkeep.partitions import list_retired_partitions
 
-_AUDIT = load_statements("audit")
-_JOBS = load_statements("audit_jobs")
-_CLUSTER = load_statements("audit_cluster")
-_POLICIES = load_statements("policies")
-_DATASETS = load_statements("audit_datasets")
-_ORDER = load_statements("audit_order")
-_UNDO = load_statements("audit_undo")
+_AUDIT = load_statements("audit/ledger")
+_JOBS = load_statements("audit/jobs")
+_CLUSTER = load_statements("audit/cluster")
+_POLICIES = load_statements("submitting/policies")
+_DATASETS = load_statements("audit/datasets")
+_ORDER = load_statements("audit/order")
+_UNDO = load_statements("audit/undo")
+_SCHEDULES = load_statements("audit/schedules")
+_SIGNALS = load_statements("audit/signals")
+_UNIQUE = load_statements("submitting/unique")
+_LIMITS = load_statements("audit/limits")
+_EXPIRIES = load_statements("submitting/expiries")
 
 ROWS_AHEAD_MAX = 1000
 PASS_SECONDS_MAX = 24 * 3600.0
@@ -106,7 +111,7 @@ def _passes(rules: AuditRules) -> list[tuple[Statement, dict[str, Any]]]:
         (_AUDIT["check_leases"], {}),
         (_AUDIT["check_dead_letters"], {}),
         (_AUDIT["check_ready"], {}),
-        (_AUDIT["check_waiting"], {}),
+        (_SIGNALS["check_waiting"], {}),
         (_AUDIT["check_lines"], {}),
         (_AUDIT["check_sweeps"], {}),
         (_JOBS["replay_job_events"], job_events | job_moves),
@@ -125,6 +130,8 @@ def _passes(rules: AuditRules) -> list[tuple[Statement, dict[str, Any]]]:
         (_CLUSTER["check_accounts"], {}),
         (_CLUSTER["check_gangs"], {}),
         (_POLICIES["check_policies"], {}),
+        (_UNIQUE["check_unique_keys"], {}),
+        (_EXPIRIES["check_expiries"], {}),
         (_DATASETS["check_entries"], {}),
         (_DATASETS["check_commits"], {}),
         (_DATASETS["check_versions"], {}),
@@ -135,9 +142,17 @@ def _passes(rules: AuditRules) -> list[tuple[Statement, dict[str, Any]]]:
         (_ORDER["check_dependents"], {}),
         (_ORDER["check_order_of_starts"], {}),
         (_ORDER["check_held_lines"], {}),
+        (_ORDER["check_chains"], {}),
+        (_LIMITS["check_limits"], {}),
+        (_LIMITS["check_held_slots"], {}),
+        (_LIMITS["check_gated"], {}),
         (_UNDO["check_undos"], {}),
         (_UNDO["check_compensations"], {}),
         (_UNDO["check_order_of_undos"], {}),
+        (_SCHEDULES["check_firings"], {}),
+        (_SCHEDULES["check_misses"], {}),
+        (_SIGNALS["check_signals"], {}),
+        (_SIGNALS["check_parked"], {}),
     ]
 
 

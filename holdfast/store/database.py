@@ -1,8 +1,8 @@
 """Connections and transactions: the only place that opens either."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -12,19 +12,21 @@ import asyncpg
 from holdfast.errors import Invalid, Unavailable
 from holdfast.model.addresses import postgres_address
 from holdfast.model.outage import Outage
+from holdfast.store.hosts import Hosts
 from holdfast.store.statements import Statement, load_statements
 
 LOCK_TIMEOUT_MS = 250
 IDLE_TIMEOUT_MS = 10_000  # whoever froze in mid-transaction must not hold its locks for ever
 ROLLBACK_SECONDS_MAX = 5
 PLAN_SECONDS_MAX = 30
+STATEMENTS_MAX = 100  # prepared, of each connection
 _CLOCK = load_statements("clock")
 
 # Every hot statement joins a short list of ids with tables by their keys, in the order written. The
 # planner must find nothing cleverer while a table is new and looks small: its plan would be kept
 # while the table grows. Sent with BEGIN, this costs no round trip and works behind a pooler that
 # shares connections between transactions.
-_BEGIN = f"""begin;
+_BEGIN = f"""begin isolation level read committed;
 set local lock_timeout = {LOCK_TIMEOUT_MS};
 set local idle_in_transaction_session_timeout = {IDLE_TIMEOUT_MS};
 set local plan_cache_mode = force_generic_plan;
@@ -36,7 +38,14 @@ set local join_collapse_limit = 1;
 set local random_page_cost = 0;
 set local seq_page_cost = 0"""
 
+_NOT_PRIMARY = asyncpg.TargetServerAttributeNotMatched
+NOT_PRIMARY = (
+    "no primary is found there, or not what target_session_attrs asks for; wait for the end of the "
+    "failover, or promote a standby"
+)
 _ROW = "Failing row contains ("
+# Who waits for a row has to see what the one before him has done, whatever the default is.
+_LEVEL = {"default_transaction_isolation": "read committed"}
 _BEGIN_SNAPSHOT = "begin isolation level repeatable read read only"
 
 
@@ -50,6 +59,7 @@ _AWAY = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     asyncpg.InsufficientResourcesError,  # too many connections, no memory, no disk
+    asyncpg.SerializationError,  # a standby ends reads that its primary's vacuum is in the way of
 )
 
 
@@ -57,6 +67,18 @@ class LockTimeout(Unavailable):
     """A row was held by somebody else for too long; the transaction changed nothing."""
 
     code = "busy"
+
+
+class JobChanged(Exception):
+    """A job ended or was cancelled after its tasks were read: the transaction has to run again."""
+
+
+class KeyTaken(Exception):
+    """A request came under a key that was used before: the transaction has to look there first."""
+
+
+# What functions of the schema raise by these codes has changed nothing.
+_RAISED: dict[str | None, type[Exception]] = {"HF001": JobChanged, "HF002": KeyTaken}
 
 
 class Transaction:
@@ -76,19 +98,15 @@ class Transaction:
         """Run a statement and return its first row, if any."""
         return await self.connection.fetchrow(statement.text, *statement.arguments(values))
 
-    def stream(
+    async def stream(
         self, statement: Statement, *, rows_ahead: int, seconds_max: float, **values: Any
     ) -> AsyncIterator[Any]:
         """Run a statement and yield its rows through a cursor, a few in memory at a time."""
-        cursor: AsyncIterator[Any] = aiter(
-            self.connection.cursor(
-                statement.text,
-                *statement.arguments(values),
-                prefetch=rows_ahead,
-                timeout=seconds_max,
-            )
-        )
-        return cursor
+        # Without a name: a pooler would leave a named one to the next who gets its connection.
+        prepared = await self.connection.prepare(statement.text, name="", timeout=seconds_max)
+        arguments = statement.arguments(values)
+        async for row in prepared.cursor(*arguments, prefetch=rows_ahead, timeout=seconds_max):
+            yield row
 
     async def now(self) -> datetime:
         """Read the database's clock; call it after the locks are taken."""
@@ -110,17 +128,24 @@ class Database:
         outage: Outage | None = None,
     ) -> None:
         self.url = url
+        self._hosts = Hosts(url)
         self._connections_max = connections_max
         self._program = program
         self._outage = outage or database_outage(url)
         self._pool: Any = None
+        self.is_pooled = False
 
     async def open(self) -> Self:
         """Connect; raises Unavailable if nobody answers."""
         async with connecting(self.url):
+            settings = session_settings(self.url, self._program)
+            self.is_pooled = await find_pooler(self._hosts, settings)
+            if not self.is_pooled:  # which would refuse to connect
+                settings |= _LEVEL
             self._pool = await asyncpg.create_pool(
                 self.url,
-                server_settings=session_settings(self.url, self._program),
+                connect=self._hosts.connect,
+                server_settings=settings,
                 min_size=0,
                 max_size=self._connections_max,
                 max_inactive_connection_lifetime=0,
@@ -128,9 +153,9 @@ class Database:
                 command_timeout=60,
                 # A plan made while a table was tiny is not kept for long after it has grown.
                 max_cached_statement_lifetime=PLAN_SECONDS_MAX,
+                # Behind a pooler the next transaction may find another connection, without them.
+                statement_cache_size=0 if self.is_pooled else STATEMENTS_MAX,
             )
-            async with self._pool.acquire():
-                pass
         return self
 
     async def close(self) -> None:
@@ -162,6 +187,15 @@ class Database:
             self._outage.note_success()
             return rows
 
+    async def call(self, statement: Statement, **values: Any) -> Any:
+        """Run one statement that writes, and is a transaction of its own; returns its only row."""
+        async with self._translated(), self._pool.acquire() as connection:
+            arguments = statement.arguments(values)
+            with _leaving_standby(connection):
+                row = await connection.fetchrow(statement.text, *arguments)
+            self._outage.note_success()
+            return row
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
         """Lend a bare connection, for listening and for schema changes."""
@@ -174,8 +208,10 @@ class Database:
     ) -> AsyncIterator[asyncio.Future[None]]:
         """Hear a channel for the time of a block; the future is done when the connection is lost.
 
-        The connection is not of the pool: behind a pooler, listening needs a direct one.
+        The connection is not of the pool, and has to be a direct one: behind a pooler that shares
+        connections between transactions, nothing would be heard.
         """
+        assert not self.is_pooled, "a pooler does not pass on what is heard"
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def lose(_: Any) -> None:
@@ -184,7 +220,7 @@ class Database:
 
         async with self._translated():
             settings = session_settings(self.url, self._program)
-            connection = await asyncpg.connect(self.url, server_settings=settings)
+            connection = await self._hosts.connect(server_settings=settings)
             connection.add_termination_listener(lose)
             try:
                 await connection.add_listener(channel, hear)
@@ -196,10 +232,11 @@ class Database:
     async def _begin(self, begin: str) -> AsyncIterator[Transaction]:
         async with self._translated(), self._pool.acquire() as connection:
             try:
-                await connection.execute(begin)
-                self._outage.note_success()
-                yield Transaction(connection)
-                await connection.execute("commit")
+                with _leaving_standby(connection) if begin == _BEGIN else nullcontext():
+                    await connection.execute(begin)
+                    self._outage.note_success()
+                    yield Transaction(connection)
+                    await connection.execute("commit")
             except BaseException:
                 await asyncio.shield(_roll_back(connection))
                 raise
@@ -215,10 +252,15 @@ class Database:
             error.detail = without_row(error.detail)
             raise
         except _AWAY as error:
-            reason = describe(error)
+            reason = NOT_PRIMARY if isinstance(error, _NOT_PRIMARY) else describe(error)
             away = Unavailable(f"{self._outage.what} cannot be used now: {reason}")
             self._outage.note_failure(away, reason)
             raise away from error
+        except asyncpg.PostgresError as error:
+            raised = _RAISED.get(error.sqlstate)
+            if raised is None:
+                raise
+            raise raised(str(error)) from error
 
 
 @asynccontextmanager
@@ -226,11 +268,28 @@ async def connecting(url: str) -> AsyncIterator[None]:
     """Connect within the block; raises Invalid for a URL that is none, and Unavailable."""
     try:
         yield
+    except _NOT_PRIMARY as error:
+        address = postgres_address(url)
+        raise Unavailable(f"Postgres at {address}: {NOT_PRIMARY}") from error
     except (OSError, asyncpg.PostgresError) as error:  # a certificate's is a ValueError as well
         address = postgres_address(url)
         raise Unavailable(f"cannot connect to Postgres at {address}: {describe(error)}") from error
     except (ValueError, asyncpg.InterfaceError) as error:
         raise Invalid("database_url", f"{error}; write it like postgresql://host/name") from error
+
+
+async def find_pooler(hosts: Hosts, settings: dict[str, str]) -> bool:
+    """Tell whether a pooler answers at a URL, in whatever mode: the process it names is none.
+
+    Postgres says at the beginning which of its processes serves a connection. A pooler has to say
+    it before it has chosen one, and makes a number up.
+    """
+    connection = await hosts.connect(server_settings=settings, statement_cache_size=0)
+    try:
+        serving: int = await connection.fetchval("select pg_backend_pid()")
+        return bool(serving != connection.get_server_pid())
+    finally:
+        await connection.close()
 
 
 def session_settings(url: str, program: str) -> dict[str, str]:
@@ -257,11 +316,21 @@ def without_row(detail: str | None) -> str | None:
     return f"{_ROW}{key}, and more."
 
 
+@contextmanager
+def _leaving_standby(connection: Any) -> Iterator[None]:
+    """Give up a connection to what is not the primary, or not any more: the next one looks."""
+    try:
+        yield
+    except asyncpg.ReadOnlySQLTransactionError as error:
+        connection.terminate()
+        raise asyncpg.TargetServerAttributeNotMatched(describe(error)) from error
+
+
 async def _roll_back(connection: Any) -> None:
     """Leave the transaction; a connection that cannot even do that is given up."""
-    if connection.is_closed():
-        return
     try:
+        if connection.is_closed():
+            return
         await connection.execute("rollback", timeout=ROLLBACK_SECONDS_MAX)
     except (
         OSError,

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.spec import JobSpec, TaskTerms
-from holdfast.rules.submission import terms_of
+from holdfast.model.submitting.spec import JobSpec, TaskTerms
+from holdfast.rules.submitting.submission import terms_of
 from holdfast.store.database import Transaction
-from holdfast.store.tables.jobs import load_specs, read_verbosity
+from holdfast.store.tables.work.jobs import load_specs, read_verbosity
 
 VERBOSE_KNOWN_MAX = 100_000
 

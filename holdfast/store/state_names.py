@@ -2,7 +2,7 @@
 
 import re
 
-from holdfast.model.states import (
+from holdfast.model.work.states import (
     ENDED_STATES,
     LIVE_STATES,
     OPEN_STATES,

@@ -1,4 +1,8 @@
-"""What the server answers to workers; readers ignore fields they do not know."""
+"""What the server answers to workers; readers ignore fields they do not know.
+
+What comes by the thousand is left out by the search for garbage (`gc=False`): a frozen struct of
+plain values is in no cycle.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -6,11 +10,18 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.model.order import Output
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.resources import Resources
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.order import Output
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.workers.resources import Resources
 from holdfast.wire.raw import absent_is_null
+
+# A completion may bring a claim along.
+CLAIM_WITH_COMPLETIONS = "claim_with_completions"
+# A claim may ask that the starts of what it is given are recorded with it.
+START_WITH_CLAIM = "start_with_claim"
+PUT_OFF = "put_off"
+ABILITIES = [CLAIM_WITH_COMPLETIONS, START_WITH_CLAIM, PUT_OFF]
 
 
 class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,7 +66,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: Resources | None = None
 
 
-class ClaimedTask(msgspec.Struct, frozen=True):
+class ClaimedTask(msgspec.Struct, frozen=True, gc=False):
     """One task leased to the worker that asked; `job` is a ClaimedJob, `input` any JSON."""
 
     task_id: str
@@ -71,17 +82,21 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     trace_parent: str | msgspec.UnsetType = msgspec.UNSET
     # Whether it has to run in a process of its own: it was there when a worker crashed.
     isolate: bool | msgspec.UnsetType = msgspec.UNSET
+    # Whether its start is recorded already, because the claim asked for that.
+    started: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class TaskClaimAnswer(msgspec.Struct, frozen=True):
     """What was claimed; empty when there is nothing.
 
     `waited_ms` is how long the request had been held before these leases began: their time counts
-    from that much after the request was sent.
+    from that much after the request was sent. `abilities` names what this server can that an older
+    one refuses: those of `ABILITIES` which it knows.
     """
 
     claims: list[ClaimedTask]
     waited_ms: int = 0
+    abilities: list[str] = []
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,7 +125,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True):
     drain: bool = False
 
 
-class CompletionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+class CompletionAnswer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Whether a completion counted; not accepted means that the attempt had been ended before."""
 
     task_id: str
@@ -118,10 +133,12 @@ class CompletionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     error: ErrorBody | None = None
 
 
-class TaskCompleteAnswer(msgspec.Struct, frozen=True):
-    """One answer per completion."""
+class TaskCompleteAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One answer per completion; and what came of the claim that they brought along, if any."""
 
     results: list[CompletionAnswer]
+    claim: TaskClaimAnswer | None = None
+    claim_error: ErrorBody | None = None
 
 
 class AttemptName(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire.requests import AttemptNumber, Request, TaskIdText
 
 # `TASK_ID ATTEMPT LEASE_TOKEN`

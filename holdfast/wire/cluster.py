@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.model.resources import Resources
+from holdfast.model.workers.resources import Resources
 from holdfast.wire.answers import AttemptName, ClaimedJob
 from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import (
@@ -121,6 +121,8 @@ class WorkerHeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     running_tasks: list[RunningTask] = []
     completed_tasks: list[CompletedTask] = []
+    # It takes nothing more, whoever asked it to; what was placed there meanwhile comes back.
+    draining: bool = False
 
 
 class WorkerNewsRequest(Request, frozen=True):

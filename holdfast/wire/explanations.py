@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.near_misses import NearMiss
+from holdfast.model.workers.near_misses import NearMiss
 from holdfast.wire.requests import Request
 
 

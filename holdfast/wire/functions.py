@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
-from holdfast.model.functions import AnnouncedFunction
+from holdfast.model.workers.functions import AnnouncedFunction
 from holdfast.wire.requests import PageSize, Request, WorkerIdText
 
 LIST_PATH = "/api/functions"

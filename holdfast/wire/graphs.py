@@ -2,7 +2,7 @@
 
 import msgspec
 
-from holdfast.model.order import Condition
+from holdfast.model.submitting.order import Condition
 from holdfast.wire.requests import Request, TaskIdText
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from holdfast.model.ids import INDEX_MAX
+from holdfast.model.work.ids import INDEX_MAX
 from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import DeadLetterFilter, JobIdText, PageSize, Request
 

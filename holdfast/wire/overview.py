@@ -44,8 +44,9 @@ class LiveTasks(msgspec.Struct, frozen=True, kw_only=True):
 
     All that stand in line, each counted once: `ready` can be claimed or placed now, `paused` stand
     in a queue that is paused, `unserved` in one that no worker serves, `never_fits` ask for more
-    than any worker has. `waiting` is due later. These count as pending. A deep line is measured by
-    a sample: then `is_estimate`.
+    than any worker has. Beside the line, `gated` wait for a limit, `awaiting_signal` for a signal,
+    and `waiting` are due later. These count as pending. A deep line is measured by a sample: then
+    `is_estimate`.
     """
 
     ready: int
@@ -57,6 +58,9 @@ class LiveTasks(msgspec.Struct, frozen=True, kw_only=True):
     building: int
     running: int
     is_estimate: bool
+    # Older servers do not send them.
+    gated: int = 0
+    awaiting_signal: int = 0
 
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
-from holdfast.model.policies import PolicyDefaults, PolicyLimits
+from holdfast.model.submitting.policies import PolicyDefaults, PolicyLimits
 from holdfast.wire.requests import PageSize, Request
 
 LIST_PATH = "/api/types"

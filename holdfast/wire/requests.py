@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.model.datasets import OutputEntry
-from holdfast.model.ids import INDEX_MAX, WORKER_ID_LENGTH_MAX
-from holdfast.model.outcomes import STATUSES, CancelMode, Stage
-from holdfast.model.resources import AttributeValue, Capacity
-from holdfast.model.spec import JobSpec
+from holdfast.model.submitting.spec import JobSpec
+from holdfast.model.work.ids import INDEX_MAX, WORKER_ID_LENGTH_MAX
+from holdfast.model.work.outcomes import STATUSES, CancelMode, PutOff, Stage
+from holdfast.model.workers.resources import AttributeValue, Capacity
 from holdfast.wire.raw import absent_is_null
 
 WAIT_MS_MAX = 60_000
@@ -77,6 +77,8 @@ class TaskClaimRequest(Request, frozen=True):
     capacity: Capacity | None = None
     # Instead of these: the book of its placed work, by which the server counts what is free.
     book: WorkerIdText | None = None
+    # Record the start, too, of what needs nothing built first: it is run at once.
+    start: bool = False
 
 
 class Progress(Request, frozen=True):
@@ -129,7 +131,7 @@ class UserEvent(Request, frozen=True):
     payload: msgspec.Raw = absent_is_null()
 
 
-class TaskCompletion(Request, frozen=True):
+class TaskCompletion(Request, frozen=True, gc=False):
     """How one attempt ended."""
 
     task_id: TaskIdText
@@ -153,13 +155,16 @@ class TaskCompletion(Request, frozen=True):
     outputs: list[OutputEntry] = []
     # For how long it ran, by the worker's own clock.
     run_ms: RunMs = 0
+    # Of a failure: when its code wants the next attempt.
+    put_off: PutOff | None = None
 
 
 class TaskCompleteRequest(Request, frozen=True):
     """Complete many attempts, or the one described here; who ran that one need not be named.
 
-    Completions are repeatable by their lease tokens alone; under an `idempotency_key` the whole
-    request is, and a different one under it is a conflict.
+    Completions are repeatable by their lease tokens alone; under an `idempotency_key` all of them
+    are, and different ones under it are a conflict. A `claim` brings back new work with the answer:
+    it is made once they are stored, waits for nothing, and has a key of its own.
     """
 
     worker_id: WorkerIdText | None = None
@@ -178,7 +183,9 @@ class TaskCompleteRequest(Request, frozen=True):
     build: dict[str, Any] | None = None
     outputs: list[OutputEntry] = []
     run_ms: RunMs | None = None
+    put_off: PutOff | None = None
     idempotency_key: str | None = None
+    claim: TaskClaimRequest | None = None
 
 
 class AdoptedAttempt(Request, frozen=True):
@@ -272,6 +279,12 @@ class CancelRequest(Request, frozen=True):
     mode: CancelMode = "soft"
     reason: str = "cancelled"
     idempotency_key: str | None = None
+
+
+class PassRequest(Request, frozen=True):
+    """Have a chain go on that stands still after a job of it has failed."""
+
+    reason: str = "let pass"
 
 
 class RerunRequest(Request, frozen=True):

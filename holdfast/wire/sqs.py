@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from holdfast.errors import Invalid, Unavailable
-from holdfast.model.ids import TaskId, parse_task_id
+from holdfast.model.work.ids import TaskId, parse_task_id
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient
@@ -115,7 +115,9 @@ class SqsConnection:
         try:
             return self._call_anew(queue, request)
         except ClientError as error:
-            raise SqsUnavailable(f"{error}; {_REMEDY}") from error
+            # How often it was tried changes from call to call; the problem does not.
+            said = re.sub(r" \(reached max retries: \d+\)", "", str(error))
+            raise SqsUnavailable(f"{said}; {_REMEDY}") from error
         except BotoCoreError as error:
             if isinstance(error, NoCredentialsError):
                 # A client looks for credentials only once, when it is made.

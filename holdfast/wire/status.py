@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.resources import AttributeValue
+from holdfast.model.workers.resources import AttributeValue
 from holdfast.wire.raw import absent_is_null
+from holdfast.wire.signals import AwaitedSignal
+from holdfast.wire.terms import JobTerms
 
 
 class ResourceUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +82,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     progress: float | None = None
     status_message: str | None = None
     pending_reason: str | None = None
+    waits_for: AwaitedSignal | None = None
     # The lease of its current attempt has missed two renewals.
     is_orphaned: bool = False
     attempts: list[TaskAttempt] | None = None
@@ -139,6 +142,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     status_message: str
     # What its pending tasks wait for; known of one job, and not in lists.
     pending_reason: str | None = None
+    # Told where the spec is: until when, as the only one of its kind, by which schedule.
+    terms: JobTerms | None = None
     num_tasks: int
     tasks_pending: int = 0
     tasks_assigned: int = 0
@@ -342,6 +347,9 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_answer_at_ms: int | None = None
     # One process that serves queues and placed work is listed twice, with one book: the other one.
     same_process: str | None = None
+    # Of its program, and by how much its host's clock was ahead when it registered, if it said so.
+    version: str | None = None
+    clock_skew_seconds: float | None = None
     # As servers have counted them, every few seconds.
     ended_last_hour: WorkerEnds = WorkerEnds()
 
@@ -371,6 +379,9 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     is_served: bool = True
     # Of those in line, tasks that ask for more than any of its workers has, as far as is known.
     never_fits: int = 0
+    # Beside those in line, tasks behind a limit; and the limit of the queue that is used up.
+    gated: int = 0
+    limited_by: str | None = None
 
 
 class QueueList(msgspec.Struct, frozen=True):
@@ -383,9 +394,3 @@ class Changed(msgspec.Struct, frozen=True):
     """Whether a request changed anything; repeating one that did is harmless."""
 
     changed: bool
-
-
-class Health(msgspec.Struct, frozen=True):
-    """This server works; one that does not answers with an error."""
-
-    status: str

@@ -12,8 +12,8 @@ from types import ModuleType
 
 import msgspec
 
-from holdfast.model.outcomes import REFUSED_BY_WORKER
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.work.outcomes import REFUSED_BY_WORKER
 from holdfast.worker.running.attempt_outcome import Outcome
 
 ANYTHING = "*"

@@ -5,11 +5,11 @@ A process that crashes has no last word: what is known of its end is what it not
 
 import mmap
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from struct import Struct
 
 ATTEMPTS_MAX = 100  # more may run; a note of some is enough to find the culprit
 FIELD_BYTES = 192
+_field = Struct(f"{FIELD_BYTES}s")
 _WORKER_ID, _PLACED_ID, _LEFT, _DEADLINE, _ATTEMPTS = range(5)
 
 
@@ -36,19 +36,19 @@ class RunningCode:
         """Note that this process ends by its own will."""
         self._write(_LEFT, "left")
 
-    @contextmanager
-    def running(self, task_id: str, attempt: int) -> Iterator[None]:
-        """Note that code of an attempt runs here, for the time of a block."""
+    def note_begin(self, task_id: str, attempt: int) -> int | None:
+        """Note that code of an attempt runs here; returns where, or None if there is no room."""
         try:
             index = self._free.popleft()
         except IndexError:
-            yield
-            return
+            return None
         self._write(index, f"task {task_id} attempt {attempt}")
-        try:
-            yield
-        finally:
-            self._write(index, "")
+        return index
+
+    def note_end(self, index: int | None) -> None:
+        """Note that code of an attempt runs here no more."""
+        if index is not None:
+            self._memory[index * FIELD_BYTES] = 0
             self._free.append(index)
 
     @property
@@ -77,10 +77,8 @@ class RunningCode:
         return [text for text in found if text]
 
     def _write(self, index: int, text: str) -> None:
-        start = index * FIELD_BYTES
-        content = text.encode()[:FIELD_BYTES]
-        self._memory[start : start + FIELD_BYTES] = content.ljust(FIELD_BYTES, b"\0")
+        _field.pack_into(self._memory, index * FIELD_BYTES, text.encode())
 
     def _read(self, index: int) -> str:
-        start = index * FIELD_BYTES
-        return self._memory[start : start + FIELD_BYTES].rstrip(b"\0").decode(errors="replace")
+        (content,) = _field.unpack_from(self._memory, index * FIELD_BYTES)
+        return content.partition(b"\0")[0].decode(errors="replace")  # type: ignore[no-any-return]

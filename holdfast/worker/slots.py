@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import Invalid, Unavailable
-from holdfast.model.ids import WORKER_ID_LENGTH_MAX, check_worker_id
-from holdfast.model.worker_credentials import WorkerCredential, read_credential
+from holdfast.model.work.ids import WORKER_ID_LENGTH_MAX, check_worker_id
+from holdfast.model.workers.worker_credentials import WorkerCredential, read_credential
 
 FREE_SECONDS_MAX = 10.0
 LOOK_SECONDS = 0.02

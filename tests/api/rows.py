@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.model.states import TaskState
-from holdfast.store.reads.jobs import JobRow
-from holdfast.store.reads.tasks import TaskRow
-from holdfast.store.reads.workers import WorkerRow
+from holdfast.model.work.states import TaskState
+from holdfast.store.reads.work.jobs import JobRow
+from holdfast.store.reads.work.tasks import TaskRow
+from holdfast.store.reads.workers.workers import WorkerRow
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=90)

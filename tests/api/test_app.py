@@ -61,7 +61,7 @@ async def test_every_route_that_is_listed_is_found(face: Face) -> None:
         path = path.replace("{name:path}", "n").replace("{bundle}", "0" * 64)
         path = path.replace("{dataset}", "d").replace("{trigger}", "t").replace("{version}", "1")
         path = path.replace("{type:path}", "t").replace("{function:path}", "m:f")
-        path = path.replace("{token}", "ci")
+        path = path.replace("{token}", "ci").replace("{schedule:path}", "s").replace("{limit}", "l")
         assert "{" not in path, path
         status, _, content = await call(face.app, route.method, path)
         assert status != 405, path

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from holdfast.api import convert
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.states import TaskState
-from holdfast.store.reads.attempts import AccountRow, AttemptRow
-from holdfast.store.reads.dead_letters import DeadLetterRow
-from holdfast.store.reads.queues import QueueRow
-from holdfast.store.reads.tasks import ResultRow
-from holdfast.store.reads.workers import WorkerLoad
-from holdfast.store.tables.samples import WorkerEnds
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
+from holdfast.store.reads.limits.queues import QueueRow
+from holdfast.store.reads.work.attempts import AccountRow, AttemptRow
+from holdfast.store.reads.work.dead_letters import DeadLetterRow
+from holdfast.store.reads.work.tasks import ResultRow
+from holdfast.store.reads.workers.workers import WorkerLoad
+from holdfast.store.tables.upkeep.samples import WorkerEnds
 from holdfast.wire.status import Amounts, BuildMetrics, ResourceUsage, WorkerResources
 from tests.api.rows import CLOSED, LATER, NOW, OPEN, a_task, a_worker
 

@@ -15,7 +15,7 @@ from holdfast.api.errors import (
     encode_error,
     status_of,
 )
-from holdfast.model.server_limits import ServerLimits
+from holdfast.model.limits.server_limits import ServerLimits
 from holdfast.store.database import LockTimeout
 from holdfast.wire.answers import ErrorBody
 
@@ -56,6 +56,7 @@ CASES = [
         "idempotency_key",
         {"key": "k", "job_id": None, "request": "cancel"},
     ),
+    (errors.NotUnique(7), 409, "not_unique", "unique", {"job_id": "7"}),
     (
         errors.IllegalMove("task 7.0", "KILLED", "x"),
         409,

@@ -3,21 +3,26 @@
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.api.convert import to_ms
 from holdfast.api.explain import pending_reason
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.limits.usage_limits import UsageLimit
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.dead_letters import discard
 from holdfast.operations.queues import pause_queue
 from holdfast.operations.register import Registration, register
 from holdfast.operations.submitting.replay import replay
+from holdfast.rules.limits.gates import Gate
+from holdfast.rules.limits.usage import BucketState
 from holdfast.rules.placement.scheduler import Reason
-from holdfast.store.reads.queues import QueueCondition
+from holdfast.store.reads.limits.queues import QueueCondition
 from tests.api.face import Face
 from tests.api.rows import LATER, NOW, a_job, a_task
 from tests.cluster import Cluster
+from tests.usage_limits import gate, hold, set_limit
 from tests.world import World
 
 
@@ -39,6 +44,21 @@ async def explained(face: Face, job_id: int) -> Any:
     return said.json
 
 
+async def test_a_chain_that_stands_still_says_so_and_how_it_goes_on(
+    face: Face, world: World
+) -> None:
+    first = await world.submit(chain="c", on_exhausted="fail")
+    second = await world.submit(chain="c", on_failure="block")
+    assert f"It waits: waits for job {first}, in chain c." in await lines_of(face, second)
+    [claim] = await world.claim()
+    await world.complete(claim, "failed", error="broken", error_class="PermanentError")
+    await world.run_chores()
+    still = f"in chain c, which stands still: job {first} has failed; `holdfast pass {first}`"
+    assert any(still in line for line in await lines_of(face, second))
+    shown = await face.get(f"/api/jobs/{second}")
+    assert still in shown.json["pending_reason"]
+
+
 SERVED = QueueCondition(NOW, None, True)
 RETRY = {"attempt": 1, "last_attempt": 0}
 ENDING = {
@@ -50,6 +70,9 @@ ENDING = {
 }
 FITS = Reason("fits", "fits now, next pass", {"fitting": 1})
 PLACED = {"queue": None}
+SLOTS = UsageLimit(scope="queue", kind="concurrency", most=5)
+GATE = Gate("mail", SLOTS, 1, "emails", BucketState(held=5))
+HELD = "limit mail of queue emails has too few free slots: 5 of 5 are held"
 
 
 @pytest.mark.parametrize(
@@ -77,6 +100,14 @@ PLACED = {"queue": None}
             "never_fits",
             "could never fit on a worker of queue emails: the largest has 2 cpu",
         ),
+        ({}, {}, SERVED._replace(gate=GATE), "limit", HELD),
+        (
+            {},
+            {},
+            SERVED._replace(gate=GATE, paused_by="eve"),
+            "queue_paused",
+            "queue emails is paused by eve",
+        ),
         ({}, {"eligible_at": LATER}, SERVED, "not_eligible", "not before 2026-03-01T12:01:30Z"),
         (
             {},
@@ -84,6 +115,13 @@ PLACED = {"queue": None}
             SERVED,
             "not_eligible",
             "retry due at 2026-03-01T12:01:30Z",
+        ),
+        (
+            {},
+            {"eligible_at": LATER, "error_class": "RetryAfter", **RETRY},
+            SERVED,
+            "not_eligible",
+            "put off until 2026-03-01T12:01:30Z by its own code",
         ),
         (
             {},
@@ -102,6 +140,13 @@ PLACED = {"queue": None}
         (PLACED, {}, SERVED, "fits", "fits now, next pass"),
         (PLACED, {"eligible_at": LATER}, SERVED, "not_eligible", "eligible in 90 s"),
         (PLACED, {"eligible_at": LATER, **RETRY}, SERVED, "not_eligible", "eligible in 90 s"),
+        (
+            PLACED,
+            {"eligible_at": LATER, "error_class": "RetryAfter", **RETRY},
+            SERVED,
+            "not_eligible",
+            "put off until 2026-03-01T12:01:30Z by its own code",
+        ),
         (
             PLACED,
             ENDING,
@@ -299,3 +344,26 @@ async def test_a_task_that_is_none_is_not_explained(
     said = await face.get(f"/api/tasks/{task_id}/explain")
     error: Any = said.error
     assert (said.status, error["code"]) == (status, code)
+
+
+def test_a_task_behind_a_limit_says_so_claimed_or_placed() -> None:
+    for job in (a_job(), a_job(queue=None)):
+        reason = pending_reason(job, a_task(), SERVED, gate=GATE, placing=FITS)
+        assert reason is not None
+        assert (reason.code, reason.message) == ("limit", HELD)
+
+
+async def test_the_limit_in_the_way_is_named_with_who_holds_it(face: Face, world: World) -> None:
+    await register(world.ledger, Registration("w1", "w", "h", ("q",)))
+    bucket = await set_limit(world, limit=msgspec.structs.replace(SLOTS, most=2.0))
+    [one, two] = await hold(world, bucket, count=2)
+    first, last = await gate(world, bucket), await gate(world, bucket, count=2)
+    said = await explained(face, last)
+    held = f"limit mail of queue q has too few free slots: 2 of 2 are held, by {one} and {two}"
+    assert f"It waits: {held}; 1 ahead." in said["lines"]
+    assert (said["reason"]["code"], said["reason"]["details"]["limit"]) == ("limit", "mail")
+    [task] = (await face.get(f"/api/jobs/{first}/tasks")).json["tasks"]
+    assert task["pending_reason"] == f"{held}; 0 ahead"
+    both = (await face.get(f"/api/jobs/{last}/tasks")).json["tasks"]
+    assert {task["pending_reason"] for task in both} == {held}
+    assert (await face.get(f"/api/jobs/{last}")).json["pending_reason"] == f"{held}; 1 ahead"

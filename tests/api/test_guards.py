@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.api import guards
-from holdfast.model.server_limits import ServerLimits
+from holdfast.model.limits.server_limits import ServerLimits
 from holdfast.server import Address, RunningServer, serve
 from holdfast.services.runtime import Options
 from tests.waiting import eventually

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api.job_statuses import job_status
-from holdfast.model.states import TaskState
-from holdfast.store.reads.totals import JobTotals
+from holdfast.model.work.states import TaskState
+from holdfast.store.reads.work.totals import JobTotals
 from holdfast.wire.status import BuildMetrics, ResourceUsage
 from tests.api.rows import LATER, NOW, a_job
 

@@ -9,7 +9,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from holdfast.api.app import ROUTES
 from holdfast.api.openapi import build_document
 from holdfast.api.route import Call, Route
-from holdfast.model.roles import EVERYBODY
+from holdfast.model.access.roles import EVERYBODY
 from holdfast.wire.requests import Nothing
 from tests.api.face import Face
 

@@ -53,6 +53,18 @@ async def test_jobs_are_submitted_as_an_owner_and_into_a_queue_of_the_token(
     assert [each["owner"] for each in listed] == ["ann", "bob"]
 
 
+async def test_a_unique_job_meets_none_of_another_owner(guarded: Guarded, job: str) -> None:
+    rule = {"values": ["k"], "on_conflict": "replace"}
+    fields = {"queue": "shared", "unique": rule}
+    theirs = await submit(guarded, "root", owner="bob", **fields)
+    mine = await submit(guarded, "ann", **fields)
+    assert (mine.status, mine.json["owner"]) == (201, "ann")
+    again = await submit(guarded, "ann", **fields | {"unique": {"values": ["k"]}})
+    assert (again.status, again.json["job_id"]) == (200, mine.json["job_id"])
+    status = await guarded.say("root", "GET", f"/api/jobs/{theirs.json['job_id']}")
+    assert status.json["cancel_mode"] is None
+
+
 async def test_who_names_no_owner_is_known_by_his_token(guarded: Guarded, job: str) -> None:
     assert (await submit(guarded, "root", queue="q")).json["owner"] == "root"
     said = await guarded.face.post(

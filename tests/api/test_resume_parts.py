@@ -6,12 +6,12 @@ import pytest
 
 from holdfast.errors import IllegalMove, Invalid
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import JobState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState
 from holdfast.operations.submitting.replay import Manner, replay
 from holdfast.operations.submitting.rerun import rerun
 from holdfast.operations.submitting.resume import resume
-from holdfast.store.tables.jobs import hold_jobs
+from holdfast.store.tables.work.jobs import hold_jobs
 from tests.api.face import Face
 from tests.audits import assert_audit_is_silent
 from tests.operations.broken_graphs import after, states, waits_of, work

@@ -10,7 +10,7 @@ import pytest
 from holdfast.api import route as route_module
 from holdfast.api.app import ROUTES
 from holdfast.api.route import Narrowing, Route
-from holdfast.model.roles import EVERYBODY, Role, with_implied
+from holdfast.model.access.roles import EVERYBODY, Role, with_implied
 from holdfast.operations.tokens import revoke_token, rotate_token
 from tests.api.asgi import Exchange
 from tests.api.guarded import Guarded, bearer
@@ -121,3 +121,28 @@ async def test_a_token_that_is_revoked_while_a_body_comes_changes_nothing(
     assert said[0] == 401
     listed = (await guarded.say("chief", "GET", "/api/tokens")).json
     assert "mine" not in {token["name"] for token in listed["tokens"]}
+
+
+CHANGES: dict[tuple[str, str], Any] = {
+    ("PUT", "/api/limits/few"): {"scope": "queue", "most": 3},
+    ("PUT", "/api/shares/queues/mail"): {"by": "owner"},
+    ("PUT", "/api/types/report/policy"): {"defaults": {"priority": 1}},
+    ("PUT", "/api/schedules/beat"): {
+        "spec": {"entrypoint": {"command": ["true"]}, "queue": "mail"},
+        "every": 60,
+    },
+    ("POST", "/api/schedules/beat:pause"): {},
+    ("POST", "/api/queues/mail:pause"): {},
+}
+
+
+async def test_a_change_with_a_token_is_answered_at_once_and_in_its_name(guarded: Guarded) -> None:
+    await guarded.make("ann", "admin")
+    assert guarded.face.runtime.callers is not None
+    await guarded.face.runtime.callers.read()
+    for (method, target), body in CHANGES.items():
+        said = await guarded.say("ann", method, target, body)
+        assert said.status in (200, 201), (target, said)
+        by = {said.json.get(name) for name in ("updated_by", "changed_by")}
+        by.add(said.json.get("limit", {}).get("updated_by"))
+        assert by <= {None, "ann"}, target

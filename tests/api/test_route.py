@@ -14,7 +14,7 @@ from holdfast.api.hosts import Hosts
 from holdfast.api.route import Call, Reply, Route, Stream, decode_text
 from holdfast.errors import Invalid, NotFound, Overloaded
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.roles import EVERYBODY, Role
+from holdfast.model.access.roles import EVERYBODY, Role
 from holdfast.services.runtime import Runtime
 from holdfast.services.waking.doorbell import Doorbells
 from holdfast.services.waking.wake_ups import WakeUps

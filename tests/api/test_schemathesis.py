@@ -14,6 +14,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi import checks
 
 from holdfast.api.app import ROUTES
@@ -38,6 +39,10 @@ CHECKS = [
 ]
 
 
+# Which answer for each thing by itself: what is wrong with one is said in the answer.
+ONE_BY_ONE = {"declare_schedules"}
+
+
 def hurry(case: schemathesis.Case[Any]) -> None:
     """Wait for a moment only where a long wait was drawn, or would be meant."""
     for values in (case.body, case.query):
@@ -58,11 +63,19 @@ def describe_unguarded() -> dict[str, Any]:
     return document
 
 
-schema = schemathesis.openapi.from_dict(describe_unguarded())
 OPERATION_IDS = [e.answer.__name__ for e in ROUTES if e.path not in ENDLESS]
 # Too large is a refusal too, and has a status of its own.
-refusals = ["400", "404", "405", "409", "413", "415"]
-schema.config.checks.negative_data_rejection.expected_statuses = refusals
+REFUSALS = ["400", "404", "405", "409", "413", "415"]
+# Read by each test: in a process that collects them, the cases of all routes are a gigabyte.
+description = schemathesis.pytest.from_fixture("schema")
+
+
+@pytest.fixture
+def schema() -> BaseSchema:
+    """Read the description anew: what was drawn from it goes with the test."""
+    schema = schemathesis.openapi.from_dict(describe_unguarded())
+    schema.config.checks.negative_data_rejection.expected_statuses = REFUSALS
+    return schema
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +109,6 @@ def server_url(
 def make_test(operation_id: str) -> Any:
     """Make the test of one route."""
 
-    @schema.include(operation_id=operation_id).parametrize()
     @settings(
         max_examples=5,
         derandomize=True,
@@ -104,9 +116,11 @@ def make_test(operation_id: str) -> Any:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
+    @description.include(operation_id=operation_id).parametrize()
     def keeps_to_its_description(case: schemathesis.Case[Any], server_url: str) -> None:
         hurry(case)
-        case.call_and_validate(base_url=server_url, checks=CHECKS)
+        left_out: list[Any] = [checks.negative_data_rejection] if operation_id in ONE_BY_ONE else []
+        case.call_and_validate(base_url=server_url, checks=CHECKS, excluded_checks=left_out)
 
     return keeps_to_its_description
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.register import Registration, register
 from tests.api.face import Face
 from tests.cluster import Cluster

@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.app import ROUTES
 from holdfast.api.openapi import build_document, describe
 from holdfast.api.route import Call, Route
-from holdfast.model.roles import EVERYBODY
+from holdfast.model.access.roles import EVERYBODY
 from tests.api.who_may_what import PAGE, write_page
 
 

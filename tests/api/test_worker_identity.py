@@ -159,6 +159,38 @@ async def test_who_drains_a_worker_is_recorded_unless_it_is_the_worker(hosts: Gu
     assert [(each["actor"], each["subject"]) for each in said.json["actions"]] == [("root", "w2")]
 
 
+async def test_a_token_of_queues_declares_schedules_in_these_alone(guarded: Guarded) -> None:
+    shown = {}
+    for token, queues in (("hosts", ()), ("ann", ("anns",))):
+        await guarded.make(token, "worker", queues=queues)
+        shown[token] = await guarded.join(token, token)
+
+    async def declare(token: str, *paths: str, queue: str | None = None, **call: Any) -> Any:
+        job = {} if queue is None else {"queue": queue}
+        schedules = [
+            {
+                "function": path,
+                "terms": {"cron": "@daily"},
+                "spec": {"entrypoint": {"function": path} | call} | job,
+            }
+            for path in paths
+        ]
+        body = {"worker_id": token, "modules": ["a"], "schedules": schedules}
+        said = await guarded.say(token, "POST", "/internal/schedules", body, worker=shown[token])
+        assert said.status == 200, said
+        return said.json
+
+    assert (await declare("hosts", "a:theirs", queue="bobs"))["changed"] == ["a:theirs"]
+    for path, queue in (("a:mine", "bobs"), ("a:mine", None), ("a:theirs", "anns")):
+        said = await declare("ann", path, queue=queue)
+        assert (said["changed"], said["retired"], list(said["refused"])) == ([], [], [path])
+    assert (await declare("ann", "a:mine", queue="anns"))["changed"] == ["a:mine"]
+    assert (await declare("ann"))["retired"] == ["a:mine"]
+    # Whatever its token is for, a worker says no arguments.
+    said = await declare("hosts", "a:theirs", queue="bobs", args=["rm"])
+    assert "spec.entrypoint.args" in said["refused"]["a:theirs"]
+
+
 async def test_a_token_of_queues_announces_functions_of_these_alone(guarded: Guarded) -> None:
     await guarded.make("root", "admin")
     await guarded.make("hosts", "worker")

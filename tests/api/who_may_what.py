@@ -7,7 +7,7 @@ from holdfast.api.app import ROUTES
 from holdfast.api.attempts import AttemptMay
 from holdfast.api.openapi import describe
 from holdfast.api.route import Narrowing, Route
-from holdfast.model.roles import EVERYBODY, roles_with
+from holdfast.model.access.roles import EVERYBODY, roles_with
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "who-may-what.md"
 _HEAD = """\

@@ -157,6 +157,12 @@ class HandWorker:
         held: dict[str, Any] = claim
         return held
 
+    def claim_next(self, queue: str) -> dict[str, Any] | None:
+        """Take the next task of a queue, if there is one for it, and run it."""
+        body = {"queues": [queue], "idempotency_key": uuid4().hex, "start": True}
+        claims: list[dict[str, Any]] = self._say("task-claim", body)["claims"]
+        return claims[0] if claims else None
+
     def beat(self, claim: dict[str, Any], **fields: Any) -> Any:
         """Renew a lease, or report a state or progress."""
         return self._say("heartbeat", {**_fence(claim), **fields})

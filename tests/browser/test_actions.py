@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from playwright.sync_api import Page, expect
 
-from holdfast.model.states import JobState, TaskState
+from holdfast.model.work.states import JobState, TaskState
 from tests.browser.conftest import Complaints
 from tests.browser.stage import HandWorker, Stage, eventually
 from tests.browser.tasks import refuse, stay

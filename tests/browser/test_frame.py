@@ -27,6 +27,8 @@ def test_keys_lead_everywhere(page: Page, jobs: list[str]) -> None:
         "d": "Dead letters",
         "v": "Datasets",
         "f": "Functions",
+        "s": "Schedules",
+        "l": "Limits",
         "o": "Overview",
     }.items():
         page.keyboard.press("g")
@@ -73,7 +75,7 @@ def test_a_page_whose_files_are_gone_leaves_the_others(
 def test_a_page_that_was_opened_while_the_server_was_away_comes_when_it_is_back(
     page: Page, stage: Stage, jobs: list[str], complaints: Complaints
 ) -> None:
-    complaints.expected = ("ERR_", "Failed to fetch dynamically", "EventSource")
+    complaints.expected = ("ERR_", "503 (Service", "Failed to fetch dynamically", "EventSource")
     page.goto("/jobs")
     expect(page.get_by_role("link", name=jobs[0], exact=True)).to_be_visible()
     stage.stop_server()

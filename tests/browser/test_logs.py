@@ -41,6 +41,9 @@ def long_log(stage: Stage, worker: HandWorker) -> str:
         offset,
     )
     worker.end(claim)
+    # What was stored just now comes after the last page of a job's log, piece by piece.
+    logs = f"/api/jobs/{task_id.partition('.')[0]}/logs?tail=true"
+    eventually(lambda: stage.call("GET", logs)["is_complete"])
     return task_id
 
 

@@ -32,12 +32,16 @@ PAGES = {
     "/datasets": "Datasets",
     "/datasets/places": "places",
     "/functions": "Functions",
+    "/schedules": "Schedules",
+    "/schedules/nightly": "Schedule nightly",
+    "/limits": "Limits",
+    "/limits/two": "Limit two",
     "/nowhere/at/all": "",
 }
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SIDEWAYS = "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
 # What stands in a column that one has to scroll to is not seen; other tables have many columns.
-WHOLE = {"/jobs", "/workers", "/queues", "/dead-letters", "/functions"}
+WHOLE = {"/jobs", "/workers", "/queues", "/dead-letters", "/functions", "/limits", "/schedules"}
 CUT = """[...document.querySelectorAll("table")]
   .filter((table) => table.offsetWidth > table.parentElement.clientWidth)
   .map((table) => table.ariaLabel)"""
@@ -57,6 +61,11 @@ def address(stage: Stage) -> Callable[[str], str]:
     waits = stage.submit(name="waits", depends_on=[after])
     stage.call("POST", f"/api/jobs/{stage.submit()}:cancel", {"mode": "soft", "reason": "dear"})
     HandWorker(stage, "w-pages-" + "long" * 20)
+    spec = {"entrypoint": {"function": "tests.browser.tasks:work"}, "queue": "by-hand"}
+    stage.call("PUT", "/api/schedules/nightly", {"spec": spec, "cron": "0 3 * * *"})
+    stage.call("POST", "/api/schedules/nightly:run-now", {})
+    stage.call("PUT", "/api/limits/two", {"scope": "owner", "most": 2})
+    stage.call("PUT", "/api/shares/queues/by-hand", {"by": "owner"})
     eventually(lambda: stage.call("GET", f"/api/jobs/{waits}")["unmet_dependencies"] == 1)
     return lambda page: page.format(job=job.id, after=after)
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.cli.app import main
-from holdfast.cli.commands.server import SERVING_AT
+from holdfast.cli.commands.processes.server import SERVING_AT
 from holdfast.embedded import EmbeddedPostgres
 from tests.cli.program import (
     PROGRAM,
@@ -51,6 +51,17 @@ async def newer_database_url(database_url: str) -> str:
     """A database with a schema that only a later program knows."""
     await run_sql(database_url, LATER_MIGRATION)
     return database_url
+
+
+@pytest.fixture
+async def ahead_database_url(newer_database_url: str) -> str:
+    """A database of a later program, beside which this one can go on."""
+    await run_sql(
+        newer_database_url,
+        "update holdfast.schema_versions set compatible_with = 1 where version = 9999",
+        "update holdfast.schema_definitions set checksum = 'of the later one'",
+    )
+    return newer_database_url
 
 
 @pytest.fixture

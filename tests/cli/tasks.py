@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import holdfast as hf
 
@@ -81,3 +82,9 @@ def hold_interpreter() -> None:
 def elsewhere(n: int) -> int:
     """Be run where no worker of these tests is."""
     return n
+
+
+@hf.task
+async def wait_for_approval(ctx: hf.Context) -> Any:
+    """Wait until somebody has approved."""
+    return await ctx.wait.aio("approval")

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.cli.limits import DEFAULT_LIMITS, LimitFlags
 from holdfast.errors import Invalid
-from holdfast.model.server_limits import LIMITS, ServerLimits
+from holdfast.model.limits.server_limits import LIMITS, ServerLimits
 
 
 def test_without_flags_the_limits_are_those_of_every_server() -> None:

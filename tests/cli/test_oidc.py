@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.cli.oidc import NO_OIDC, OidcFlags
 from holdfast.errors import Invalid
-from holdfast.model.roles import Role
+from holdfast.model.access.roles import Role
 
 GOOD: dict[str, Any] = {
     "oidc_issuer": "https://id.example",

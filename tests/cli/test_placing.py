@@ -10,8 +10,8 @@ from holdfast.cli.spec import JobFlags, describe_command, find_user
 from holdfast.client.bundle import pack
 from holdfast.client.client import Client
 from holdfast.errors import Invalid
-from holdfast.model.resources import Constraint, Coscheduling, Resources
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.workers.resources import Constraint, Coscheduling, Resources
 from holdfast.wire.requests import JobRequest
 from tests.cli.conftest import Service
 

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.cli.shares import describe_shares, find_idle, share_machine
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 
 WHOLE = Capacity(8, 64 * 10**9, 10**12, 2, "H100")
 

@@ -18,7 +18,8 @@ from holdfast.cli.spec import (
     read_spec,
 )
 from holdfast.errors import Invalid
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.submitting.unique import Unique
 from holdfast.wire.requests import JobRequest
 
 
@@ -32,6 +33,8 @@ def test_flags_become_fields_and_what_is_left_out_stays_out() -> None:
         retries=2,
         timeout=1.5,
         priority=3,
+        concurrency_key="acme",
+        slots=2,
         owner="ada",
         delay="1h30m",
         env=("A=b=c",),
@@ -45,6 +48,8 @@ def test_flags_become_fields_and_what_is_left_out_stays_out() -> None:
         max_retries_failure=2,
         timeout=1.5,
         priority=3,
+        concurrency_key="acme",
+        slots=2,
         owner="ada",
         start_delay=5400.0,
         environment={"A": "b=c"},
@@ -61,6 +66,22 @@ def test_a_time_to_start_at_is_one_of_here() -> None:
         describe_command(["ls"], JobFlags(delay="400d"))
     with pytest.raises(Invalid, match="--delay: goes without --at"):
         describe_command(["ls"], JobFlags(at="2026-11-18", delay="5m"))
+
+
+def test_a_job_may_expire() -> None:
+    assert describe_command(["ls"], JobFlags(expires="1h30m")).expires == 5400.0
+    with pytest.raises(Invalid, match="--expires: 'soon' is not a span"):
+        describe_command(["ls"], JobFlags(expires="soon"))
+
+
+def test_what_makes_a_job_unique_is_said_by_any_of_its_flags() -> None:
+    assert describe_command(["ls"], JobFlags()).unique is None
+    assert describe_command(["ls"], JobFlags(unique=True)).unique == Unique()
+    flags = JobFlags(unique_by=("args[0]",), unique_for="1h", on_conflict="refuse")
+    rule = Unique(arguments=["args[0]"], period=3600.0, on_conflict="refuse")
+    assert describe_call("m:f", flags, args=["1"], kwargs=[]).unique == rule
+    with pytest.raises(Invalid, match="--unique-for: 'often' is not a span"):
+        describe_command(["ls"], JobFlags(unique_for="often"))
 
 
 def test_arguments_of_a_function_are_json() -> None:

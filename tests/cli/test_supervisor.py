@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
@@ -13,13 +14,13 @@ import psutil
 import pytest
 
 import holdfast as hf
-from holdfast.cli.supervisor import describe_end, supervise
+from holdfast.cli.supervisor import Crash, describe_end, supervise
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running_code import RunningCode
 from holdfast.worker.slots import take_slot
 from tests.cli.conftest import Service, living
-from tests.cli.program import SECONDS_MAX, eventually
-from tests.cli.tasks import add, crash, hold_interpreter, wait_beside
+from tests.cli.program import SECONDS_MAX, eventually, start
+from tests.cli.tasks import add, crash, hold_interpreter, wait_beside, wait_for_cancel
 
 
 class Hired:
@@ -50,13 +51,14 @@ def worker(service: Service, tmp_path: Path) -> Iterator[Hired]:
 
 
 @contextmanager
-def hire(service: Service, folder: Path) -> Iterator[Hired]:
+def hire(service: Service, folder: Path, *, drain_seconds: int = 1) -> Iterator[Hired]:
     """Run a worker for the time of a block."""
     queue = f"q{uuid4().hex[:8]}"
-    options = ("--concurrency=4", "--import=tests.cli.tasks", "--drain-seconds=1")
+    options = ("--concurrency=4", "--import=tests.cli.tasks")
     with living(
         folder,
         *("worker", f"--queue={queue}", f"--name={queue}", *options),
+        f"--drain-seconds={drain_seconds}",
         HOLDFAST_SERVER=service.url,
         HOLDFAST_WORKER_DIR=str(folder),
     ) as process:
@@ -195,8 +197,110 @@ def test_an_end_by_its_own_will_is_the_end_of_both_whatever_the_code() -> None:
     assert os.waitstatus_to_exitcode(run_forked(lambda: supervise(lambda *_: 5))) == 5
 
 
+def test_signals_to_both_processes_at_once_are_one_request_to_drain(
+    service: Service, tmp_path: Path
+) -> None:
+    """So a service manager ends all processes of a unit."""
+    with hire(service, tmp_path, drain_seconds=600) as worker, hf.Client(service.url) as client:
+        waiting = wait_beside.with_options(queue=worker.queue, lease=2)
+        job = client.submit(waiting, str(tmp_path), 0)
+        eventually((tmp_path / "began-0").exists)
+        worker.child.terminate()
+        eventually(lambda: "draining: 1 attempts" in worker.read_log())
+        worker.supervisor.send_signal(signal.SIGTERM)
+        worker.supervisor.send_signal(signal.SIGHUP)
+        eventually(lambda: not has_pending(worker.supervisor.pid))
+        for _ in range(3):  # it is kept for longer than a worker takes that does not wait
+            eventually(partial(is_renewed, service, job.id, read_lease(service, job.id)))
+        (tmp_path / "go").touch()
+        job.result(timeout=SECONDS_MAX)
+    assert len(service.ask("task", job.id)["attempts"]) == 1
+
+
+def test_a_later_request_does_not_wait(service: Service, tmp_path: Path) -> None:
+    with hire(service, tmp_path, drain_seconds=600) as worker, hf.Client(service.url) as client:
+        job = client.submit(wait_for_cancel.with_options(queue=worker.queue))
+        eventually(lambda: service.ask("task", job.id)["state"] == "TASK_STATE_RUNNING")
+
+        def is_handed_back() -> bool:
+            if "handing back 1 attempts" in worker.read_log():
+                return True
+            worker.supervisor.send_signal(signal.SIGTERM)
+            return False
+
+        eventually(is_handed_back)
+        eventually(lambda: worker.supervisor.status() == psutil.STATUS_ZOMBIE)
+    assert service.ask("task", job.id)["state"] == "TASK_STATE_PENDING"
+    assert service.run("cancel", job.id).code == 0
+
+
+def read_lease(service: Service, job_id: str) -> int:
+    """Read when the lease of a running task ends."""
+    task = service.ask("task", job_id)
+    assert task["state"] == "TASK_STATE_RUNNING"
+    return int(task["attempts"][-1]["lease_expires_at_ms"])
+
+
+def is_renewed(service: Service, job_id: str, before: int) -> bool:
+    """Tell whether the lease of a running task has been renewed."""
+    return read_lease(service, job_id) > before
+
+
+def has_pending(pid: int) -> bool:
+    """Tell whether a process has not taken all of its signals, or is busy with one."""
+    fields = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    return int(fields["ShdPnd"], 16) != 0 or not fields["State"].strip().startswith("S")
+
+
+def test_a_request_that_comes_with_a_crash_is_not_lost() -> None:
+    def crash_with_a_request(code: RunningCode, earlier: Crash | None) -> int:
+        if earlier is not None:
+            return 42  # started again, though it was asked to end
+        code.note_worker("w-1")
+        os.kill(os.getppid(), signal.SIGSTOP)
+        os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(3)
+
+    pid = fork(lambda: supervise(crash_with_a_request))
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    [child] = psutil.Process(pid).children()
+    eventually(lambda: child.status() == psutil.STATUS_ZOMBIE)
+    os.kill(pid, signal.SIGCONT)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_during_an_import_ends_it_without_complaint(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "slow.py").write_text(
+        f"import pathlib, time; pathlib.Path({str(tmp_path / 'began')!r}).touch(); time.sleep(600)"
+    )
+    process = start(
+        *("worker", "--import=slow", "--server=http://127.0.0.1:1"),
+        PYTHONPATH=str(tmp_path),
+        HOLDFAST_WORKER_DIR=str(tmp_path),
+    )
+    try:
+        eventually((tmp_path / "began").exists)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=SECONDS_MAX)
+        assert (process.returncode, err) == (128 + number, "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def run_forked(work) -> int:  # type: ignore[no-untyped-def]
     """Run something in a fork of this process; returns its status."""
+    return os.waitpid(fork(work), 0)[1]
+
+
+def fork(work) -> int:  # type: ignore[no-untyped-def]
+    """Begin something in a fork of this process; its code is what that returns."""
     pid = os.fork()
     if pid == 0:
         code = 99
@@ -204,18 +308,19 @@ def run_forked(work) -> int:  # type: ignore[no-untyped-def]
             code = work()
         finally:  # whatever it raises: the tests go on in the parent alone
             os._exit(code)
-    return os.waitpid(pid, 0)[1]
+    return pid
 
 
 def test_an_end_names_what_ran_in_the_process() -> None:
     code = RunningCode()
     assert describe_end(3 << 8, code) == "exit code 3, while no function ran in it"
-    with code.running("7.0", 2), code.running("8.1", 0):
-        assert describe_end(signal.SIGSEGV, code) == (
-            "SIGSEGV, while it ran task 7.0 attempt 2, task 8.1 attempt 0"
-        )
-        assert describe_end(40, code).startswith("signal 40, while")
-        code.note_deadline(boot_clock() + 60, "it is late")
-        assert describe_end(signal.SIGKILL, code).startswith("SIGKILL, while")
-        code.note_deadline(boot_clock() - 1, "it is late")
-        assert describe_end(signal.SIGKILL, code).startswith("killed by its watchdog, since it is")
+    code.note_begin("7.0", 2)
+    code.note_begin("8.1", 0)
+    assert describe_end(signal.SIGSEGV, code) == (
+        "SIGSEGV, while it ran task 7.0 attempt 2, task 8.1 attempt 0"
+    )
+    assert describe_end(40, code).startswith("signal 40, while")
+    code.note_deadline(boot_clock() + 60, "it is late")
+    assert describe_end(signal.SIGKILL, code).startswith("SIGKILL, while")
+    code.note_deadline(boot_clock() - 1, "it is late")
+    assert describe_end(signal.SIGKILL, code).startswith("killed by its watchdog, since it is")

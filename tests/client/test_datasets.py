@@ -7,7 +7,7 @@ import pytest
 import holdfast as hf
 from holdfast.client import datasets
 from holdfast.client.client import Client
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire.requests import JobRequest
 from tests.client import app
 from tests.client.hand import Hand

@@ -8,7 +8,7 @@ from holdfast.client import outputs as collecting
 from holdfast.client.outputs import Outputs
 from holdfast.errors import Invalid, TooLarge
 from holdfast.model.datasets import OutputEntry
-from holdfast.model.order import Output
+from holdfast.model.submitting.order import Output
 
 EVENTS = Output("events", 3)
 USERS = Output("users", 1, "replace")

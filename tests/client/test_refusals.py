@@ -17,7 +17,7 @@ from holdfast.api.errors import (
 )
 from holdfast.client.client import Client
 from holdfast.client.refusals import ServerFailed, not_holdfast, read_error
-from holdfast.model.server_limits import ServerLimits
+from holdfast.model.limits.server_limits import ServerLimits
 from holdfast.store.database import LockTimeout
 from holdfast.wire.status import Changed
 
@@ -42,6 +42,8 @@ REFUSALS = [
     errors.IllegalMove("version 3 of dataset orders", "dropped", "read"),
     errors.NotFound("policy of type", "a b"),
     errors.TooLarge("what is sent", 9, 5, unit="of them"),
+    errors.NotUnique(4182),
+    errors.NotUnique(4182, has_started=True),
     errors.LeaseConflict("4182.3", "already_running"),
     errors.LeaseConflict(None, "worker host-1a2b was replaced"),
     errors.Unavailable("Postgres is away"),
@@ -59,6 +61,8 @@ AT_HOME = {
     errors.DependencyUnavailable,
     errors.PermanentError,
     errors.ValidationError,
+    errors.RetryAfter,
+    errors.SignalTimedOut,
 }
 
 

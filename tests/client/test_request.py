@@ -15,7 +15,7 @@ import holdfast as hf
 from holdfast.client.request import request_call, request_command
 from holdfast.client.task import GivenOptions, TaskFunction
 from holdfast.errors import Invalid
-from holdfast.model.resources import Coscheduling, Resources
+from holdfast.model.workers.resources import Coscheduling, Resources
 from holdfast.wire.requests import JobRequest
 from tests.client import app
 
@@ -61,6 +61,8 @@ def test_every_option_reaches_the_server() -> None:
         lease=45,
         grace=5,
         priority=6,
+        concurrency_key=hf.KeyOfInput("customer.id"),
+        slots=2,
         not_before=7,
         scheduling_timeout=8,
         labels={"team": "a"},
@@ -86,6 +88,8 @@ def test_every_option_reaches_the_server() -> None:
         "lease": 45.0,
         "grace": 5.0,
         "priority": 6,
+        "concurrency_key": {"input": "customer.id"},
+        "slots": 2,
         "not_before": 7.0,
         "scheduling_timeout": 8.0,
         "labels": {"team": "a"},

@@ -2,7 +2,7 @@
 
 from holdfast.client.client import Client
 from holdfast.client.submission import submit_request, submit_requests
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire.requests import JobRequest
 from holdfast.wire.status import SubmittedJob
 from tests.client.peer import Peer, Say

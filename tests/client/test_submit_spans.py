@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.client.context import current
 from holdfast.client.submit_spans import submit_span, write_headers
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.model.traces import TraceContext
 from holdfast.tracing.current import follow_trace
 from holdfast.wire.requests import JobBatchRequest, JobRequest

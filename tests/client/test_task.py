@@ -5,6 +5,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -86,7 +87,12 @@ def test_type_checkers_are_told_of_the_same_options() -> None:
     hints = get_type_hints(TaskOptions)
     hints["queue"] = str | None  # that it may be left open is nobody's to say
     given = get_type_hints(GivenOptions, localns={"Job": hf.Job})
-    for name in ("depends_on", "compensation"):  # what is in hand has a type, and no shape
+    for name in (
+        "depends_on",
+        "compensation",
+        "schedule",
+        "expires",
+    ):  # what is in hand has a type, and no shape
         hints[name] = given[name]
     assert given == hints
 
@@ -220,3 +226,38 @@ def test_a_type_checker_knows_what_a_job_returns(tmp_path: Path) -> None:
     assert len(problems) == 2
     assert 'did you mean "retries"?' in problems[0]
     assert 'did you mean "progress"?' in problems[1]
+
+
+def nothing() -> None: ...
+
+
+def one(value: int) -> None: ...
+
+
+def test_a_schedule_is_an_expression_an_interval_or_all_of_it() -> None:
+    whole = hf.Schedule(cron="@daily", tz="Asia/Tokyo", overlap="queue")
+    kinds: list[tuple[Any, hf.Schedule]] = [
+        ({"schedule": "0 3 * * *"}, hf.Schedule(cron="0 3 * * *")),
+        (
+            {"schedule": "0 3 * * *", "tz": "Asia/Tokyo"},
+            hf.Schedule(cron="0 3 * * *", tz="Asia/Tokyo"),
+        ),
+        ({"schedule": timedelta(minutes=5)}, hf.Schedule(every=300.0)),
+        ({"schedule": whole}, whole),
+    ]
+    for options, expected in kinds:
+        made = hf.task(**options)(nothing)
+        assert made.options.schedule == expected
+        assert made.with_options(retries=3).options.schedule == expected
+        assert "schedule" not in made.spec()
+        assert "tz" not in made.spec()
+    refusals: list[tuple[Any, Any, str]] = [
+        ({"schedule": 5}, nothing, "schedule"),
+        ({"schedule": whole, "tz": "UTC"}, nothing, "tz"),
+        ({"tz": "UTC"}, nothing, "tz"),
+        ({"schedule": "@daily"}, one, "schedule"),
+    ]
+    for options, function, field in refusals:
+        with pytest.raises(Invalid) as refused:
+            hf.task(**options)(function)
+        assert refused.value.field == field

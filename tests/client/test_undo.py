@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.client.undo import Undo, read_undo
-from holdfast.model.undo import UndoRecord
+from holdfast.model.work.undo import UndoRecord
 
 
 def pack(value: Any) -> str:

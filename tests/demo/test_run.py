@@ -10,7 +10,7 @@ from rich.console import Console
 from holdfast.demo.run import play, show_jobs
 from holdfast.demo.screen import JobSummary
 from holdfast.demo.story import Played
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from tests.conftest import run_sql
 from tests.world import World
 

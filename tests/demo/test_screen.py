@@ -6,7 +6,7 @@ from io import StringIO
 from rich.console import Console
 
 from holdfast.demo.screen import fold, job_table, subject, summarise
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.wire.status import Event
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

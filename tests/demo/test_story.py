@@ -11,13 +11,18 @@ from holdfast.cli.children import END_SECONDS_MAX, end_children
 from holdfast.client.client import Client
 from holdfast.demo.screen import Screen
 from holdfast.demo.story import Story
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Limits
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.store.database import Database
-from holdfast.store.reads.events import Event, Moment, list_events_of_job, list_events_of_task
+from holdfast.store.reads.output.events import (
+    Event,
+    Moment,
+    list_events_of_job,
+    list_events_of_task,
+)
 from tests.audits import assert_audit_is_silent
 
 

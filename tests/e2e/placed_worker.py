@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.worker.allowing import EVERYTHING
 from holdfast.worker.placed.worker import PlacedOptions, PlacedWorker
 from holdfast.worker.slots import take_slot

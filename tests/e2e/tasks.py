@@ -29,6 +29,13 @@ def note_and_wait(folder: str, *, ctx: hf.Context) -> int:
     return ctx.attempt
 
 
+@hf.task(queue="e2e", lease=1.5)
+def ask_for_a_word(*, ctx: hf.Context) -> str:
+    """Wait for a signal, without a worker."""
+    word: str = ctx.wait("word")
+    return word
+
+
 @hf.task(queue="e2e", lease=1.5, preemption_retries=2)
 def kill_the_worker(_: int) -> None:
     """End the process that runs this, whichever it is."""

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from holdfast.model.states import TaskState
-from holdfast.model.tokens import new_secret, new_token_id, write_token
+from holdfast.model.access.tokens import new_secret, new_token_id, write_token
+from holdfast.model.work.states import TaskState
 from tests.e2e.cluster import Cluster, find_child, is_gone, running
 from tests.e2e.system import ROOT, eventually
 from tests.embedded.conftest import copy_python
@@ -25,8 +25,8 @@ from tests.worker.own_uids import RANGE, open_house
 from tests.worker.shimmed import find_shim
 
 QUEUE = "e2e"
-TICK = 5.0  # a worker may be away for three of them
-LEASE = 30.0
+TICK = 10.0  # a worker may be away for three of them; a busy machine takes 11 s to start one
+LEASE = 60.0
 WORKER_TOKEN = write_token(new_token_id(), new_secret())
 # Looks for what is written in `needles`, everywhere that processes leave something.
 SNOOP = """

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
+from holdfast.model.work.fence import Fence
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent

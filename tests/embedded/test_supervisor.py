@@ -100,6 +100,38 @@ def test_a_killed_server_can_be_left(folder: Path) -> None:
     assert list_servers(folder) == []
 
 
+def test_a_server_that_answers_nobody_is_not_joined(folder: Path) -> None:
+    """As one between `kill -9` and its end, which has its locks, its socket and its files."""
+    postgres = EmbeddedPostgres(folder, settings=FAST)
+    postgres.start()
+    dying = [psutil.Process(postgres.pid), *psutil.Process(postgres.pid).children()]
+    try:
+        for process in dying:
+            process.suspend()
+        hasty = EmbeddedPostgres(folder, settings=FAST, start_timeout=timedelta(0))
+        with pytest.raises(PostgresUnavailable, match="still starting"):
+            hasty.start()
+    finally:
+        kill_and_see_gone(*(process.pid for process in dying))
+    postgres.start()
+    assert postgres.pid != dying[0].pid
+    assert query(postgres.url(), "select 1") == 1
+    postgres.stop()
+
+
+def test_a_killed_server_is_started_again_without_waiting_for_its_end(folder: Path) -> None:
+    postgres = EmbeddedPostgres(folder, settings=FAST)
+    postgres.start()
+    for _ in range(5):
+        killed = postgres.pid
+        for process in (psutil.Process(killed), *psutil.Process(killed).children()):
+            process.kill()
+        postgres.start()
+        assert postgres.pid != killed
+        assert query(postgres.url(), "select 1") == 1
+    postgres.stop()
+
+
 def test_a_killed_postmaster_is_replaced_though_a_child_computes_on(folder: Path) -> None:
     async def compute(url: str) -> None:
         connection = await asyncpg.connect(url)
@@ -181,7 +213,8 @@ def test_a_server_that_cannot_start_is_reported_in_its_own_words(folder: Path) -
 def test_a_start_that_takes_too_long_leaves_the_server_to_the_next_one(folder: Path) -> None:
     with EmbeddedPostgres(folder, settings=FAST):
         pass
-    hasty = EmbeddedPostgres(folder, settings=FAST, start_timeout=timedelta(0))
+    slow = FAST | {"pre_auth_delay": "3"}  # longer than the least that a start waits for an answer
+    hasty = EmbeddedPostgres(folder, settings=slow, start_timeout=timedelta(0))
     with pytest.raises(PostgresUnavailable, match="still starting"):
         hasty.start()
     with EmbeddedPostgres(folder, settings=FAST) as postgres:

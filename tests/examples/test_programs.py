@@ -109,6 +109,30 @@ def test_a_gang_loses_a_member_and_goes_on_from_its_checkpoint(running: Running)
         ]
 
 
+def test_a_diagnosis_is_encrypted_and_keys_are_rotated(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [
+        subprocess.run(
+            [sys.executable, "new_key.py"],
+            cwd=EXAMPLES / "clinic",
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+    worker = ("worker", "--queue=clinic", "--import=tasks", "--drain-seconds=1")
+    variables = running.variables("clinic") | {"HOLDFAST_CODEC": "fernet_codec:codec"}
+    for keys in (made[0], " ".join(reversed(made))):
+        monkeypatch.setenv("CLINIC_KEYS", keys)
+        with living(running.folder, *worker, **variables):
+            assert running.run("clinic").splitlines() == [
+                "Dear patient: Ada has a cold.",
+                "The server has ['$holdfast_codec', 'data', 'v'] by fernet",
+            ]
+
+
 def test_an_order_is_confirmed_if_and_only_if_it_is_stored(running: Running) -> None:
     variables = running.variables("shop")
     address = f"http://127.0.0.1:{free_port()}"

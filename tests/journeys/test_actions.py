@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import NotFound
-from holdfast.model.ids import TaskId
-from holdfast.model.policies import PolicyDefaults, TypePolicy
+from holdfast.model.submitting.policies import PolicyDefaults, TypePolicy
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.datasets.triggers import delete_trigger, put_trigger
 from holdfast.operations.datasets.versions import drop_version
 from holdfast.operations.dead_letters import dead_letter_task, discard

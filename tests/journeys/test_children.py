@@ -11,17 +11,17 @@ import pytest
 from holdfast.errors import IllegalMove, LeaseConflict
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits, Submission
-from holdfast.model.states import LIVE_STATES, TaskState
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import LIVE_STATES, TaskState
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.submitting.admit import admit
 from holdfast.operations.submitting.children import get_parent
 from holdfast.operations.submitting.store import store_jobs
-from holdfast.rules.submission import complete_submission, parse_spec
+from holdfast.rules.submitting.submission import complete_submission, parse_spec
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent
 from tests.gangs import Gang, a_gang

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.model.spec import Submission
-from holdfast.model.states import JobState
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.states import JobState
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting.graph import submit_batch
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from tests.world import World
 
 

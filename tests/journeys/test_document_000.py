@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import LeaseConflict
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from tests.world import World
 
 SUCCEEDED, FAILED, RUNNING = TaskState.SUCCEEDED, TaskState.FAILED, TaskState.RUNNING

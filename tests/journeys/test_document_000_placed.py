@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import LeaseConflict
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.report import Report, report
 from holdfast.store.database import Database

@@ -1,7 +1,7 @@
 """The task states of document 001 for placed work: every transition, budget and end."""
 
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.ids import TaskId
-from holdfast.model.states import JobState, TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState, TaskState
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld

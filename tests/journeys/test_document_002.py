@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.services.runtime import Options, open_runtime
 from holdfast.store.database import Database
 from holdfast.worker.allowing import EVERYTHING

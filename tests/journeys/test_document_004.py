@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 import holdfast as hf
-from holdfast.model.spec import Backoff
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Backoff
+from holdfast.model.work.states import TaskState
 from holdfast.rules.retry import backoff_delay
 from tests.api.face import Face, fence
 from tests.audits import assert_audit_is_silent

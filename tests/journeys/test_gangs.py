@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.gangs import LEASE, a_gang

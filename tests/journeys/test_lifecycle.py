@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.errors import LeaseConflict
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from tests.world import World
 
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim
 from tests.journeys.test_saga import Saga, a_saga
 from tests.world import World
 

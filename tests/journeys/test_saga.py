@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.replay import replay
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from tests.audits import assert_audit_is_silent
 from tests.world import World
 

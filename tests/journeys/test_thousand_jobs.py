@@ -6,18 +6,18 @@ from typing import Any
 
 from holdfast.errors import Refused
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.audit import audit
-from holdfast.operations.claim import Claim
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.operations.upkeep.audit import audit
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from tests.world import World, fence_of
 
 JOBS = 1_000

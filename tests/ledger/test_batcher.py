@@ -11,9 +11,9 @@ from holdfast.errors import Overloaded, Stopping, Unavailable
 from holdfast.ledger.batcher import HALVED_MIN, Batcher
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Answer, claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Answer, claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.report import Recorded, Report, report
 from holdfast.store.database import LockTimeout

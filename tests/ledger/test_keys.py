@@ -1,6 +1,7 @@
 """Idempotency keys: one change per key, and everybody who repeats it hears the first answer."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -16,15 +17,16 @@ from holdfast.ledger.keys import (
     write_once,
 )
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.dead_letters import dead_letter_task, discard
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
-from holdfast.operations.prune import Retention, prune
 from holdfast.operations.submitting.replay import replay
+from holdfast.operations.upkeep.prune import Retention, prune
 from holdfast.store.database import Database, LockTimeout, Transaction
 from tests.world import World
 
+Ask = Callable[[Ledger, TaskId], Coroutine[Any, Any, object]]
 HOUR = 3600
 
 
@@ -128,6 +130,53 @@ async def test_waiting_has_an_end() -> None:
     with pytest.raises(Exception, match="the cut-over under this key is still under way"):
         await wait_turn(key_of(7), busy)
     assert tries == 20
+
+
+async def lock_all(tx: Transaction, table: str) -> None:
+    """Take the rows of a small table."""
+    await tx.connection.execute(f"select from holdfast.{table} for update")
+
+
+@pytest.mark.parametrize(
+    ("table", "ask"),
+    [
+        ("dead_letters", lambda ledger, letter: replay(ledger, [letter], actor="ann")),
+        ("dead_letters", lambda ledger, letter: discard(ledger, [letter], actor="ann")),
+        ("jobs", lambda ledger, letter: cancel_job(ledger, letter.job_id, "soft", actor="ann")),
+    ],
+)
+async def test_who_needs_rows_in_others_hands_waits_for_seconds(
+    ledger: Ledger, database_url: str, world: World, table: str, ask: Ask
+) -> None:
+    letter = await dead_letter(world)
+    async with Database(database_url) as database:
+        async with ledger.database.transaction() as tx:
+            await lock_all(tx, table)
+            asking = asyncio.create_task(ask(Ledger(database), letter))
+            for _ in range(2):  # whoever asked at the same moment would have been refused by now
+                with pytest.raises(LockTimeout):
+                    async with database.transaction() as other:
+                        await lock_all(other, table)
+            assert not asking.done()
+        await asyncio.wait_for(asking, 20)
+
+
+async def test_a_dry_run_of_a_replay_waits_for_nobody(
+    ledger: Ledger, database_url: str, world: World
+) -> None:
+    letter = await dead_letter(world)
+    async with Database(database_url) as database, ledger.database.transaction() as tx:
+        await lock_all(tx, "dead_letters")
+        [tried] = await replay(Ledger(database), [letter], actor="ann", dry_run=True)
+    assert tried.task_ids == (letter,)
+
+
+async def test_rows_are_not_waited_for_without_end() -> None:
+    async def busy() -> None:
+        raise LockTimeout("held")
+
+    with pytest.raises(LockTimeout, match="held, and has been for seconds; try again"):
+        await wait_turn(None, busy)
 
 
 async def test_two_connections_racing_with_one_key_replay_once(

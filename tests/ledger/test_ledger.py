@@ -6,9 +6,8 @@ import pytest
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import RUNS_MAX, Ledger
-from holdfast.ledger.moves import JobChanged
-from holdfast.model.spec import Limits
-from holdfast.store.database import Database, Transaction
+from holdfast.model.submitting.spec import Limits
+from holdfast.store.database import Database, JobChanged, Transaction
 from tests.world import World
 
 

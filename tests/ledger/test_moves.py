@@ -3,12 +3,13 @@
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.ledger.moves import JobChanged, Moves, apply_moves
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim
+from holdfast.ledger.moves import Moves, apply_moves
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.follow_up import follow_up_all
+from holdfast.store.database import JobChanged
 from tests.world import World
 
 FAILED, KILLED = TaskState.FAILED, TaskState.KILLED

@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.store.database import Transaction
 from tests.world import World
 
@@ -23,6 +23,15 @@ def test_what_is_ready_is_told_by_its_queue_and_placed_work_has_a_line_of_its_ow
     news.add_ready("", TaskId(2, 0))
     news.add_ready("q", TaskId(1, 1))
     assert news.ready == {"q": [TaskId(1, 0), TaskId(1, 1)], "": [TaskId(2, 0)]}
+
+
+def test_what_limits_open_is_told_but_for_what_was_claimed_at_once() -> None:
+    news = News()
+    news.add_all_opened(None, None, None)
+    columns = ["q", "q", "r", "q"], [1, 1, None, None], [0, 1, None, None]
+    news.add_all_opened(*columns, claimed={(1, 0)})
+    assert news.ready == {"q": [TaskId(1, 1)]}
+    assert news.roomy_queues == {"r": 1, "q": 1}
 
 
 async def test_a_claim_tells_its_moves_and_how_long_tasks_waited(

@@ -8,7 +8,7 @@ import pytest
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.parts import FAILURES_MAX, by_job, write_apart, write_chosen, write_in_parts
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.rules.outage import GAP_MAX
 from holdfast.store.database import LockTimeout, Transaction
 

@@ -8,8 +8,8 @@ import pytest
 from holdfast.errors import KeyReused, LimitReached
 from holdfast.ledger import quotas
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.server_limits import ServerLimits
-from holdfast.model.spec import Entrypoint, JobSpec, Submission
+from holdfast.model.limits.server_limits import ServerLimits
+from holdfast.model.submitting.spec import Entrypoint, JobSpec, Submission
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.rerun import rerun
 from holdfast.operations.submitting.submit import submit, submit_one

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from holdfast.model.states import JobState
+from holdfast.model.work.states import JobState
 from tests.world import World
 
 

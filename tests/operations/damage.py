@@ -10,7 +10,7 @@ import asyncpg
 
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations.audit import audit
+from holdfast.operations.upkeep.audit import audit
 from holdfast.store.database import Database, Transaction
 from tests.clock import Clock
 from tests.conftest import run_sql

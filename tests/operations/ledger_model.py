@@ -6,9 +6,10 @@ Answers are what an operation should answer; "conflict" stands for a refusal.
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import (
+from holdfast.model.submitting.spec import JobSpec
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import (
     CancelMode,
     Failed,
     Killed,
@@ -16,14 +17,13 @@ from holdfast.model.outcomes import (
     Succeeded,
     WorkerFailed,
 )
-from holdfast.model.resources import Resources
-from holdfast.model.spec import JobSpec
-from holdfast.model.states import ENDED_STATES, OPEN_STATES, TaskState
+from holdfast.model.work.states import ENDED_STATES, OPEN_STATES, TaskState
+from holdfast.model.workers.resources import Resources
 from holdfast.operations.follow_up import SMALL_TASKS_MAX
 from holdfast.rules.lifecycle import is_ahead
 from holdfast.rules.outage import is_free, is_waiting, next_watch
 from holdfast.rules.retry import dead_letter_by_operator
-from holdfast.rules.submission import terms_of
+from holdfast.rules.submitting.submission import terms_of
 from tests.operations.model_state import ModelJob, ModelLease, ModelState, ModelTask
 
 CONFLICT = "conflict"

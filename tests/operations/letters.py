@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from tests.world import World
 
 

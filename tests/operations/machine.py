@@ -12,11 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import IllegalMove, LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.states import OPEN_STATES
-from holdfast.operations.audit import audit
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import OPEN_STATES
+from holdfast.operations.upkeep.audit import audit
 from holdfast.store.database import Database
+from protocol import trace
 from tests.clock import Clock
 from tests.databases import give_back_database, take_database
 from tests.operations import model_tables as tables
@@ -116,6 +117,8 @@ class Machine(RuleBasedStateMachine):
         await tables.compare_history(self.clock, self.model)
         await tables.compare_notes(self.clock, self.model)
         assert [finding async for finding in audit(self.ledger.database)] == []
+        _, illegal = await trace.check_database(self.postgres.url(self.name))
+        assert illegal == []
 
 
 async def _answered(question: Coroutine[Any, Any, Answer]) -> Answer:

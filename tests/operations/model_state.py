@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import (
+from holdfast.model.submitting.spec import TaskTerms
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import (
     CancelMode,
     Killed,
     Outcome,
@@ -18,9 +19,8 @@ from holdfast.model.outcomes import (
     TaskRetried,
     TaskVerdict,
 )
-from holdfast.model.resources import Resources
-from holdfast.model.spec import TaskTerms
-from holdfast.model.states import ENDED_STATES, OPEN_STATES, JobState, TaskState
+from holdfast.model.work.states import ENDED_STATES, OPEN_STATES, JobState, TaskState
+from holdfast.model.workers.resources import Resources
 from holdfast.rules.job_state import JobCounts, job_state
 from holdfast.rules.lifecycle import EVENT_TYPES
 from holdfast.rules.outage import Watch

@@ -5,8 +5,8 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from tests.clock import Clock
 from tests.operations.model_state import ModelState
 

@@ -6,13 +6,13 @@ import pytest
 
 from holdfast.errors import Invalid, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.functions import AnnouncedFunction, FunctionOptions, FunctionParameter
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.workers.functions import AnnouncedFunction, FunctionOptions, FunctionParameter
 from holdfast.operations import announce as announcing
 from holdfast.operations.announce import announce, find_announced, list_announced
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from tests.audits import assert_audit_is_silent
 from tests.world import World
 

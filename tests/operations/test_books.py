@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.books import Balance, hold_balances
-from holdfast.operations.claim import Claim, claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.operations.claiming.claim import Claim, claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.placed.place import Scheduler
 from holdfast.operations.placed.snapshot import Snapshot
 from holdfast.store.database import Database, Transaction
-from holdfast.store.tables.workers import hold_open_workers
+from holdfast.store.tables.workers.workers import hold_open_workers
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld
 

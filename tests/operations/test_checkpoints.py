@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
+from holdfast.model.work.fence import Fence
 from holdfast.operations.checkpoints import load_checkpoint, save_checkpoint
-from holdfast.operations.claim import Claim
-from holdfast.store.tables.checkpoints import Checkpoint
+from holdfast.operations.claiming.claim import Claim
+from holdfast.store.tables.output.checkpoints import Checkpoint
 from tests.world import World, fence_of
 
 

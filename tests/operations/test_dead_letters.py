@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.dead_letters import dead_letter_task, discard
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting.replay import replay

@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.operations.claim import Claim
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.endpoints import (
     ADDRESS_LENGTH_MAX,
     ENDPOINTS_MAX,
@@ -19,8 +19,8 @@ from holdfast.operations.endpoints import (
     register_endpoint,
     remove_endpoint,
 )
-from holdfast.operations.prune import Retention, prune
-from holdfast.store.tables.endpoints import Published
+from holdfast.operations.upkeep.prune import Retention, prune
+from holdfast.store.tables.output.endpoints import Published
 from tests.gangs import a_gang
 from tests.world import World, fence_of
 

@@ -7,15 +7,15 @@ import pytest
 from asyncpg import UndefinedTableError
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.submitting.graph import submit_batch
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.world import World

@@ -7,16 +7,16 @@ from typing import Any
 import asyncpg
 import pytest
 
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import TaskState
 from holdfast.operations import follow_up as follow_up_steps
 from holdfast.operations.ending import dependents
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.lost_workers import end_gone_worker, lose_worker
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.follow_up import follow_up, follow_up_all
-from holdfast.operations.requeue import give_up_scheduling, requeue_due
+from holdfast.operations.upkeep.requeue import give_up_scheduling, requeue_due
 from tests.audits import assert_audit_is_silent
 from tests.gangs import LEASE, a_gang
 from tests.journeys.test_saga import Saga, alone

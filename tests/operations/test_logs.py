@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
 from holdfast.operations import logs as operation
-from holdfast.operations.claim import Claim
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.logs import (
     OFFSET_MAX,
     READ_BYTES_MAX,

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.spec import Limits
+from holdfast.model.submitting.spec import Limits
+from holdfast.model.work.fence import Fence
 from holdfast.operations.notes import (
     TIME_TO_LIVE,
     Note,
@@ -18,7 +18,7 @@ from holdfast.operations.notes import (
     check_progress,
     note_progress,
 )
-from holdfast.operations.prune import Retention, prune
+from holdfast.operations.upkeep.prune import Retention, prune
 from holdfast.store.specs import SpecCache
 from tests.placed_world import PlacedWorld
 from tests.world import World, fence_of

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, NotAllowed
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
+from holdfast.model.work.fence import Fence
 from holdfast.operations.own_attempt import check_children, check_lease, list_given, load_own
 from tests.world import World, fence_of
 

@@ -6,10 +6,9 @@ import pytest
 
 from holdfast.errors import Invalid, Refused
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.policies import PolicyDefaults, PolicyLimits, TypePolicy
-from holdfast.model.spec import Submission
-from holdfast.operations.audit import audit
+from holdfast.model.submitting.policies import PolicyDefaults, PolicyLimits, TypePolicy
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.policies import (
     find_policy,
     list_changes,
@@ -20,7 +19,8 @@ from holdfast.operations.policies import (
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.replay import replay
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.operations.upkeep.audit import audit
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.operations.damage import Damage

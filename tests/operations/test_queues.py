@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.operations.claim import claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.work.ids import TaskId
+from holdfast.operations.claiming.claim import claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.queues import pause_queue, resume_queue
 from tests.world import World
 

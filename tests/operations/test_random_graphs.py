@@ -18,18 +18,18 @@ from hypothesis import strategies as some
 
 from holdfast.errors import IllegalMove
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.order import Condition, holds
-from holdfast.model.spec import Submission
-from holdfast.model.states import JobState, TaskState
+from holdfast.model.submitting.order import Condition, holds
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState, TaskState
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.follow_up import follow_up, follow_up_all
-from holdfast.operations.requeue import requeue_due
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.resume import resume
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.operations.upkeep.requeue import requeue_due
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from holdfast.store.database import Database, Transaction
-from holdfast.store.reads.tasks import list_continued, list_results
+from holdfast.store.reads.work.tasks import list_continued, list_results
 from tests.audits import assert_audit_is_silent
 from tests.clock import Clock
 from tests.placed_world import PlacedWorld

@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.errors import IllegalMove, Invalid, LeaseConflict, NotFound, Refused
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.states import TaskState
-from holdfast.model.tokens import hash_secret
+from holdfast.model.access.tokens import hash_secret
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.register import (
     Placing,
     Registered,
@@ -301,8 +301,8 @@ async def test_live_attempts_are_adopted_and_ending_ones_only_bound(
     live, ending, left = [(await cluster.placed(await cluster.submit()))[0] for _ in range(3)]
     await cluster.cancel_job(ending.job_id)
     fences = {task_id: await cluster.fence(task_id) for task_id in (live, ending)}
-    stranger = fences[live]._replace(lease_token=uuid4())
-    adopts = (*fences.values(), stranger)
+    guessed = [(await cluster.fence(it))._replace(lease_token=uuid4()) for it in (live, left)]
+    adopts = (*fences.values(), *guessed)
     registered = await cluster.register(StandIn("w2"), replaces="w1", adopts=adopts, host="h")
     assert registered == Registered(1, (fences[live],)), "what was not presented has ended"
     for task_id in (live, ending):

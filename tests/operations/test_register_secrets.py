@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import Invalid, NotAllowed
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.register import Placing, Registration, register
 from tests.world import World
 

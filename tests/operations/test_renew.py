@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.renew import Renewed, renew
 from holdfast.store.database import Database, LockTimeout

@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.report import Recorded, Report, report
 from tests.world import World, fence_of
 

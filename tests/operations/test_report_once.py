@@ -9,8 +9,8 @@ import pytest
 from holdfast.errors import Invalid, KeyReused, LeaseConflict
 from holdfast.ledger.keys import RequestKey, request_key
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.states import TaskState
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.states import TaskState
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Report
 from holdfast.operations.report_once import Once, report_once

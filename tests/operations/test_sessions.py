@@ -3,13 +3,13 @@
 import pytest
 
 from holdfast.errors import Overloaded
-from holdfast.model.roles import Role
-from holdfast.model.tokens import Presented, hash_secret, parse_token
+from holdfast.model.access.roles import Role
+from holdfast.model.access.tokens import Presented, hash_secret, parse_token
 from holdfast.operations import sessions as module
 from holdfast.operations.sessions import SubjectLogin, end_session, open_session
 from holdfast.operations.tokens import WantedToken, create_token
 from holdfast.store.database import Database
-from holdfast.store.tables.sessions import read_living_sessions
+from holdfast.store.tables.access.sessions import read_living_sessions
 
 ANN = SubjectLogin("oidc:ann", (Role.READ, Role.CONTENT), ("search",))
 

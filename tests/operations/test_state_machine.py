@@ -20,12 +20,13 @@ from hypothesis.stateful import (
 
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import LeaseConflict
-from holdfast.model.fence import Fence
-from holdfast.model.outcomes import CancelMode, Stage, Status
-from holdfast.model.resources import Capacity, fits
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim, claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.outcomes import CancelMode, Stage, Status
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity, fits
+from holdfast.operations.claiming.claim import Claim, claim
+from holdfast.operations.claiming.complete_and_claim import Turn, complete_and_claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completed, Completion, complete
@@ -36,13 +37,14 @@ from holdfast.operations.queues import pause_queue, resume_queue
 from holdfast.operations.register import Registration, register
 from holdfast.operations.renew import Renewed, renew
 from holdfast.operations.report import Recorded, Report, report
-from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.claim_shares import Asked, share_line
-from holdfast.rules.submission import complete_submission
+from holdfast.operations.upkeep.requeue import give_up_scheduling, requeue_due
+from holdfast.rules.placement.claim_shares import Asked, share_line
+from holdfast.rules.submitting.submission import complete_submission
 from tests.operations import ledger_model as expected
+from tests.operations.draws import QUEUES, SPECS, STEP
 from tests.operations.ledger_model import CONFLICT
-from tests.operations.machine import START, Machine
+from tests.operations.machine import Machine
 from tests.operations.model_state import ModelTask
 from tests.operations.placed_rules import BOOK, BOOK_CORES, PlacedRules, shares_book
 from tests.operations.submitting.test_submit import a_submission
@@ -50,93 +52,7 @@ from tests.world import fence_of
 
 Thing = TypeVar("Thing")
 
-# Picks count from the newest back, so that small numbers, which are drawn most, mean what is new.
-PICKS = st.integers(0, 15)
-QUEUES = ("a", "b")
 CORES = 3
-MODES = st.sampled_from(["soft", "soft", "hard"])
-INDEXES = st.integers(0, 2)
-FORGERIES = st.sampled_from(["none"] * 12 + ["token", "attempt", "task"])
-SPECS = st.fixed_dictionaries(
-    {
-        "queue": st.sampled_from(QUEUES),
-        "priority": st.integers(-1, 1),
-        "max_retries_failure": st.integers(0, 2),
-        "max_retries_preemption": st.integers(0, 2),
-        "on_exhausted": st.sampled_from(["fail", "dead_letter"]),
-        "on_timeout": st.sampled_from(["fail", "fail", "kill"]),
-        "backoff": st.sampled_from([{"base": 0.0}, {"base": 4.0}]),
-        "grace": st.sampled_from([0.0, 8.0, 60.0]),
-    },
-    optional={
-        "timeout": st.just(8.0),
-        "scheduling_timeout": st.just(50.0),
-        "max_task_failures": st.integers(0, 1),
-        "not_before": st.just(START.timestamp() + 20),
-        # What names gpus is placed.
-        "resources": st.sampled_from([{"gpu": 0}, {"gpu": 1}, {"gpu": 2}, {"cpu": 1}, {"cpu": 2}]),
-    },
-)
-ENDS = st.sampled_from(
-    [
-        *[("succeeded", "TransientError", "exec")] * 6,
-        *[("failed", "TransientError", "exec")] * 3,
-        ("failed", "TransientError", "exec"),
-        ("failed", "TransientError", "fetch"),
-        ("failed", "DependencyUnavailable", "output"),
-        ("failed", "PermanentError", "exec"),
-        ("failed", "ValidationError", "input"),
-        ("killed", "TransientError", "exec"),
-        ("worker_failed", "TransientError", "exec"),
-        ("handed_back", "TransientError", "exec"),
-    ]
-)
-
-
-# Every kind of step: how often it is drawn, and what it takes.
-STEPS: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
-    "claim_from_queues": (
-        8,
-        {"worker": PICKS, "queues": st.permutations(QUEUES), "count": st.integers(1, 4)},
-    ),
-    "claim_by_id": (3, {"worker": PICKS, "task": PICKS}),
-    "report": (
-        6,
-        {
-            "pick": PICKS,
-            "forgery": FORGERIES,
-            "state": st.sampled_from([TaskState.BUILDING, TaskState.RUNNING]),
-        },
-    ),
-    "renew": (2, {"pick": PICKS, "forgery": FORGERIES}),
-    "note": (2, {"pick": PICKS, "forgery": FORGERIES}),
-    "complete": (16, {"pick": PICKS, "forgery": FORGERIES, "end": ENDS}),
-    "replace": (1, {"worker": PICKS}),
-    "place": (4, {}),
-    "restart": (1, {"keep": st.integers(0, 255)}),
-    "lose": (1, {}),
-    "submit": (
-        4,
-        {
-            "fields": SPECS,
-            "count": st.integers(1, 3),
-            "fan_out": st.booleans(),
-            "has_parent": st.booleans(),
-        },
-    ),
-    "cancel_job": (3, {"pick": PICKS, "mode": MODES}),
-    "cancel_task": (4, {"pick": PICKS, "mode": MODES}),
-    "dead_letter": (1, {"pick": PICKS}),
-    "pause_or_resume": (1, {"queue": st.sampled_from(QUEUES)}),
-    "follow_up": (3, {}),
-    "pass_unwatched": (3, {"seconds": st.sampled_from([1.0, 9.0, 13.0, 31.0])}),
-    "pass_watched": (4, {"rounds": st.integers(1, 6)}),
-    "reap": (1, {}),
-    "requeue": (1, {}),
-}
-STEP = st.sampled_from(
-    [name for name, (weight, _) in STEPS.items() for _ in range(weight)]
-).flatmap(lambda name: st.tuples(st.just(name), st.fixed_dictionaries(STEPS[name][1])))
 
 
 def forged(fence: Fence, forgery: str) -> Fence:
@@ -160,12 +76,15 @@ def picked(things: list[Thing], pick: int) -> Thing:
 class WorkerRules(PlacedRules):
     """What workers do: also late, twice, and with what is not theirs."""
 
-    def claim_from_queues(self, worker: int, queues: list[str], count: int) -> None:
+    def claim_from_queues(
+        self, worker: int, queues: list[str], count: int, *, starting: bool = False
+    ) -> None:
         """Claim from queues: a beginning of what can be claimed, in its order."""
         name = picked(self.workers, worker)
         claimable = self.model.claimable(queues)
         stale = self.model.count_stale()
-        request, room = self._bound(ClaimRequest(name, tuple(queues), count))
+        plain = ClaimRequest(name, tuple(queues), count, start=starting)
+        request, room = self._bound(plain)
         asked = Asked(count, room, request.capacity or Capacity(cpu=BOOK_CORES))
         [answer] = self.ask(claim(self.ledger, [request]))
         if name in self.model.lost:
@@ -213,6 +132,8 @@ class WorkerRules(PlacedRules):
         seen = (mine.attempt, mine.failure_count, mine.preemption_count)
         assert seen == (task.attempt, *task.counters[:2])
         self.model.claim(task, worker, mine.lease_token)
+        if mine.started:
+            assert self.model.report(fence_of(mine), TaskState.RUNNING) is True
         self.fences.append(fence_of(mine))
 
     def report(self, pick: int, forgery: str, state: TaskState) -> None:
@@ -244,6 +165,28 @@ class WorkerRules(PlacedRules):
         [answer] = self.ask(complete(self.ledger, [completion]))
         wanted = self.model.complete(fence, *end)
         assert (answer.accepted if isinstance(answer, Completed) else CONFLICT) == wanted
+
+    def complete_and_claim(
+        self, pick: int, end: tuple[Status, str, Stage], worker: int, count: int
+    ) -> None:
+        """End an attempt, and claim what is next in the same turn."""
+        fence, name = self.fence(pick), picked(self.workers, worker)
+        status, error_class, stage = end
+        completion = Completion(fence, status, error_class=error_class, stage=stage)
+        request, _ = self._bound(ClaimRequest(name, tuple(QUEUES), count, start=True))
+        [answer] = self.ask(complete_and_claim(self.ledger, [Turn((completion,), request)]))
+        wanted = self.model.complete(fence, *end)
+        [completed] = answer.completed
+        assert (completed.accepted if isinstance(completed, Completed) else CONFLICT) == wanted
+        if name in self.model.lost:
+            assert not isinstance(answer.claimed, list) or answer.claimed == []
+            return
+        assert isinstance(answer.claimed, list)
+        by_id = {task.id: task for task in self.model.claimable(QUEUES)}
+        for mine in answer.claimed:
+            self._take_over(by_id[mine.task_id], mine, name)
+        assert self.model.cpu_of(name) <= CORES or shares_book(name)
+        assert self.cores_booked() <= BOOK_CORES
 
     def replace(self, worker: int) -> None:
         """Let a new incarnation take over from one that is gone."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.errors import Invalid, NotFound
-from holdfast.model.tokens import hash_secret, parse_token
+from holdfast.model.access.tokens import hash_secret, parse_token
 from holdfast.operations import tokens
 from holdfast.operations.tokens import (
     WantedToken,
@@ -16,7 +16,7 @@ from holdfast.operations.tokens import (
 )
 from holdfast.store.database import Database
 from holdfast.store.reads.actions import ActionFilter, list_actions
-from holdfast.store.tables.tokens import read_living_tokens
+from holdfast.store.tables.access.tokens import read_living_tokens
 
 CI = WantedToken("ci", ("submit",), ("ann",), ("q",))
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.usage import USAGE_BYTES_MAX, Usage, note_usage
 from tests.placed_world import PlacedWorld
 

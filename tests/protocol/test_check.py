@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol import check
+from protocol import check, locks
 from protocol.check import BROKEN, PROPERTIES, SOUND, Check, find_problem, parse_output
 
 SOURCES = {path.name: path.read_text(encoding="utf-8") for path in check.MODELS.glob("*.pml")}
-MODES = {"LIVENESS", "FROZEN_MACHINE", "UNDELIVERED"}
+MODES = {"LIVENESS", "FROZEN_MACHINE", "UNDELIVERED", "SEVERAL", "KEYLESS"}
 
 CLEAN = """
 (Spin Version 6.5.2 -- 6 December 2019)
@@ -175,6 +175,17 @@ def test_a_step_that_is_never_taken_spoils_the_proof() -> None:
 
 def test_large_counts_are_read_in_any_notation() -> None:
     assert parse_output(CLEAN.replace("216221", "1.0912391e+07")).states == 10912391
+
+
+def test_the_order_of_locks_is_checked_along(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert all(is_expected for _, _, is_expected in check.check_locks())
+    monkeypatch.setattr(locks, "OPERATIONS", {"one": "tasks, jobs", "other": "jobs, tasks"})
+    [sound, *_] = check.check_locks()
+    assert sound[2] is False
+    check.print_locks(*sound)
+    assert "UNEXPECTED: other holds jobs and waits for tasks" in capsys.readouterr().out
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

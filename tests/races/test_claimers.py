@@ -10,12 +10,12 @@ import pytest
 
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
-from holdfast.operations.claim import Answer, claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.operations.claiming.claim import Answer, claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent
 

@@ -11,22 +11,22 @@ import asyncpg
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.spec import Limits, Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.reap import reap
 from holdfast.operations.follow_up import follow_up
 from holdfast.operations.renew import renew
 from holdfast.operations.report import Report, report
-from holdfast.operations.requeue import requeue_due
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.operations.upkeep.requeue import requeue_due
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database, LockTimeout
 from tests.audits import assert_audit_is_silent
 

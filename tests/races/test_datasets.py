@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.ending import reap as reaping
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.ending.reap import reap

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.errors import IllegalMove, LeaseConflict, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.operations.claim import Claim
+from holdfast.model.work.ids import TaskId
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.endpoints import (
     ENDPOINTS_MAX,
     get_endpoint,
@@ -18,9 +18,9 @@ from holdfast.operations.endpoints import (
     register_endpoint,
     remove_endpoint,
 )
-from holdfast.operations.prune import Retention, prune
+from holdfast.operations.upkeep.prune import Retention, prune
 from holdfast.store.database import Database, LockTimeout
-from holdfast.store.tables.endpoints import Published
+from holdfast.store.tables.output.endpoints import Published
 from tests.waiting import eventually, insist
 from tests.world import World, fence_of
 

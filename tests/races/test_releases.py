@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.spec import Submission
-from holdfast.model.states import JobState, TaskState
-from holdfast.operations.claim import claim
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.states import JobState, TaskState
+from holdfast.operations.claiming.claim import claim
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.follow_up import follow_up, follow_up_all
 from holdfast.operations.report import Report, report
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit, submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.waiting import insist

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.model.resources import Constraint
+from holdfast.model.workers.resources import Constraint
 from holdfast.rules.placement.constraints import matches
 from holdfast.rules.placement.scheduler import (
     RESERVATIONS_MAX,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as some
 
-from holdfast.model.resources import AttributeValue, Capacity, Constraint
+from holdfast.model.workers.resources import AttributeValue, Capacity, Constraint
 from holdfast.rules.placement.scheduler import Demand, Shape, WorkerView
 
 NOW = 1_000_000.0

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.model.spec import JobSpec, Limits, Submission
-from holdfast.rules.submission import complete_submission, parse_spec
+from holdfast.model.submitting.spec import JobSpec, Limits, Submission
+from holdfast.rules.submitting.submission import complete_submission, parse_spec
 
 HALF_SURROGATE = "\ud800"
 FUNCTION = {"function": "app.jobs:work"}

@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from holdfast.model.outcomes import Failed, Outcome, Succeeded, TaskRetried, WorkerFailed
-from holdfast.model.spec import Limits, Submission
-from holdfast.model.states import LIVE_STATES, JobState, TaskState
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.outcomes import Failed, Outcome, Succeeded, TaskRetried, WorkerFailed
+from holdfast.model.work.states import LIVE_STATES, JobState, TaskState
 from holdfast.rules.job_state import JobCounts, job_state
 from holdfast.rules.lifecycle import LEGAL_MOVES, RANK, is_ahead
 from holdfast.rules.retry import Counters, after_attempt
-from holdfast.rules.submission import complete_submission, parse_spec, terms_of
+from holdfast.rules.submitting.submission import complete_submission, parse_spec, terms_of
 
 
 class ToldTask:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.model.spec import Backoff
+from holdfast.model.submitting.spec import Backoff
 from holdfast.rules.retry import backoff_delay
 
 BACKOFF = Backoff(base=1.0, factor=2.0, ceiling=10.0)

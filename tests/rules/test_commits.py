@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.model.datasets import ENTRIES_BYTES_MAX, ENTRIES_MAX, OutputEntry
-from holdfast.model.order import OutputMode
+from holdfast.model.submitting.order import OutputMode
 from holdfast.rules.commits import (
     EntryKey,
     NewEntry,

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.model.order import Dependency
-from holdfast.model.states import JobState
+from holdfast.model.submitting.order import Dependency
+from holdfast.model.work.states import JobState
 from holdfast.rules.dependencies import CheckedDependency, check_dependencies, explain_unmeetable
 
 DONE, LOST, LIVE = (JobState.SUCCEEDED, True), (JobState.KILLED, True), (JobState.RUNNING, False)

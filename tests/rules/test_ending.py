@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.attempts import LockedLease, LockedTask
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import (
+from holdfast.model.work.attempts import LockedLease, LockedTask
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import (
     BUILD_UNAVAILABLE,
     MISSING_TOOL,
+    STATUSES,
     Failed,
     Killed,
     TaskDeadLettered,
@@ -17,8 +18,8 @@ from holdfast.model.outcomes import (
     TaskRetried,
     WorkerFailed,
 )
-from holdfast.model.resources import Coscheduling
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Coscheduling
 from holdfast.rules.ending import (
     AttemptEnd,
     DecidedEnd,
@@ -31,7 +32,7 @@ from holdfast.rules.ending import (
 )
 from holdfast.rules.outage import Watch
 from holdfast.rules.retry import Counters, after_attempt
-from tests.model.test_attempts import NOW, a_lease
+from tests.model.work.test_attempts import NOW, a_lease
 from tests.rules.test_retry import some_terms
 
 RUNNING, PENDING, KILLED = TaskState.RUNNING, TaskState.PENDING, TaskState.KILLED
@@ -78,7 +79,7 @@ def decided(
 
 
 def test_a_report_of_an_attempt_that_has_ended_says_only_that_it_is_gone() -> None:
-    for status in ("succeeded", "failed", "killed", "worker_failed", "handed_back"):
+    for status in STATUSES:
         assert reported(a_lease(ending=True), status) == "gone"
 
 
@@ -94,6 +95,16 @@ def test_a_report_is_the_workers_own_word() -> None:
 
 def test_what_is_handed_back_costs_nothing() -> None:
     assert outcome_of(reported(a_lease(), "handed_back")) == WorkerFailed("handed back", free=True)
+
+
+def test_who_has_asked_for_a_signal_waits_at_no_cost() -> None:
+    judged = reported(a_lease(), "waiting", asked="approval")
+    outcome = WorkerFailed("waits for signal approval", free=True)
+    assert judged == AttemptEnd(outcome, actor="w1", reported=True, is_parked=True)
+    unasked = reported(a_lease(), "waiting")
+    assert outcome_of(unasked) == Failed(
+        "it ended to wait, but has asked for no signal", "PermanentError"
+    )
 
 
 @pytest.mark.parametrize(

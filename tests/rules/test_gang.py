@@ -6,20 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import (
+from holdfast.model.submitting.spec import Backoff, TaskTerms
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import (
     Failed,
     Killed,
     Outcome,
+    PutOff,
     Succeeded,
     TaskDeadLettered,
     TaskFinished,
     TaskRetried,
     WorkerFailed,
 )
-from holdfast.model.resources import Coscheduling
-from holdfast.model.spec import Backoff, TaskTerms
-from holdfast.model.states import LIVE_STATES, OPEN_STATES, TaskState
+from holdfast.model.work.states import LIVE_STATES, OPEN_STATES, TaskState
+from holdfast.model.workers.resources import Coscheduling
 from holdfast.rules.gang import Member, MemberEnding, after_round
 from holdfast.rules.retry import FREE_LOSSES_MAX, Counters
 
@@ -84,6 +85,12 @@ def test_one_failure_restarts_everyone_at_the_price_of_one() -> None:
     assert ends[1] == MemberEnding(BOOM, TaskRetried(FAILED, 1, 0, 0, 1.0))
     free = TaskRetried(WORKER_FAILED, 0, 0, 0, 1.0)
     assert ends[0] == ends[2] == MemberEnding(echo, free)
+
+
+@pytest.mark.parametrize("state", sorted(OPEN_STATES))
+def test_members_that_have_not_begun_restart_with_the_others(state: int) -> None:
+    ends = after(running(2, m1=Member(state, Counters())), {0: BOOM}, max_retries_failure=1)
+    assert isinstance(ends[1].verdict, TaskRetried)
 
 
 def test_the_backoff_follows_from_the_summed_count() -> None:
@@ -300,3 +307,16 @@ def test_whatever_the_state_only_open_attempts_end(
     if any(isinstance(end.verdict, TaskRetried) for end in ends.values()):
         assert job_is_live
         assert all(m.state in LIVE_STATES | {SUCCEEDED} for m in members.values())
+
+
+def test_a_member_that_is_put_off_at_no_cost_puts_off_the_whole_gang() -> None:
+    later = Failed("not now", "RetryAfter", put_off=PutOff(90_000, free=True))
+    members = {TaskId(1, index): member for index, member in running(2).items()}
+    decided = after_round(
+        members, {TaskId(1, 0): later}, some_terms(), job_is_live=True, jitter=EVEN
+    )
+    verdicts = [ending.verdict for ending in decided.values()]
+    assert verdicts == [
+        TaskRetried(FAILED, 0, 0, 0, 90.0),
+        TaskRetried(WORKER_FAILED, 0, 0, 0, 90.0),
+    ]

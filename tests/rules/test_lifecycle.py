@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from holdfast.model.states import ENDED_STATES, OPEN_STATES, TaskState
+from holdfast.model.work.states import ENDED_STATES, OPEN_STATES, TaskState
 from holdfast.rules.lifecycle import (
     EVENT_TYPES,
     LEGAL_JOB_MOVES,

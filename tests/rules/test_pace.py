@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from holdfast.rules.pace import STEP_SECONDS, next_step
-from holdfast.rules.submission import START_RATE_MAX, START_RATE_MIN
+from holdfast.rules.submitting.submission import START_RATE_MAX, START_RATE_MIN
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from holdfast.errors import Invalid
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.rules.replay import Letters, Part, arrange, keep_pace
 
 LINKS_MAX = 100

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from holdfast.errors import IllegalMove, Invalid
-from holdfast.model.order import Dependency, ResultPosition
-from holdfast.model.spec import Entrypoint, JobSpec
-from holdfast.model.states import JobState
+from holdfast.model.submitting.order import Dependency, ResultPosition
+from holdfast.model.submitting.spec import Entrypoint, JobSpec
+from holdfast.model.work.states import JobState
 from holdfast.rules.resume import ResumableJob, ResumePlan, Run, covers, plan_resume, rewire
 
 GOOD, BAD = JobState.SUCCEEDED, JobState.FAILED

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.model.outcomes import (
+from holdfast.model.submitting.spec import Backoff, TaskTerms
+from holdfast.model.work.outcomes import (
     Failed,
     Killed,
     Outcome,
@@ -17,8 +18,7 @@ from holdfast.model.outcomes import (
     TaskVerdict,
     WorkerFailed,
 )
-from holdfast.model.spec import Backoff, TaskTerms
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.rules.retry import (
     FREE_LOSSES_MAX,
     Counters,

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.model.spec import Entrypoint, Limits, Submission
-from holdfast.model.states import JobState
-from holdfast.rules.submission import complete_submission, parse_inputs, parse_spec
+from holdfast.model.submitting.spec import Entrypoint, Limits, Submission
+from holdfast.model.work.states import JobState
+from holdfast.rules.submitting.submission import complete_submission, parse_inputs, parse_spec
 from holdfast.rules.undo import (
     Compensation,
     OpenUndo,

@@ -1,9 +1,11 @@
 """The chores of a server: each one is there, and does what its name says."""
 
+import asyncio
+
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.operations.prune import Retention
+from holdfast.operations.upkeep.prune import Retention
 from holdfast.services import chore_list
 from holdfast.services.chore_list import list_chores
 from holdfast.services.chores import Chore
@@ -17,7 +19,9 @@ def chores(ledger: Ledger, doorbells: Doorbells) -> dict[str, Chore]:
     """List the chores by name."""
     stops = Stops(ledger, doorbells)
     reasons = Reasons(ledger, ledger.database)
-    listed = list_chores(ledger, doorbells, stops, reasons=reasons, retention=Retention())
+    listed = list_chores(
+        ledger, doorbells, stops, reasons=reasons, gated=asyncio.Event(), retention=Retention()
+    )
     return {chore.name: chore for chore in listed}
 
 
@@ -25,16 +29,25 @@ async def test_every_chore_runs_on_an_empty_ledger_and_finds_nothing(ledger: Led
     found = chores(ledger, Doorbells())
     assert sorted(found) == [
         "add partitions",
+        "age tasks in shares",
         "clear lines",
+        "clear what limits hold back",
+        "drop idle buckets",
         "end jobs over their age",
+        "expire",
+        "fire schedules",
+        "follow the clock",
         "give up scheduling",
+        "look behind limits",
         "look for forgotten dependents",
         "note workers",
+        "open what deleted limits held back",
         "prune",
         "reap leases",
         "requeue due",
         "ring for ended jobs",
         "ring for ready tasks",
+        "sort shares",
         "summarise events",
         "sweep dropped versions",
         "tell what should stop",

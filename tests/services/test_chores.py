@@ -6,7 +6,12 @@ import logging
 import pytest
 
 from holdfast.errors import Unavailable
-from holdfast.services.chores import Chore, run_in_background
+from holdfast.services.chores import (
+    REST_FACTOR,
+    REST_SECONDS_MAX,
+    Chore,
+    run_in_background,
+)
 from tests.waiting import eventually
 
 
@@ -29,6 +34,22 @@ async def test_a_chore_runs_at_once_and_again() -> None:
     turns = Turns()
     async with run_in_background([Chore("sweep", 0.001, turns.run)]):
         await eventually(lambda: turns.taken >= 3)
+
+
+async def test_a_chore_that_takes_long_rests_in_proportion() -> None:
+    async def sweep() -> int:
+        await asyncio.sleep(0.02)
+        return 0
+
+    chore = Chore("sweep", 0.001, sweep)
+    async with run_in_background([chore]):
+        await eventually(lambda: chore.turns.rest)
+        ended_at = chore.turns.ended_at
+        await eventually(lambda: chore.turns.ended_at > ended_at)
+    assert chore.turns.ended_at - ended_at > REST_FACTOR * 0.02
+    assert chore.turns.late(chore.every) == 0
+    chore.turns.rest_from(3600)
+    assert chore.turns.rest == REST_SECONDS_MAX
 
 
 async def test_full_loads_go_on_at_once() -> None:

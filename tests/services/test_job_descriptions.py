@@ -1,7 +1,7 @@
 """Workers are told what they need of a job, and what it stands for."""
 
-from holdfast.model.spec import Limits, Submission
-from holdfast.rules.submission import complete_submission, parse_spec, terms_of
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.rules.submitting.submission import complete_submission, parse_spec, terms_of
 from holdfast.services.job_descriptions import describe_job
 from holdfast.store.specs import StoredSpec
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit
 from holdfast.rules.placement.scheduler import Reason
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.services.reasons import DEMANDS_EXPLAINED_MAX, LOOKS_MAX, Reasons
 from holdfast.store.database import Database
 from tests.cluster import Cluster

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 
 from holdfast.errors import Invalid, Stopping, Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.submitting.store import CHUNK_TASKS_MAX
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.operations.upkeep.partitions import keep_partitions_ahead
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUps
@@ -72,6 +74,30 @@ async def test_of_a_large_job_the_first_tasks_are_named(ledger: Ledger, database
     await runtime.wake_ups.close()
     named = [TaskId(1, index) for index in range(TASKS_PER_HINT_MAX)]
     assert post.sent == [("q", named)]
+
+
+class Wish(NamedTuple):
+    """A claim that waits."""
+
+    request: ClaimRequest
+    is_over: bool = False
+
+
+async def test_what_a_poller_is_given_is_not_named_to_others(
+    ledger: Ledger, database: Database
+) -> None:
+    await keep_partitions_ahead(ledger)
+    post = Post()
+    runtime = Runtime(ledger, database, WakeUps(Doorbells(), [post]))
+    wish = Wish(ClaimRequest("w1", ("q",), 2))
+    with runtime.doorbells.listen([DOOR], wish=wish) as listener:
+        waiting = asyncio.create_task(listener.wait(60))
+        await asyncio.sleep(0)
+        stored = await runtime.writers.submit(a_job(inputs=4))
+        await waiting
+    assert [claim.task_id.task_index for claim in listener.given or []] == [0, 1]
+    await runtime.wake_ups.close()
+    assert post.sent == [("q", [TaskId(stored.job_id, 2), TaskId(stored.job_id, 3)])]
 
 
 async def test_a_job_that_cannot_be_announced_is_stored_all_the_same(

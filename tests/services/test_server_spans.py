@@ -5,9 +5,9 @@ from uuid import UUID
 import pytest
 
 from holdfast.errors import LeaseConflict
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Entrypoint, JobSpec, Submission
+from holdfast.model.submitting.spec import Entrypoint, JobSpec, Submission
 from holdfast.model.traces import TraceContext, as_trace_id, span_id_of
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.ending.complete import Completed
 from holdfast.operations.placed.place import Placed
 from holdfast.operations.submitting.submit import submit_one

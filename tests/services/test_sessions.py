@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from holdfast.errors import NotAllowed
-from holdfast.model.callers import Caller
-from holdfast.model.roles import Role
-from holdfast.model.tokens import hash_secret
+from holdfast.model.access.callers import Caller
+from holdfast.model.access.roles import Role
+from holdfast.model.access.tokens import hash_secret
 from holdfast.services.sessions import Sessions
-from holdfast.store.tables.sessions import LivingSession
+from holdfast.store.tables.access.sessions import LivingSession
 
 LATER = datetime.now(UTC) + timedelta(hours=1)
 TOKEN = Caller("ci", frozenset({Role.READ}), frozenset({"ann"}), token_id="t1")

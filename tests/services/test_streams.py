@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.errors import LimitReached
-from holdfast.model.server_limits import ServerLimits
+from holdfast.model.limits.server_limits import ServerLimits
 from holdfast.services.streams import Streams
 
 

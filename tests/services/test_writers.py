@@ -9,15 +9,15 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, Stopping
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.ending.complete import Completed, Completion
 from holdfast.operations.renew import Renewed
 from holdfast.operations.report import Recorded, Report
 from holdfast.operations.submitting.store import CHUNK_TASKS_MAX
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from holdfast.services.writers import WRITES_AT_ONCE, Writers
 from tests.chunks import shrink_chunks
 from tests.conftest import run_sql

@@ -7,14 +7,14 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.embedded.binaries import get_major_version
 from holdfast.store.migrate import migrate
 from tests.conftest import QUICK, run_sql
-from tests.databases import TEMPLATE
+from tests.databases import TEMPLATE, connect
+from tests.pgbouncer import Poolers
 from tests.store.raw import Raw
 
 OLDEST = 15
@@ -62,17 +62,17 @@ def postgres(
 
 
 @pytest.fixture(scope="session")
-def shared_database_url(postgres: EmbeddedPostgres) -> str:
+def shared_database_url(postgres: EmbeddedPostgres, poolers: Poolers) -> str:
     """A migrated database for tests that leave nothing behind."""
     name = "shared"
     asyncio.run(run_sql(postgres.url("postgres"), f"create database {name} template {TEMPLATE}"))
-    return postgres.url(name)
+    return poolers.url(postgres.url(name))
 
 
 @pytest.fixture
 async def raw(shared_database_url: str) -> AsyncIterator[Raw]:
     """A database past all code of ours, in a transaction that is forgotten at the end."""
-    connection = await asyncpg.connect(shared_database_url)
+    connection = await connect(shared_database_url)
     try:
         raw = Raw(connection)
         async with raw.rolled_back():
@@ -84,7 +84,7 @@ async def raw(shared_database_url: str) -> AsyncIterator[Raw]:
 @pytest.fixture
 async def lasting(database_url: str) -> AsyncIterator[Raw]:
     """A database of the test's own, past all code of ours; every statement commits."""
-    connection = await asyncpg.connect(database_url)
+    connection = await connect(database_url)
     try:
         yield Raw(connection)
     finally:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 
 MUST_BE_FINISHED = frozenset(
     {TaskState.SUCCEEDED, TaskState.UNSCHEDULABLE, TaskState.DEAD_LETTERED}

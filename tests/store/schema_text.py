@@ -10,10 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import asyncpg
-
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.store.migrate import migrate
+from tests.databases import connect
 
 SCHEMA_FILE = Path(__file__).resolve().parents[2] / "holdfast" / "store" / "schema.sql"
 
@@ -82,7 +81,7 @@ select rtrim(pg_get_functiondef(oid), E'\\n') || E';\\n'
 
 async def read_schema(url: str) -> str:
     """Write down the schema of a database."""
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         parts = [_HEADER, *await _read(connection, _TYPES), *await _read(connection, _SEQUENCES)]
         for row in await connection.fetch(_TABLES):

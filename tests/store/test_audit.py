@@ -1,6 +1,6 @@
 """What an audit reads of a ledger: nothing but damage, and every job."""
 
-from holdfast.operations.audit import list_rules
+from holdfast.operations.upkeep.audit import list_rules
 from holdfast.rules.job_state import JobCounts
 from holdfast.store.audit import AuditedJob, begin_audit, find_damage, read_job_counts
 from holdfast.store.database import Database

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.submitting.submit import submit, submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.statements import Statement, load_statements
 
@@ -31,6 +31,7 @@ EXPECTED: dict[str, dict[str, str | tuple[str, ...]]] = {
         "workers": "worker",
     },
     "list_placed_stops": {"leases": "leases_asked_to_stop"},
+    "list_unfinished_losses": {"leases": PLACED, "workers": "worker"},
     "hold_workers": {"workers": "worker"},
     "renew_placed": {"leases": LEASE_OF_TASK},
     "record_answers": {"workers": "worker"},
@@ -51,7 +52,7 @@ EXPECTED: dict[str, dict[str, str | tuple[str, ...]]] = {
     "place_tasks": {"tasks": "tasks"},
     "find_leases_of_worker": {"leases": LEASE_OF_TASK},
 }
-STATEMENTS = load_statements("cluster")
+STATEMENTS = load_statements("workers/cluster")
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

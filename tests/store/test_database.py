@@ -10,7 +10,7 @@ import pytest
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import Unavailable
 from holdfast.model.outage import Outage
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.store.database import (
     LOCK_TIMEOUT_MS,
     Database,
@@ -18,6 +18,7 @@ from holdfast.store.database import (
     Transaction,
     without_row,
 )
+from holdfast.store.statements import Statement
 from tests.certificates import TestAuthority
 from tests.clock import Clock
 from tests.postgres_front import tls_front
@@ -136,6 +137,21 @@ async def test_settings_end_with_the_transaction(database_url: str) -> None:
             assert await connection.fetchval("show lock_timeout") == "0"
 
 
+async def test_what_is_acknowledged_is_as_durable_as_its_postgres_makes_it(
+    database: Database,
+) -> None:
+    query = "select source from pg_settings where name = 'synchronous_commit'"
+    async with database.transaction() as tx, database.connection() as connection:
+        for source in (await tx.connection.fetchval(query), await connection.fetchval(query)):
+            assert source in ("default", "configuration file", "command line")
+        assert (
+            await connection.fetch(
+                "select proname from pg_proc where proconfig::text like '%synchronous_commit%'"
+            )
+            == []
+        )
+
+
 async def test_a_wrong_statement_stays_the_error_it_is(database: Database) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         async with database.transaction() as tx:
@@ -160,9 +176,9 @@ async def test_a_lost_connection_is_unavailable_and_the_next_one_works(
 
 
 async def test_at_most_one_call_notices_that_an_idle_connection_was_cut(
-    database_url: str, lasting: Raw
+    direct_url: str, lasting: Raw
 ) -> None:
-    async with Database(database_url, connections_max=1) as database:
+    async with Database(direct_url, connections_max=1) as database:
         async with database.transaction() as tx:
             number = await backend_of(tx)
         await lasting.run("select pg_terminate_backend($1, 5000)", number)
@@ -229,6 +245,20 @@ async def test_a_transaction_sees_what_others_commit_meanwhile(
         assert await tx.connection.fetchval("select count(*) from holdfast.queues") == 0
         await lasting.run(INSERT)
         assert await tx.connection.fetchval("select count(*) from holdfast.queues") == 1
+
+
+async def test_transactions_are_read_committed_whatever_the_default_is(
+    database_url: str, lasting: Raw
+) -> None:
+    name = urlsplit(database_url).path.removeprefix("/")
+    setting = f'alter database "{name}" set default_transaction_isolation'
+    await lasting.run(f"{setting} = 'repeatable read'")
+    level = Statement("level", "select current_setting('transaction_isolation')", ())
+    async with Database(database_url) as database:
+        async with database.transaction() as tx:
+            row = await tx.fetch_one(level)
+        assert (row and row[0], (await database.call(level))[0]) == ("read committed",) * 2
+    await lasting.run(f"{setting} = 'read committed'")
 
 
 async def test_the_time_is_the_databases(database: Database, clock: Clock) -> None:

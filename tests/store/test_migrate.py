@@ -10,6 +10,7 @@ import pytest
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import SchemaMismatch, Unavailable
 from holdfast.store.migrate import (
+    NOTHING,
     Applied,
     Definition,
     Migration,
@@ -23,13 +24,18 @@ from holdfast.store.migrate import (
 )
 from tests.clock import Clock
 from tests.conftest import run_sql
+from tests.databases import connect
+from tests.pgbouncer import Poolers
 from tests.store.raw import Raw
 from tests.store.schema_text import read_schema
+from tests.store.squawk import LAST_BEFORE_ROLLING_UPGRADES
 
 ONE = Migration(1, "one", "create table holdfast.one (id int)")
 TWO = Migration(2, "two", "create table holdfast.two (id int); insert into holdfast.two values (1)")
 BROKEN = Migration(2, "two", "create table holdfast.two (id int); select 1 / 0")
-NOTHING = Schema(())
+EXPANDING = Migration(
+    2, "two", "-- compatible with 1\nalter table holdfast.one add column more int"
+)
 BOOKKEEPING = {"schema_versions", "schema_definitions"}
 
 
@@ -40,16 +46,16 @@ def returning(number: int) -> Definition:
 
 
 @pytest.fixture
-async def empty_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+async def empty_url(postgres: EmbeddedPostgres, poolers: Poolers) -> AsyncIterator[str]:
     """A database with nothing in it."""
     name = f"empty_{uuid4().hex}"
     await run_sql(postgres.url("postgres"), f"create database {name}")
-    yield postgres.url(name)
+    yield poolers.url(postgres.url(name))
     await run_sql(postgres.url("postgres"), f"drop database {name} with (force)")
 
 
 async def fetch(url: str, query: str) -> list[tuple[object, ...]]:
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         return [tuple(row) for row in await connection.fetch(query)]
     finally:
@@ -59,6 +65,12 @@ async def fetch(url: str, query: str) -> list[tuple[object, ...]]:
 async def tables_of(url: str) -> set[object]:
     rows = await fetch(url, "select tablename from pg_tables where schemaname = 'holdfast'")
     return {row[0] for row in rows}
+
+
+def test_a_migration_says_which_programs_go_on_beside_it() -> None:
+    for step in load_schema().migrations[LAST_BEFORE_ROLLING_UPGRADES:]:
+        assert step.compatible_with is not None, f"{step.name}: begin it with -- compatible with N"
+        assert step.compatible_with < step.version
 
 
 def test_our_migrations_are_numbered_from_one_without_a_gap() -> None:
@@ -86,13 +98,17 @@ async def test_only_what_is_missing_is_applied(empty_url: str) -> None:
 
 async def test_many_migrators_at_once_do_no_harm(empty_url: str) -> None:
     answers = await asyncio.gather(*(migrate(empty_url, Schema((ONE, TWO))) for _ in range(4)))
-    assert sorted(len(answer.migrations) for answer in answers) == [0, 0, 0, 2]
+    applied = [step for answer in answers for step in answer.migrations]
+    assert sorted(applied, key=lambda step: step.version) == [ONE, TWO]  # each by one of them
     assert await fetch(empty_url, "select id from holdfast.two") == [(1,)]
 
 
 async def test_two_migrators_of_the_real_schema_do_no_harm(empty_url: str) -> None:
     answers = await asyncio.gather(migrate(empty_url), migrate(empty_url))
-    assert sorted(answers) == [NOTHING, load_schema()]
+    steps = [step for answer in answers for step in answer.migrations]
+    assert tuple(sorted(steps, key=lambda step: step.version)) == load_schema().migrations
+    definitions = [answer.definitions for answer in answers]
+    assert sorted(definitions) == [(), load_schema().definitions]
     await check_schema(empty_url)
 
 
@@ -105,7 +121,8 @@ async def test_a_failing_migration_leaves_nothing_behind(empty_url: str) -> None
 
 
 async def test_a_migration_that_cannot_be_recorded_leaves_nothing_behind(empty_url: str) -> None:
-    twin = Migration(1, "twin", TWO.text)
+    record = "insert into holdfast.schema_versions values (2, 'twin', '')"
+    twin = Migration(2, "twin", f"{TWO.text}; {record}")
     with pytest.raises(asyncpg.UniqueViolationError):
         await migrate(empty_url, Schema((ONE, twin)))
     assert await tables_of(empty_url) == BOOKKEEPING | {"one"}
@@ -222,7 +239,8 @@ async def test_a_clock_that_a_test_has_replaced_stays(database_url: str) -> None
 
 async def test_a_database_from_before_the_first_release_is_refused(empty_url: str) -> None:
     """Its tables are as good as ours, but nothing leads from its migrations to these."""
-    await migrate(empty_url, Schema((Migration(1, "ledger", ONE.text),)))
+    await migrate(empty_url, Schema((ONE,)))
+    await run_sql(empty_url, "update holdfast.schema_versions set name = 'ledger'")
     await run_sql(empty_url, "drop table holdfast.schema_definitions")
     before = await tables_of(empty_url)
     for run in (migrate, check_schema):
@@ -238,3 +256,28 @@ async def test_an_older_program_does_not_put_its_definitions_back(empty_url: str
     with pytest.raises(SchemaMismatch, match=r"migration 2 \(two\).*upgrade holdfast"):
         await migrate(empty_url, Schema((ONE,), (returning(1),)))
     assert await fetch(empty_url, "select holdfast.number()") == [(2,)]
+
+
+async def test_an_older_program_goes_on_beside_a_schema_that_allows_it(empty_url: str) -> None:
+    older = Schema((ONE,), (returning(1),))
+    await migrate(empty_url, older)
+    await migrate(empty_url, Schema((ONE, EXPANDING), (returning(2),)))
+    await check_schema(empty_url, older)
+    assert await migrate(empty_url, older) == NOTHING
+    assert await fetch(empty_url, "select holdfast.number()") == [(2,)]
+    contracting = Migration(3, "three", "-- compatible with 2\nalter table holdfast.one drop more")
+    await migrate(empty_url, Schema((ONE, EXPANDING, contracting), (returning(2),)))
+    await check_schema(empty_url, Schema((ONE, EXPANDING), (returning(1),)))
+    with pytest.raises(SchemaMismatch, match=r"migration 3 \(three\).*upgrade holdfast"):
+        await check_schema(empty_url, older)
+
+
+async def test_a_database_of_before_says_nothing_of_older_programs(empty_url: str) -> None:
+    await migrate(empty_url, Schema((ONE, EXPANDING)))
+    await run_sql(empty_url, "alter table holdfast.schema_versions drop column compatible_with")
+    with pytest.raises(SchemaMismatch, match="upgrade holdfast"):
+        await check_schema(empty_url, Schema((ONE,)))
+    await check_schema(empty_url, Schema((ONE, EXPANDING)))
+    third = Migration(3, "three", "-- compatible with 2\nselect 1")
+    assert await migrate(empty_url, Schema((ONE, EXPANDING, third))) == Schema((third,))
+    await check_schema(empty_url, Schema((ONE, EXPANDING)))

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from holdfast.embedded.binaries import get_major_version
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.rules.lifecycle import EVENT_TYPES, LEGAL_MOVES, successors_mask
 from tests.store.raw import PATHS, Raw
 
 FORWARD = "a_task_only_moves_forward"
+# Constraints come before it.
+LIVE = "a_live_task_is_not_finished"
 STATES = [pytest.param(state, id=state.name) for state in TaskState]
 CAN_WAIT_FOR_ITS_FATE = [TaskState.FAILED, TaskState.KILLED, TaskState.WORKER_FAILED]
 
@@ -69,7 +71,7 @@ async def test_a_finished_task_never_moves_again(raw: Raw, start: TaskState) -> 
     for end in TaskState:
         async with raw.refused(FORWARD):
             await raw.move(job_id, end)
-        async with raw.refused(FORWARD):
+        async with raw.refused(FORWARD, LIVE):
             await raw.move(job_id, end, finished_at="finished_at")
 
 
@@ -88,7 +90,7 @@ async def test_nothing_about_a_task_changes_without_a_move(
     raw: Raw, state: TaskState, change: str
 ) -> None:
     job_id = await raw.bring_to(state)
-    async with raw.refused(FORWARD):
+    async with raw.refused(FORWARD, LIVE):
         await raw.run(f"update holdfast.tasks set {change} where job_id = $1", job_id)
 
 
@@ -114,8 +116,83 @@ async def test_the_attempt_number_grows_by_one_with_a_retry_and_never_else(
     raw: Raw, start: TaskState, end: TaskState, attempt: str
 ) -> None:
     job_id = await raw.bring_to(start)
-    async with raw.refused(FORWARD):
+    async with raw.refused(FORWARD, "counters_are_not_negative"):
         await raw.move(job_id, end, attempt=attempt)
+
+
+async def claim_and_start(raw: Raw, job_id: int, /, **columns: str) -> None:
+    wanted: dict[str, Any] = {"seq": "seq + 2", "claim_seq": "seq", **columns}
+    await raw.move(job_id, TaskState.RUNNING, **wanted)
+
+
+async def test_a_claim_that_starts_is_two_moves_and_two_events(raw: Raw) -> None:
+    job_id = await raw.insert_whole_job()
+    await claim_and_start(raw, job_id)
+    await raw.move(job_id, TaskState.FAILED)
+    await raw.move(job_id, TaskState.PENDING)
+    await claim_and_start(raw, job_id)
+    await raw.move(job_id, TaskState.SUCCEEDED)
+    assert await raw.events(job_id, 0) == [
+        (0, "claimed", 0),
+        (1, "started", 0),
+        (2, "failed", 0),
+        (3, "retried", 1),
+        (4, "claimed", 1),
+        (5, "started", 1),
+        (6, "succeeded", 1),
+    ]
+
+
+async def test_what_an_earlier_claim_wrote_down_makes_no_event_later(raw: Raw) -> None:
+    job_id = await raw.insert_whole_job()
+    await claim_and_start(raw, job_id)
+    for step in (TaskState.FAILED, TaskState.PENDING, TaskState.ASSIGNED, TaskState.RUNNING):
+        await raw.move(job_id, step)
+    assert [seq for seq, _, _ in await raw.events(job_id, 0)] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"seq": "seq + 1"},
+        {"seq": "seq + 3"},
+        {"claim_seq": "null"},
+        {"claim_seq": "seq + 1"},
+        {"claim_seq": "claim_seq"},
+        {"state": "9"},
+        {"state": "4", "finished_at": "holdfast.now()"},
+        {"attempt": "attempt + 1"},
+        {"moved_at": "moved_at - interval '1 microsecond'"},
+    ],
+)
+async def test_two_moves_at_once_are_those_of_a_claim_that_starts(
+    raw: Raw, columns: dict[str, str]
+) -> None:
+    job_id = await raw.insert_whole_job()
+    async with raw.refused(FORWARD):
+        await claim_and_start(raw, job_id, **columns)
+
+
+@pytest.mark.parametrize("start", STATES)
+async def test_nothing_but_a_task_in_line_is_claimed_and_started(
+    raw: Raw, start: TaskState
+) -> None:
+    job_id = await raw.bring_to(start)
+    if start is TaskState.PENDING:
+        await claim_and_start(raw, job_id)
+    else:
+        async with raw.refused(FORWARD):
+            await claim_and_start(raw, job_id)
+
+
+@pytest.mark.parametrize("start", STATES)
+async def test_the_number_of_a_claim_changes_with_one_that_starts_alone(
+    raw: Raw, start: TaskState
+) -> None:
+    for end in LEGAL_MOVES[start]:
+        job_id = await raw.bring_to(start)
+        async with raw.refused(FORWARD):
+            await raw.move(job_id, end, claim_seq="seq")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +210,7 @@ async def test_counters_time_and_identity_are_not_taken_back(
 ) -> None:
     job_id = await raw.insert_whole_job()
     await raw.move(job_id, TaskState.ASSIGNED, failure_count="3", preemption_count="3")
-    async with raw.refused(FORWARD):
+    async with raw.refused(FORWARD, "a_task_keeps_its_identity"):
         changes: dict[str, Any] = {column: value}
         await raw.move(job_id, TaskState.RUNNING, **changes)
 
@@ -146,6 +223,7 @@ async def test_counters_time_and_identity_are_not_taken_back(
         ("a_task_is_born_pending", "failure_count", "1"),
         ("a_task_is_born_pending", "preemption_count", "1"),
         ("a_task_is_born_pending", "free_loss_count", "1"),
+        ("a_task_is_born_pending", "claim_seq", "0"),
         ("a_live_task_is_not_finished", "finished_at", "holdfast.now()"),
         ("a_task_index_is_not_negative", "task_index", "-1"),
         *(("a_task_is_born_pending", "state", str(number)) for number in (0, *range(2, 12))),

@@ -8,10 +8,10 @@ import hashlib
 import re
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from holdfast.store.migrate import Definition, Migration, Schema, load_schema
+from tests.databases import connect
 
 RECORD = Path(__file__).with_name("definitions.txt")
 ONE = Migration(1, "one", "select 1")
@@ -43,7 +43,7 @@ def find_problem(recorded: list[str], schema: Schema, objects: set[str]) -> str 
     if line not in recorded:
         return (
             f"the definitions have changed since version {version}: if that was released, add a "
-            "migration of the next number (a comment, if no table changes); then write into "
+            "migration of the next number (`select;`, if no table changes); then write into "
             f"definitions.txt the version's line: {line}"
         )
     known = {item for item in recorded if not item.startswith("version ")}
@@ -59,13 +59,25 @@ def find_problem(recorded: list[str], schema: Schema, objects: set[str]) -> str 
 async def test_a_change_of_the_definitions_has_a_version_and_drops_what_is_gone(
     shared_database_url: str,
 ) -> None:
-    connection = await asyncpg.connect(shared_database_url)
+    connection = await connect(shared_database_url)
     try:
         objects = {row[0] for row in await connection.fetch(_OBJECTS)}
     finally:
         await connection.close()
     recorded = RECORD.read_text(encoding="utf-8").splitlines()
     assert find_problem(recorded, load_schema(), objects) is None
+
+
+async def test_no_constraint_is_left_for_new_rows_alone(shared_database_url: str) -> None:
+    query = (
+        "select conname from pg_constraint "
+        "where connamespace = 'holdfast'::regnamespace and not convalidated"
+    )
+    connection = await connect(shared_database_url)
+    try:
+        assert await connection.fetch(query) == []
+    finally:
+        await connection.close()
 
 
 def test_each_version_is_recorded_once() -> None:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.states import ENDED_STATES, JobState
+from holdfast.model.work.states import ENDED_STATES, JobState
 from holdfast.rules.lifecycle import EVENT_TYPES, LEGAL_JOB_MOVES
 from tests.store.raw import Raw
 
 FORWARD = "a_job_only_moves_forward"
+FINAL = "a_job_is_finished_if_and_only_if_its_state_is_final"
 EVENT_OF_ITS_OWN = "'cancel_requested'"
 # What a job, unlike a task, is never in.
 NOT_FOR_JOBS = frozenset({JobState.ASSIGNED, JobState.BUILDING})
@@ -64,16 +65,16 @@ async def test_a_terminal_job_keeps_state_and_time_while_its_counts_follow(
         async with raw.refused(FORWARD):
             await move_to(raw, job_id, end, finished_at="finished_at")
     for finished_at in ("null", "holdfast.now()"):
-        async with raw.refused(FORWARD):
+        async with raw.refused(FORWARD, FINAL):
             await raw.run(f"update holdfast.jobs set finished_at = {finished_at}")
 
 
 @pytest.mark.parametrize("end", sorted(ENDED_STATES), ids=lambda state: state.name)
 async def test_a_job_is_finished_if_and_only_if_its_state_is_final(raw: Raw, end: JobState) -> None:
     job_id = await job_in(raw, JobState.RUNNING)
-    async with raw.refused(FORWARD):
+    async with raw.refused(FINAL):
         await move_to(raw, job_id, end, finished_at="null")
-    async with raw.refused("a_job_is_finished_if_and_only_if_its_state_is_final"):
+    async with raw.refused(FINAL):
         await raw.run("update holdfast.jobs set finished_at = holdfast.now()")
 
 

@@ -3,8 +3,10 @@
 import asyncpg
 import pytest
 
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.rules.lifecycle import EVENT_TYPES, LEGAL_MOVES
+from holdfast.store.database import Transaction
+from holdfast.store.grants import write_grants
 from tests.store.raw import PATHS, Raw
 
 ROLE = "plain_user_of_the_ledger"
@@ -13,15 +15,10 @@ ROLE = "plain_user_of_the_ledger"
 @pytest.fixture
 async def plain(raw: Raw) -> Raw:
     """The database as a role sees it that may read and write rows, and nothing else."""
-    for statement in (
-        f"create role {ROLE}",
-        f"grant usage on schema holdfast to {ROLE}",
-        f"grant select, insert, update, delete on all tables in schema holdfast to {ROLE}",
-        f"grant usage on all sequences in schema holdfast to {ROLE}",
-        f"grant execute on function holdfast.add_partition, holdfast.drop_partition to {ROLE}",
-        f"set session authorization {ROLE}",
-    ):
+    await raw.run(f"create role {ROLE}")
+    for statement in await write_grants(Transaction(raw.connection), ROLE):
         await raw.run(statement)
+    await raw.run(f"set session authorization {ROLE}")
     return raw
 
 

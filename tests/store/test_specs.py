@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from holdfast.model.spec import JobSpec, Limits, Submission
-from holdfast.rules.submission import complete_submission, parse_spec, terms_of
+from holdfast.model.submitting.spec import JobSpec, Limits, Submission
+from holdfast.rules.submitting.submission import complete_submission, parse_spec, terms_of
 from holdfast.store import specs
 from holdfast.store.database import Database
 from holdfast.store.specs import SpecCache

@@ -2,48 +2,51 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import asyncpg
 import pytest
 
 from holdfast.errors import KeyReused
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
-from holdfast.operations.partitions import add_partitions
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.operations.upkeep.partitions import add_partitions
+from holdfast.rules.submitting.submission import parse_spec
 from tests.audits import assert_audit_is_silent
+from tests.databases import connect
+from tests.store.ear import Ear
 from tests.store.two_ways import SPEC, encode, field_of, sql_submit
 from tests.world import World
 
 ROLE = "a_user_who_may_only_submit"
-CHANNEL = "holdfast_ready"
 SECONDS_MAX = 30.0
 
 Connect = Callable[[], Awaitable[Any]]
 
 
 @pytest.fixture
-async def connect(database_url: str) -> AsyncIterator[Connect]:
-    """Open connections such as users have, with no setting of ours."""
-    opened: list[Any] = []
+async def open_session(direct_url: str) -> AsyncIterator[Connect]:
+    """Open connections such as users have, with no setting of ours, past any pooler."""
+    async with AsyncExitStack() as stack:
 
-    async def connect() -> Any:
-        opened.append(await asyncpg.connect(database_url))
-        return opened[-1]
+        async def open_one() -> Any:
+            connection = await connect(direct_url)
+            stack.push_async_callback(connection.close)
+            return connection
 
-    yield connect
-    for connection in opened:
-        await connection.close()
+        yield open_one
 
 
 @pytest.fixture
-async def user(connect: Connect) -> Any:
-    """One such connection."""
-    return await connect()
+async def user(database_url: str) -> AsyncIterator[Any]:
+    """One such connection, behind a pooler if there is one."""
+    connection = await connect(database_url)
+    yield connection
+    await connection.close()
 
 
 async def wait_until_blocked(connection: Any, pid: int) -> None:
@@ -211,9 +214,9 @@ async def test_the_server_knows_a_repeat_of_what_came_by_sql(world: World, user:
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 async def test_of_two_who_race_with_one_key_the_second_waits_for_the_first(
-    connect: Connect, world: World, end: str
+    open_session: Connect, world: World, end: str
 ) -> None:
-    first, second, watcher = [await connect() for _ in range(3)]
+    first, second, watcher = [await open_session() for _ in range(3)]
     spec = SPEC | {"idempotency_key": "k"}
     await first.execute("begin")
     job_id = await sql_submit(first, spec)
@@ -227,35 +230,10 @@ async def test_of_two_who_race_with_one_key_the_second_waits_for_the_first(
 # Wake-ups
 
 
-class Ear:
-    """A connection that listens as a server does."""
-
-    def __init__(self, listener: Any, speaker: Any) -> None:
-        self._listener = listener
-        self._speaker = speaker
-        self._heard: asyncio.Queue[str] = asyncio.Queue()
-
-    async def open(self) -> None:
-        """Begin to listen."""
-        await self._listener.add_listener(CHANNEL, self._hear)
-
-    def _hear(self, _: Any, __: int, ___: str, payload: object) -> None:
-        self._heard.put_nowait(str(payload))
-
-    async def heard(self) -> list[str]:
-        """List what was sent until now: a last message shows that nothing else is on its way."""
-        await self._speaker.execute("select pg_notify($1, 'that was all')", CHANNEL)
-        found = []
-        async with asyncio.timeout(SECONDS_MAX):
-            while (payload := await self._heard.get()) != "that was all":
-                found.append(payload)
-        return found
-
-
 @pytest.fixture
-async def ear(connect: Connect) -> Ear:
+async def ear(open_session: Connect) -> Ear:
     """What a server hears."""
-    ear = Ear(await connect(), await connect())
+    ear = Ear(await open_session(), await open_session())
     await ear.open()
     return ear
 
@@ -267,6 +245,16 @@ async def test_a_server_hears_of_ready_tasks_after_the_commit_and_once(user: Any
         await sql_submit(user, SPEC | {"queue": "another"})
         assert await ear.heard() == []
     assert await ear.heard() == ["q", "another"]
+
+
+async def test_a_session_may_submit_without_a_hint(open_session: Connect, ear: Ear) -> None:
+    quiet = await open_session()
+    await quiet.execute("set holdfast.notify = off")
+    await sql_submit(quiet, SPEC)
+    assert await ear.heard() == []
+    await quiet.execute("reset holdfast.notify")
+    await sql_submit(quiet, SPEC)
+    assert await ear.heard() == [SPEC["queue"]]
 
 
 async def test_nobody_is_woken_for_what_cannot_be_claimed(user: Any, ear: Ear) -> None:
@@ -315,8 +303,10 @@ async def test_a_submission_that_finds_no_partition_adds_as_many_as_it_needs(
     await assert_audit_is_silent(world.ledger.database)
 
 
-async def test_of_two_who_add_partitions_the_second_waits_and_goes_on(connect: Connect) -> None:
-    first, second, watcher = [await connect() for _ in range(3)]
+async def test_of_two_who_add_partitions_the_second_waits_and_goes_on(
+    open_session: Connect,
+) -> None:
+    first, second, watcher = [await open_session() for _ in range(3)]
     await run_ahead(first, 25_000)
     await first.execute("begin")
     await first.execute("lock table holdfast.partitions in share row exclusive mode")
@@ -362,8 +352,8 @@ async def test_a_role_needs_no_right_but_to_submit(user: Any) -> None:
     await transaction.rollback()
 
 
-async def test_the_settings_of_a_session_change_nothing(connect: Connect) -> None:
-    plain, odd = await connect(), await connect()
+async def test_the_settings_of_a_session_change_nothing(open_session: Connect) -> None:
+    plain, odd = await open_session(), await open_session()
     await odd.execute(
         "set standard_conforming_strings = off; set escape_string_warning = off;"
         "set extra_float_digits = -15; set bytea_output = escape; set datestyle = german;"

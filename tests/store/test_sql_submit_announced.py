@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.model.functions import AnnouncedFunction, FunctionOptions
-from holdfast.model.resources import Resources
+from holdfast.model.workers.functions import AnnouncedFunction, FunctionOptions
+from holdfast.model.workers.resources import Resources
 from holdfast.operations.announce import announce
 from tests.store.test_sql_submit_parity import FUNCTION, bounded, submissions, two_ways
 from tests.store.two_ways import SPEC, TwoWays

@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from tests.audits import assert_audit_is_silent
@@ -92,7 +94,7 @@ async def test_a_framework_enqueues_with_its_commit_and_not_with_its_rollback(
 
 
 async def test_the_statements_of_the_page_do_what_it_says(lasting: Raw) -> None:
-    order, grant = blocks("sql")
+    order, grant, grant_completing, *_ = blocks("sql")
     await lasting.run(
         "create table orders (id bigint generated always as identity primary key, item text)"
     )
@@ -101,5 +103,8 @@ async def test_the_statements_of_the_page_do_what_it_says(lasting: Raw) -> None:
     async with lasting.rolled_back():
         await lasting.run("create role shop")
         await lasting.run(grant)
+        await lasting.run(grant_completing)
         await lasting.run("set session authorization shop")
         assert await sql_submit(lasting.connection, SPEC) > 0
+        with pytest.raises(asyncpg.PostgresError, match="does not hold the lease"):
+            await lasting.run(f"select holdfast.complete('1.0', 0, '{uuid4()}')")

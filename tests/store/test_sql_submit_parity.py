@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Backoff, Entrypoint, JobSpec, Limits, Submission
-from holdfast.rules.submission import complete_submission, parse_spec
+from holdfast.model.submitting.spec import Backoff, Entrypoint, JobSpec, Limits, Submission
+from holdfast.model.submitting.unique import Unique
+from holdfast.rules.submitting.submission import complete_submission, parse_spec
 from tests.audits import assert_audit_is_silent
+from tests.databases import connect
 from tests.store.two_ways import NOW, SPEC, TwoWays
 
 FUNCTION = SPEC["entrypoint"]
@@ -27,7 +29,7 @@ WHITESPACE = (
 @pytest.fixture
 async def two_ways(ledger: Ledger, database_url: str) -> AsyncIterator[TwoWays]:
     """Both ways into one database, whose clock stands still."""
-    connection = await asyncpg.connect(database_url)
+    connection = await connect(database_url)
     try:
         await connection.execute(
             "create or replace function holdfast.now() returns timestamptz language sql volatile "
@@ -97,11 +99,32 @@ FIELDS: dict[str, some.SearchStrategy[Any]] = {
     "not_before": some.none()
     | some.floats(0, 253_370_764_800)
     | some.floats(-1, 1).map(lambda shift: NOW.timestamp() + shift),
+    "expires": some.none() | some.floats(0.001, YEAR),
     "priority": some.integers(-1_000_000, 1_000_000),
+    "concurrency_key": some.none()
+    | NAMES
+    | some.builds(
+        lambda steps: {"input": ".".join(steps)},
+        some.lists(NAMES.filter(lambda name: "." not in name), min_size=1, max_size=3),
+    ),
+    "slots": some.none() | some.integers(1, 1000),
     "idempotency_key": some.none() | NAMES,
     "correlation_id": some.none() | NAMES,
     "trace_id": some.none() | NAMES,
     "verbose_events": some.none() | some.booleans(),
+    "unique": some.none()
+    | some.fixed_dictionaries(
+        {},
+        optional={
+            "values": some.none() | some.lists(VALUES, max_size=2),
+            "owner": some.booleans(),
+            "period": some.none() | some.integers(1, 10**7) | some.floats(1, YEAR),
+            "on_conflict": some.sampled_from(["first", "refuse"]),
+            "states": some.sampled_from([None, ["pending"], ["killed", "running", "pending"]]),
+            "keep_start": some.just(False),
+        },
+    ),
+    "chain": some.none() | NAMES,
 }
 SHAPES = some.one_of(
     some.none(),
@@ -130,8 +153,11 @@ PLACES = [(field,) for field in JobSpec.__struct_fields__ if field not in SERVER
         if part != "results"
     ],
     *[("backoff", part) for part in (*Backoff.__struct_fields__, "colour")],
+    *[("unique", part) for part in (*Unique.__struct_fields__, "colour")],
     ("labels", "a"),
     ("environment", "a"),
+    ("concurrency_key", "input"),
+    ("concurrency_key", "colour"),
 ]  # fmt: skip
 
 
@@ -162,7 +188,9 @@ def put(fields: dict[str, Any], place: tuple[str, ...], value: Any) -> dict[str,
     """Put a value at a place of a spec."""
     if len(place) == 1:
         return fields | {place[0]: value}
-    return fields | {place[0]: in_order(fields.get(place[0], {}) | {place[1]: value})}
+    around = fields.get(place[0])
+    around = around if isinstance(around, dict) else {}
+    return fields | {place[0]: in_order(around | {place[1]: value})}
 
 
 @bounded(150)
@@ -256,6 +284,20 @@ EDGES: list[tuple[Any, Any, str | None]] = [
     (SPEC | {"grace": 1e-6, "timeout": 1e5, "scheduling_timeout": 0.1 + 0.2}, None, None),
     (SPEC | {"not_before": 1_900_000_000.1234565}, None, None),
     (SPEC | {"max_attempts": 2, "max_retries_failure": 1}, None, "max_attempts"),
+    (SPEC | {"concurrency_key": "x" * 256}, None, None),
+    (SPEC | {"concurrency_key": "x" * 257}, None, "concurrency_key"),
+    (SPEC | {"concurrency_key": ""}, None, "concurrency_key"),
+    (SPEC | {"concurrency_key": 1}, None, "concurrency_key"),
+    (SPEC | {"concurrency_key": {"input": "a.0.b"}}, None, None),
+    (SPEC | {"concurrency_key": {"input": ""}}, None, "concurrency_key.input"),
+    (SPEC | {"concurrency_key": {"input": "a..b"}}, None, "concurrency_key.input"),
+    (SPEC | {"concurrency_key": {"input": "x" * 257}}, None, "concurrency_key.input"),
+    (SPEC | {"concurrency_key": {"input": None}}, None, "concurrency_key.input"),
+    (SPEC | {"concurrency_key": {}}, None, "concurrency_key.input"),
+    (SPEC | {"concurrency_key": {"input": "a", "b": 1}}, None, "concurrency_key.b"),
+    (SPEC | {"expires": 5, "expires_at": 2e9}, None, "expires"),
+    (SPEC | {"not_before": 2e9, "expires_at": 2e9}, None, "expires_at"),
+    (SPEC | {"not_before": 0, "expires_at": 0}, None, None),
 ]  # fmt: skip
 
 
@@ -273,11 +315,14 @@ RANGES = {
     "max_attempts": (1, 10_001),
     "max_task_failures": (0, 10_000_000),
     "priority": (-1_000_000, 1_000_000),
+    "slots": (1, 1000),
     "lease": (30.0, 120.0),
     "timeout": (0.001, YEAR),
     "scheduling_timeout": (0.001, YEAR),
     "grace": (0.0, 86_400.0),
     "not_before": (0.0, 253_370_764_800.0),
+    "expires": (0.001, YEAR),
+    "expires_at": (0.0, 253_370_764_800.0),
 }
 
 

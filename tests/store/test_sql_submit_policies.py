@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from holdfast.errors import Invalid
-from holdfast.model.policies import PolicyDefaults, TypePolicy
+from holdfast.model.submitting.policies import PolicyDefaults, TypePolicy
 from holdfast.operations.policies import set_policy
 from tests.store.test_sql_submit_parity import FIELDS, bounded, two_ways
 from tests.store.two_ways import SPEC, TwoWays, sql_submit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.store.state_names import number_states
 
 

@@ -47,7 +47,7 @@ def test_two_statements_of_one_name_are_a_bug() -> None:
 
 
 def test_a_file_is_read_once() -> None:
-    assert load_statements("jobs") is load_statements("jobs")
+    assert load_statements("work/jobs") is load_statements("work/jobs")
 
 
 def test_an_unknown_file_is_an_error() -> None:
@@ -81,7 +81,7 @@ def test_every_statement_has_a_caller() -> None:
 def test_every_call_finds_its_statement() -> None:
     called = set()
     for text in sources():
-        for variable, file in re.findall(r'^(\w+) = load_statements\("(\w+)"\)', text, re.M):
+        for variable, file in re.findall(r'^(\w+) = load_statements\("([\w/]+)"\)', text, re.M):
             names = re.findall(rf'\b{variable}\[\s*"(\w+)"\s*\]', text)
             called |= {(file, name) for name in names}
     assert called

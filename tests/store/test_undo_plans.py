@@ -10,7 +10,7 @@ from holdfast.store.statements import load_statements
 from tests.datasets import Library, an_entry
 from tests.world import World
 
-_UNDO = load_statements("undo")
+_UNDO = load_statements("order/undo")
 MANY = 5_000
 
 

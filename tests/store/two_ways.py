@@ -9,9 +9,9 @@ import msgspec
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 
 NOW = datetime.fromisoformat("2030-01-01T00:00:00.123456+00:00")
 SPEC = {"entrypoint": {"function": "app.jobs:work"}, "queue": "q"}
@@ -23,6 +23,8 @@ ROWS = {
     "ready": "select to_jsonb(t) - 'job_id' from holdfast.ready as t",
     "waiting": "select to_jsonb(t) - 'job_id' from holdfast.waiting as t",
     "events": "select to_jsonb(t) - 'job_id' - 'id' - 'txid' from holdfast.events as t",
+    "unique_jobs": "select to_jsonb(t) - 'job_id' from holdfast.unique_jobs as t",
+    "expiries": "select to_jsonb(t) - 'job_id' from holdfast.expiries as t",
     "outbox": "select to_jsonb(t) - 'job_id' - 'id' from holdfast.outbox as t",
 }
 
@@ -81,11 +83,13 @@ class TwoWays:
             job_id = await self.by_sql(fields, inputs)
             assert await self.by_python(fields, inputs) == job_id
             await self._free_key()
+        await self.connection.execute("delete from holdfast.unique_jobs")
         return theirs
 
     async def _free_key(self) -> None:
         await self.connection.execute(
-            "update holdfast.jobs set idempotency_key = null where idempotency_key is not null"
+            "update holdfast.jobs set idempotency_key = null where idempotency_key is not null;"
+            "delete from holdfast.unique_jobs"
         )
 
     async def _stored(self, answer: int | str) -> dict[str, Any] | str:

@@ -12,7 +12,8 @@ from tests.tracing.sink import listening_sink
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 EVERYTHING = (
-    "import holdfast, holdfast.cli.commands.server, holdfast.cli.commands.worker, holdfast.server, "
+    "import holdfast, holdfast.cli.commands.processes.server, "
+    "holdfast.cli.commands.processes.worker, holdfast.server, "
     "holdfast.worker.claimed.worker, holdfast.worker.placed.worker, "
     "holdfast.worker.running.child, holdfast.client.client"
 )

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire import answers
 from holdfast.wire.answers import (
     CancelNotice,

@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.model.resources import Resources
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.workers.resources import Resources
 from holdfast.wire.answers import AttemptName
 from holdfast.wire.cluster import (
     CompletedTask,

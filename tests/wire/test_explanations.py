@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model.near_misses import Lack, NearMiss
+from holdfast.model.workers.near_misses import Lack, NearMiss
 from holdfast.wire.explanations import Explanation, PendingReason, WhatIfAnswer
 
 

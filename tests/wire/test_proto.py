@@ -17,9 +17,10 @@ from google.protobuf.descriptor_pb2 import (
 from msgspec import inspect
 
 from holdfast.model.datasets import OutputEntry
-from holdfast.model.resources import Capacity
-from holdfast.model.states import TaskState
-from holdfast.wire import answers, cluster, requests, status
+from holdfast.model.work.outcomes import PutOff
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
+from holdfast.wire import answers, cluster, requests, signals, status, terms
 
 ROOT = Path(__file__).resolve().parents[2] / "proto"
 PACKAGE = "holdfast.v1"
@@ -30,6 +31,10 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "TaskAttempt": status.TaskAttempt,
     "ResourceUsage": status.ResourceUsage,
     "BuildMetrics": status.BuildMetrics,
+    "AwaitedSignal": signals.AwaitedSignal,
+    "JobTerms": terms.JobTerms,
+    "JobUnique": terms.JobUnique,
+    "JobFiring": terms.JobFiring,
     "WorkerRegisterRequest": requests.WorkerRegisterRequest,
     "WorkerRegisterAnswer": answers.WorkerRegisterAnswer,
     "Capacity": Capacity,
@@ -44,13 +49,23 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "CompletedTaskEntry": cluster.CompletedTask,
     "UserEvent": requests.UserEvent,
     "OutputEntry": OutputEntry,
+    "PutOff": PutOff,
 }
 NAMES = {struct: name for name, struct in STRUCTS.items()}
 STATES = {"JobStatus": "JobState", "TaskStatus": "TaskState", "TaskAttempt": "TaskState"} | {
     "RunningTask": "TaskState"
 }
 # Amounts and counts that do not fit into 32 bits.
-WIDE = {"epoch", "number", "answered_epoch", "answered_number", "memory", "disk", "bytes"}
+WIDE = {
+    "after_ms",
+    "epoch",
+    "number",
+    "answered_epoch",
+    "answered_number",
+    "memory",
+    "disk",
+    "bytes",
+}
 DOCUMENT_000 = {
     "JobStatus": {
         "job_id": 1, "state": 2, "exit_code": 3, "error": 4, "started_at_ms": 5,

@@ -9,15 +9,15 @@ import pytest
 
 from holdfast import errors
 from holdfast.api.errors import ForeignHost, UnsupportedMediaType, status_of
-from holdfast.api.routes import attempt_calls as attempt_routes
-from holdfast.api.routes import worker_protocol, worker_reports
-from holdfast.model.outcomes import STAGES, STATUSES
+from holdfast.api.routes.workers import attempt_calls as attempt_routes
+from holdfast.api.routes.workers import worker_protocol, worker_reports
+from holdfast.model.work.outcomes import STAGES, STATUSES
 from holdfast.store.database import LockTimeout
-from holdfast.wire import answers, attempt_calls, cluster, events, functions, requests
+from holdfast.wire import answers, attempt_calls, cluster, events, functions, requests, signals
 from holdfast.wire.answers import ClaimedJob
 from holdfast.wire.cluster import HEARTBEAT_PATH, SECRET_HEADER, PlacedJob
 
-SHAPES = (attempt_calls, requests, events, answers, cluster, functions)
+SHAPES = (attempt_calls, requests, events, answers, cluster, functions, signals)
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "worker-protocol.md").read_text("utf-8")
 TABLES = re.findall(r"^\*\*.+\*\*, `(\w+)`.*:\n\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
 EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -6,7 +6,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from holdfast.model.spec import JobSpec
+from holdfast.model.submitting.spec import JobSpec
 from holdfast.wire import requests
 from holdfast.wire.requests import (
     CheckpointSaveRequest,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.wire.sqs import (
     NAME_LENGTH_MAX,
     SqsConnection,

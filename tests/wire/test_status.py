@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from holdfast.wire import status
-from holdfast.wire.status import Event, Health, JobStatus, LogChunk, TaskResult, TaskStatus
+from holdfast.wire.checkup import Health
+from holdfast.wire.status import Event, JobStatus, LogChunk, TaskResult, TaskStatus
 
 SHAPES = [
     shape

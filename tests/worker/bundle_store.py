@@ -14,11 +14,11 @@ from holdfast.client.bundle import pack
 from holdfast.client.context import Lease
 from holdfast.client.transport import Transport
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Submission
-from holdfast.operations.claim import claim as claim_tasks
-from holdfast.operations.claim_requests import ClaimRequest
+from holdfast.model.submitting.spec import Submission
+from holdfast.operations.claiming.claim import claim as claim_tasks
+from holdfast.operations.claiming.requests import ClaimRequest
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.wire.bundles import StoredBundle, bundle_path

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire.answers import ClaimedJob, ClaimedTask
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.processes.clock import boot_clock

@@ -20,10 +20,12 @@ class FaultyProxy:
         self._is_open = asyncio.Event()
         self._is_open.set()
         self._rewriting = (b"", b"")
+        self._rewriting_requests = (b"", b"")
         self._calls: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._listening: asyncio.Server | None = None
         self.url = ""
         self.answers_lost = 0
+        self.rewritten: list[bytes] = []
 
     async def __aenter__(self) -> Self:
         self._listening = await asyncio.start_server(self._connect, "127.0.0.1", 0)
@@ -35,6 +37,11 @@ class FaultyProxy:
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
         await self.refuse()
+
+    @property
+    def requests_rewritten(self) -> int:
+        """Count the requests into which other words were put, or the same."""
+        return len(self.rewritten)
 
     async def cut(self) -> None:
         """Break every connection, and take no new one."""
@@ -60,6 +67,11 @@ class FaultyProxy:
         assert len(text) == len(other)
         self._rewriting = (text, other)
 
+    def rewrite_requests(self, text: bytes, other: bytes) -> None:
+        """Put other words of the same length into every request, and keep those that have them."""
+        assert len(text) == len(other)
+        self._rewriting_requests = (text, other)
+
     def mend(self) -> None:
         """Pass everything on again."""
         self._is_cut = self._loses_answers = False
@@ -84,7 +96,7 @@ class FaultyProxy:
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
-            asking = asyncio.create_task(_pump(reader, far_writer))
+            asking = asyncio.create_task(self._ask(reader, far_writer))
             try:
                 await self._answer(far_reader, writer)
             finally:
@@ -94,6 +106,17 @@ class FaultyProxy:
             return
         finally:
             await _close(writer)
+
+    async def _ask(self, near: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while content := await near.read(CHUNK_BYTES):
+                text, other = self._rewriting_requests
+                if text and text in content:
+                    content = content.replace(text, other)
+                    self.rewritten.append(content)
+                far.write(content)
+                await far.drain()
+            far.close()
 
     async def _answer(self, far: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
         while content := await far.read(CHUNK_BYTES):
@@ -109,11 +132,3 @@ async def _close(end: asyncio.StreamWriter) -> None:
     end.close()
     with suppress(OSError, asyncio.CancelledError):
         await end.wait_closed()
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while content := await reader.read(CHUNK_BYTES):
-            writer.write(content)
-            await writer.drain()
-        writer.close()

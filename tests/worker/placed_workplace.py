@@ -10,9 +10,9 @@ from typing import Any
 import asyncpg
 
 from holdfast.client.transport import Transport
-from holdfast.model.resources import Capacity
-from holdfast.model.spec import Limits
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Limits
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
 from holdfast.server import Address, serve
 from holdfast.services.runtime import Options
 from holdfast.worker.allowing import EVERYTHING

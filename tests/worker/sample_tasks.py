@@ -15,7 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 import holdfast as hf
+from holdfast import fenced
 
 PATIENCE_SECONDS = 60.0
 
@@ -227,6 +230,36 @@ async def remember(value: Any, *, ctx: hf.Context) -> Any:
     if before is None:
         raise hf.TransientError("the first attempt")
     return before
+
+
+async def put_off(*, ctx: hf.Context) -> int:
+    """Go on later, once, at no cost."""
+    if not ctx.attempt:
+        raise hf.RetryAfter(0.01, "not yet", free=True)
+    return ctx.attempt
+
+
+def put_off_in_thread(*, ctx: hf.Context) -> int:
+    """Go on later, once, at no cost; from a thread, or a process."""
+    if not ctx.attempt:
+        raise hf.RetryAfter(0.01, "not yet", free=True)
+    return ctx.attempt
+
+
+@hf.task(queue="q", isolation="process")
+def put_off_in_process(*, ctx: hf.Context) -> int:
+    """Go on later, once, at no cost; from a process of its own."""
+    return put_off_in_thread(ctx=ctx)
+
+
+def complete_in_transaction(url: str, began: str, go: str, *, ctx: hf.Context) -> str:
+    """Write a row and succeed with one transaction, and go on until a file is there."""
+    with psycopg.connect(url) as connection:
+        connection.execute("insert into public.writes values (%s)", [ctx.attempt])
+        fenced.complete(connection, ctx, "by SQL")
+    wait_for_file(began, go)
+    ctx.log("home again")
+    return "by the worker"
 
 
 def crash(number: int) -> None:

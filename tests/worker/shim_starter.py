@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.worker.placed.launcher_handle import Launcher
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimOrder
 
@@ -14,7 +15,7 @@ from holdfast.worker.placed.shim_messages import ShimOrder
 def main(folder: Path) -> None:
     """Start what is ordered on stdin, and wait to be killed."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=ShimOrder)
-    asyncio.run(Shim.start(folder, order))
+    asyncio.run(Shim.start(Launcher(), folder, order))
     sys.stdout.write("started\n")
     sys.stdout.flush()
     signal.pause()

@@ -1,19 +1,20 @@
 """Commands under shims, as a placed worker would run them, and what is left of them."""
 
 import os
-import subprocess
+import select
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from holdfast.worker.placed.launcher_handle import Launcher
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder
-from holdfast.worker.processes import resource_limits, shim, shim_folder
+from holdfast.worker.processes import resource_limits, shim_folder
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.processes.mark import mark_of
 from tests.worker.living import a_token
@@ -47,12 +48,13 @@ def a_program(text: str, *arguments: str, **changes: Any) -> ShimOrder:
 @asynccontextmanager
 async def running(folder: Path, order: ShimOrder) -> AsyncIterator[Shim]:
     """Start a command, see it to its end whatever happens, and see that it left nothing."""
-    started = await Shim.start(folder, order)
-    try:
-        yield started
-    finally:
-        started.hard()
-        await started.wait()
+    with launching() as launcher:
+        started = await Shim.start(launcher, folder, order)
+        try:
+            yield started
+        finally:
+            started.hard()
+            await started.wait()
     assert list_carriers(order.token) == []
     assert find_cgroup(order.token) is None
 
@@ -63,10 +65,27 @@ async def run(folder: Path, order: ShimOrder) -> ShimExit:
         return await started.wait()
 
 
-def run_shim(folder: Path) -> subprocess.CompletedProcess[bytes]:
-    """Run the shim of a folder as a program, to its end."""
-    command = [sys.executable, "-I", "-S", shim.__file__, str(folder)]
-    return subprocess.run(command, check=False, capture_output=True, timeout=60)
+@contextmanager
+def launching() -> Iterator[Launcher]:
+    """Have a launcher for the time of a block."""
+    launcher = Launcher()
+    try:
+        yield launcher
+    finally:
+        launcher.close()
+
+
+def run_shim(folder: Path) -> str:
+    """Run the shim of a folder to its end; returns what it has complained of."""
+    heard, said = os.pipe()
+    with launching() as launcher, open(folder / shim_folder.LOG, "ab") as log:
+        launcher.send(mark_of(a_token()), str(folder), [said, log.fileno()])
+        os.close(said)
+        poller = select.poll()
+        poller.register(heard, select.POLLIN)
+        assert poller.poll(60_000), "the shim does not end"
+    os.close(heard)
+    return (folder / shim_folder.LOG).read_text()
 
 
 def find_cgroup(token: str) -> str | None:

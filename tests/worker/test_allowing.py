@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.client.task import task
-from holdfast.model.outcomes import NOT_RETRYABLE
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.work.outcomes import NOT_RETRYABLE
 from holdfast.worker.allowing import EVERYTHING, Allowed, CallLimit
 
 GIVEN = Allowed(frozenset({"shop.mail:send"}), ("tools.*", "shop.bills:print_*"))

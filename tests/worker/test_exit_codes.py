@@ -1,7 +1,7 @@
 """A supervisor can tell a worker that ended itself from one that was refused or replaced."""
 
 from holdfast.cli.app import EXIT_NO, EXIT_UNAVAILABLE
-from holdfast.cli.commands.worker import EXIT_REPLACED
+from holdfast.cli.commands.processes.worker import EXIT_REPLACED
 from holdfast.worker.exit_codes import EXIT_BROKEN, EXIT_OVERRUN, EXIT_UNSTOPPABLE
 
 

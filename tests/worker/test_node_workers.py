@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from holdfast.client.transport import Transport
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.store.database import Database
 from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.cluster import (

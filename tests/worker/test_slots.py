@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Invalid, Unavailable
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.worker.slots import take_slot
 from tests.embedded.users import wait_for
 from tests.worker.living import FAMILY, Workers, await_process, lives

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.command import RunningProcess
 from holdfast.worker.slots import take_slot

@@ -14,13 +14,13 @@ import asyncpg
 
 from holdfast.client.both import LoopThread
 from holdfast.client.transport import Transport
-from holdfast.model.ids import TaskId, parse_task_id
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.spec import Limits, Submission
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.ids import TaskId, parse_task_id
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending.cancel import cancel_task
 from holdfast.operations.register import drain
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from holdfast.server import Address, RunningServer, serve
 from holdfast.services.runtime import Options
 from holdfast.services.waking.sqs import SqsPublisher

@@ -348,6 +348,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Look at Postgres, the ledger, servers and workers from here, and judge what is found. */
+        get: operations["check_up"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/endpoints": {
         parameters: {
             query?: never;
@@ -604,6 +621,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/jobs/{job_id}/signals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a signal to a task: it is kept until its function waits for it, in this order.
+         *
+         *         A task that waits for it already goes on at once.
+         */
+        post: operations["send"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/jobs/{job_id}/tasks": {
         parameters: {
             query?: never;
@@ -632,6 +670,23 @@ export interface paths {
         put?: never;
         /** Cancel a job: softly, with its grace, or hard. */
         post: operations["stop_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/jobs/{job_id}:pass": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have the chain of a job that has failed go on after it. */
+        post: operations["pass_job"];
         delete?: never;
         options?: never;
         head?: never;
@@ -684,6 +739,42 @@ export interface paths {
         /** Take in jobs in one transaction: all of them, or none. */
         post: operations["submit_jobs"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List limits by name: what they say, what is held of them, and how much waits for them. */
+        get: operations["list_limits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/limits/{limit}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a limit and its buckets: what is free, who holds their slots, and what waits. */
+        get: operations["show_limit"];
+        /** Set a limit for all that starts from now on; what runs goes on, also beyond it. */
+        put: operations["put_limit"];
+        post?: never;
+        /** Delete a limit; what it held back is put in line again. Doing it twice is harmless. */
+        delete: operations["delete_limit"];
         options?: never;
         head?: never;
         patch?: never;
@@ -757,6 +848,144 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List schedules by name, with their next and last firings. */
+        get: operations["list_schedules"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules/{schedule}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a schedule, the job that it submits, its firings and its misses. */
+        get: operations["show_schedule"];
+        /** Set all of a schedule: 201, or 200 if there was one; the same again changes nothing. */
+        put: operations["put_schedule"];
+        post?: never;
+        /** Delete a schedule; what it has submitted goes on. Doing it twice is harmless. */
+        delete: operations["remove_schedule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules/{schedule}/firings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List what the instants of a schedule have come to, the newest first. */
+        get: operations["list_schedule_firings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules/{schedule}:backfill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Fire the instants of a range that have passed and have no job; doing it twice is harmless. */
+        post: operations["backfill_schedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules/{schedule}:pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have a schedule fire no more; what passes meanwhile is not missed. */
+        post: operations["pause_schedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules/{schedule}:resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have a schedule fire again, from its next instant on. */
+        post: operations["resume_schedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/schedules/{schedule}:run-now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Fire a schedule at this moment, paused or not. */
+        post: operations["run_schedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/servers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the servers on this database, each as it was last heard of. */
+        get: operations["list_servers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session": {
         parameters: {
             query?: never;
@@ -788,6 +1017,59 @@ export interface paths {
         /** Begin a login at the identity provider, which leads back to a page of the dashboard. */
         post: operations["begin_oidc"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/shares": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the rules of shares, each with the first of its shares: what waits, and what runs. */
+        get: operations["list_shares"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/shares/placed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Share the workers of placed work by owner or by key, with weights, from now on. */
+        put: operations["put_placed_rule"];
+        post?: never;
+        /** Take the rule of placed work back; doing it twice is harmless. */
+        delete: operations["remove_placed_rule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/shares/queues/{queue}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Share a queue by owner or by key, with weights, from now on. */
+        put: operations["put_rule"];
+        post?: never;
+        /** Take the rule of a queue back; doing it twice is harmless. */
+        delete: operations["remove_rule"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1250,6 +1532,39 @@ export interface components {
             subject: string;
         };
         /**
+         * AwaitedSignal
+         * @description The signal that a task waits for; without an end if there is no `until_ms`.
+         */
+        AwaitedSignal: {
+            name: string;
+            since_ms: number;
+            /** @default null */
+            until_ms: number | null;
+        };
+        /**
+         * BackfillAnswer
+         * @description How many instants lie in a range, how many of them had a job before, and the new jobs.
+         */
+        BackfillAnswer: {
+            already: number;
+            /** @default false */
+            dry_run: boolean;
+            instants: number;
+            job_ids: string[];
+        };
+        /**
+         * BackfillRequest
+         * @description Fire the instants of a range that have passed and have no job, both ends included.
+         *
+         *         One after another, unless the schedule's overlap, or the one given here, is `allow`.
+         */
+        BackfillRequest: {
+            dry_run?: boolean;
+            from_ms: number;
+            overlap?: ("allow" | "cancel" | "queue" | "skip") | null;
+            until_ms: number;
+        };
+        /**
          * Backoff
          * @description How the wait before a retry grows, in seconds.
          */
@@ -1367,6 +1682,25 @@ export interface components {
             task_id: string;
         };
         /**
+         * Checkup
+         * @description All that one server sees of the system, the gravest first; `now_ms` is the ledger's time.
+         */
+        Checkup: {
+            findings: components["schemas"]["FindingStatus"][];
+            now_ms: number;
+            version: string;
+        };
+        /**
+         * ChoreReport
+         * @description A chore of a server: by how much it is late, and how its last turn failed, if it did.
+         */
+        ChoreReport: {
+            /** @default null */
+            error: string | null;
+            late_seconds: number;
+            name: string;
+        };
+        /**
          * ClaimedTask
          * @description One task leased to the worker that asked; `job` is a ClaimedJob, `input` any JSON.
          */
@@ -1381,6 +1715,7 @@ export interface components {
             /** Format: uuid */
             lease_token: string;
             preemption_count: number;
+            started?: boolean;
             task_id: string;
             trace_parent?: string;
         };
@@ -1658,6 +1993,37 @@ export interface components {
             groups: components["schemas"]["LetterGroup"][];
             is_truncated: boolean;
             total: number;
+        };
+        /**
+         * DeclareAnswer
+         * @description The schedules that are new or others than before, what retired, and what was not taken.
+         */
+        DeclareAnswer: {
+            changed: string[];
+            /** @default {} */
+            refused: {
+                [key: string]: string;
+            };
+            retired: string[];
+        };
+        /**
+         * DeclareRequest
+         * @description A worker names all schedules that its modules declare; what they no longer do retires.
+         */
+        DeclareRequest: {
+            modules: string[];
+            schedules: components["schemas"]["DeclaredSchedule"][];
+            /** @example builder-7f3a */
+            worker_id: string;
+        };
+        /**
+         * DeclaredSchedule
+         * @description The schedule that the decorator of a function declares; its name is the function's path.
+         */
+        DeclaredSchedule: {
+            function: string;
+            spec: components["schemas"]["JobRequest"];
+            terms: components["schemas"]["ScheduleTerms"];
         };
         /**
          * Dependency
@@ -1938,6 +2304,61 @@ export interface components {
             what_if: components["schemas"]["WhatIfAnswer"] | null;
         };
         /**
+         * FindingStatus
+         * @description One thing that was looked at: its severity is ok, warning or error.
+         */
+        FindingStatus: {
+            check: string;
+            found: string;
+            /** @default  */
+            remedy: string;
+            severity: string;
+        };
+        /**
+         * FiringListQuery
+         * @description Which firings to list: all of a schedule, the newest first.
+         */
+        FiringListQuery: {
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+        };
+        /**
+         * FiringPage
+         * @description Some firings, the newest first.
+         */
+        FiringPage: {
+            firings: components["schemas"]["FiringStatus"][];
+            /** @default null */
+            next_page_token: string | null;
+        };
+        /**
+         * FiringStatus
+         * @description What an instant has come to; `job_state` is null where its job is gone, or there is none.
+         */
+        FiringStatus: {
+            fired_at_ms: number;
+            instant_ms: number;
+            job_id: string | null;
+            job_state: string | null;
+            /** @enum {unknown} */
+            kind: "backfill" | "caught_up" | "manual" | "scheduled";
+            /** @enum {unknown} */
+            outcome: "fired" | "refused" | "skipped";
+            problem: string | null;
+        };
+        /**
+         * FolderReport
+         * @description The file system of a folder that a server writes to.
+         */
+        FolderReport: {
+            folder: string;
+            free_bytes: number;
+            purpose: string;
+            total_bytes: number;
+        };
+        /**
          * FunctionListQuery
          * @description Which functions to list: all, by path.
          */
@@ -1961,6 +2382,8 @@ export interface components {
             bundle: string | null;
             /** @default null */
             compensation: components["schemas"]["Entrypoint"] | null;
+            /** @default null */
+            concurrency_key: string | components["schemas"]["KeyOfInput"] | null;
             /** @default [] */
             constraints: components["schemas"]["Constraint"][];
             /** @default null */
@@ -1969,6 +2392,8 @@ export interface components {
             environment: {
                 [key: string]: string;
             };
+            /** @default null */
+            expires: number | null;
             /** @default null */
             grace: number | null;
             /** @default {} */
@@ -2007,6 +2432,8 @@ export interface components {
             resources: components["schemas"]["Resources"] | null;
             /** @default null */
             scheduling_timeout: number | null;
+            /** @default null */
+            slots: number | null;
             /** @default null */
             timeout: number | null;
             /** @default null */
@@ -2190,6 +2617,16 @@ export interface components {
             task_id: string | null;
         };
         /**
+         * JobFiring
+         * @description The schedule that has submitted a job, and the instant it is for.
+         */
+        JobFiring: {
+            instant_ms: number;
+            /** @enum {unknown} */
+            kind: "backfill" | "caught_up" | "manual" | "scheduled";
+            schedule: string;
+        };
+        /**
          * JobGraph
          * @description The jobs that a job depends on and that depend on it, directly or not, by id.
          *
@@ -2309,7 +2746,9 @@ export interface components {
         JobRequest: {
             backoff?: components["schemas"]["Backoff"] | null;
             bundle?: string | null;
+            chain?: string | null;
             compensation?: components["schemas"]["Entrypoint"] | null;
+            concurrency_key?: string | components["schemas"]["KeyOfInput"] | null;
             constraints?: components["schemas"]["Constraint"][];
             correlation_id?: string | null;
             coscheduling?: components["schemas"]["Coscheduling"] | null;
@@ -2318,6 +2757,8 @@ export interface components {
             environment?: {
                 [key: string]: string;
             };
+            expires?: number | null;
+            expires_at?: number | null;
             grace?: number | null;
             idempotency_key?: string | null;
             inputs?: unknown[] | null;
@@ -2333,6 +2774,7 @@ export interface components {
             name?: string | null;
             not_before?: number | null;
             on_exhausted?: ("dead_letter" | "fail") | null;
+            on_failure?: ("block" | "pass") | null;
             on_timeout?: ("fail" | "kill") | null;
             outputs?: components["schemas"]["Output"][];
             owner?: string | null;
@@ -2343,11 +2785,13 @@ export interface components {
             requirements?: string[];
             resources?: components["schemas"]["Resources"] | null;
             scheduling_timeout?: number | null;
+            slots?: number | null;
             start_delay?: number | null;
             start_rate?: number | null;
             timeout?: number | null;
             trace_id?: string | null;
             type?: string | null;
+            unique?: components["schemas"]["Unique"] | null;
             verbose_events?: boolean | null;
         };
         /**
@@ -2447,10 +2891,44 @@ export interface components {
             /** @default 0 */
             tasks_worker_failed: number;
             /** @default null */
+            terms: components["schemas"]["JobTerms"] | null;
+            /** @default null */
             trace_id: string | null;
             type: string;
             /** @default 0 */
             unmet_dependencies: number;
+        };
+        /**
+         * JobTerms
+         * @description What holds for a job from its submission on; of each, None if it has no such term.
+         */
+        JobTerms: {
+            /** @default null */
+            expires_at_ms: number | null;
+            /** @default null */
+            firing: components["schemas"]["JobFiring"] | null;
+            /** @default null */
+            unique: components["schemas"]["JobUnique"] | null;
+        };
+        /**
+         * JobUnique
+         * @description How a job is unique: what is compared, in which states, and whether it holds its key.
+         */
+        JobUnique: {
+            by: string;
+            holds_key: boolean;
+            /** @default null */
+            key: string | null;
+            /** @enum {unknown} */
+            on_conflict: "first" | "refuse" | "replace";
+            states: ("dead_lettered" | "failed" | "killed" | "pending" | "running" | "succeeded" | "unschedulable" | "worker_failed")[];
+        };
+        /**
+         * KeyOfInput
+         * @description A key that each task has from its input: where it stands, like `customer.id` or `items.0`.
+         */
+        KeyOfInput: {
+            input: string;
         };
         /**
          * Lack
@@ -2546,17 +3024,180 @@ export interface components {
             type: string | null;
         };
         /**
+         * LimitBucket
+         * @description A bucket of a limit: of one queue, type, owner or key.
+         *
+         *         `in_use` are slots that are held, or what was started within the period of a window; `free` is
+         *         what is left. Where too little is left for the next, `next_at_ms` is when there is enough, if
+         *         that can be known. `gated` tasks wait for it; some holders are named, the oldest first.
+         */
+        LimitBucket: {
+            free: number;
+            /** @default 0 */
+            gated: number;
+            /** @default [] */
+            holders: components["schemas"]["LimitHolder"][];
+            in_use: number;
+            /** @default null */
+            next_at_ms: number | null;
+            value: string;
+        };
+        /**
+         * LimitChange
+         * @description A limit as it is now, whether that is new, and what people should know about it.
+         */
+        LimitChange: {
+            changed: boolean;
+            limit: components["schemas"]["LimitStatus"];
+            /** @default null */
+            note: string | null;
+        };
+        /**
+         * LimitDetail
+         * @description A limit and some of its buckets, by value.
+         */
+        LimitDetail: {
+            buckets: components["schemas"]["LimitBucket"][];
+            limit: components["schemas"]["LimitStatus"];
+            /** @default null */
+            next_page_token: string | null;
+        };
+        /**
+         * LimitHolder
+         * @description An attempt that holds slots; it may have ended, while its process still lives.
+         */
+        LimitHolder: {
+            attempt_id: number;
+            job_id: string;
+            since_ms: number;
+            slots: number;
+            task_id: string;
+            worker_id: string;
+        };
+        /**
+         * LimitListQuery
+         * @description Which limits to list.
+         */
+        LimitListQuery: {
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+        };
+        /**
+         * LimitPage
+         * @description Some limits, by name.
+         */
+        LimitPage: {
+            limits: components["schemas"]["LimitStatus"][];
+            /** @default null */
+            next_page_token: string | null;
+        };
+        /**
+         * LimitQuery
+         * @description Which buckets of a limit to show: all by their values, or the one of a value.
+         */
+        LimitQuery: {
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+            /** @default null */
+            value: string | null;
+        };
+        /**
+         * LimitRequest
+         * @description The whole limit: `most` slots at once, or so many starts in a period of seconds.
+         *
+         *         There is a bucket of it for each queue, type, owner or key, or `only_for` one of them; of scope
+         *         name there is one, for code that asks by the limit's name. `burst` is what a token bucket holds.
+         */
+        LimitRequest: {
+            burst?: number | null;
+            in_queue?: string | null;
+            in_type?: string | null;
+            /** @enum {string} */
+            kind?: "concurrency" | "bucket" | "window";
+            most: number;
+            only_for?: string | null;
+            period?: number | null;
+            /** @enum {string} */
+            scope: "queue" | "type" | "owner" | "key" | "name";
+        };
+        /**
+         * LimitStatus
+         * @description A limit, and how it stands. `buckets` and `gated` are counted so far, to some thousands.
+         *
+         *         Attempts hold `held` slots, in `buckets_held` of its buckets; `surplus` of them are more than it
+         *         allows, since it was lowered. `gated` tasks wait for it.
+         */
+        LimitStatus: {
+            /** @default 0 */
+            buckets: number;
+            /** @default 0 */
+            buckets_held: number;
+            /** @default null */
+            burst: number | null;
+            /** @default 0 */
+            gated: number;
+            /** @default 0 */
+            held: number;
+            /** @default null */
+            in_queue: string | null;
+            /** @default null */
+            in_type: string | null;
+            kind: string;
+            most: number;
+            name: string;
+            /** @default null */
+            only_for: string | null;
+            /** @default null */
+            period: number | null;
+            scope: string;
+            /** @default 0 */
+            surplus: number;
+            updated_at_ms: number;
+            updated_by: string;
+        };
+        /**
+         * LimitTakeRequest
+         * @description A running attempt asks for its turn at a rate, unless that comes later than `patience`.
+         */
+        LimitTakeRequest: {
+            attempt: number;
+            count?: number;
+            /** Format: uuid */
+            lease_token: string;
+            name: string;
+            patience?: number;
+            /** @example 4182.3 */
+            task_id: string;
+        };
+        /**
+         * LimitTurn
+         * @description In how many seconds the turn comes; null for never. Not granted, nothing was taken.
+         */
+        LimitTurn: {
+            granted: boolean;
+            wait_seconds: number | null;
+        };
+        /**
          * LiveTasks
          * @description Where tasks stand that have not finished.
          *
          *         All that stand in line, each counted once: `ready` can be claimed or placed now, `paused` stand
          *         in a queue that is paused, `unserved` in one that no worker serves, `never_fits` ask for more
-         *         than any worker has. `waiting` is due later. These count as pending. A deep line is measured by
-         *         a sample: then `is_estimate`.
+         *         than any worker has. Beside the line, `gated` wait for a limit, `awaiting_signal` for a signal,
+         *         and `waiting` are due later. These count as pending. A deep line is measured by a sample: then
+         *         `is_estimate`.
          */
         LiveTasks: {
             assigned: number;
+            /** @default 0 */
+            awaiting_signal: number;
             building: number;
+            /** @default 0 */
+            gated: number;
             is_estimate: boolean;
             never_fits: number;
             paused: number;
@@ -2746,6 +3387,16 @@ export interface components {
             token_id: string;
         };
         /**
+         * MissStatus
+         * @description Instants that passed without anybody looking, the first to the last.
+         */
+        MissStatus: {
+            first_instant_ms: number;
+            instants: number;
+            last_instant_ms: number;
+            noted_at_ms: number;
+        };
+        /**
          * NearMiss
          * @description A worker that does not fit, with all it lacks.
          */
@@ -2869,6 +3520,13 @@ export interface components {
             page_size: number;
             /** @default null */
             page_token: string | null;
+        };
+        /**
+         * PassRequest
+         * @description Have a chain go on that stands still after a job of it has failed.
+         */
+        PassRequest: {
+            reason?: string;
         };
         /**
          * PendingReason
@@ -3012,6 +3670,15 @@ export interface components {
             message: string | null;
         };
         /**
+         * PutOff
+         * @description When a task that has failed wants its next attempt, and whether that costs it no retry.
+         */
+        PutOff: {
+            after_ms: number;
+            /** @default false */
+            free: boolean;
+        };
+        /**
          * QueueList
          * @description Queues that are served or paused, or that hold, run or recently finished something.
          */
@@ -3026,8 +3693,12 @@ export interface components {
             depth: number;
             /** @default 0 */
             finished_per_second: number;
+            /** @default 0 */
+            gated: number;
             /** @default true */
             is_served: boolean;
+            /** @default null */
+            limited_by: string | null;
             /** @default 0 */
             never_fits: number;
             /** @default null */
@@ -3043,6 +3714,15 @@ export interface components {
             waiting: number;
             /** @default 0 */
             workers: number;
+        };
+        /**
+         * Readiness
+         * @description This server can work now, and how its read replica is: `near`, or why it is not read.
+         */
+        Readiness: {
+            /** @default null */
+            read_replica: string | null;
+            status: string;
         };
         /**
          * ReplayAnswer
@@ -3238,6 +3918,194 @@ export interface components {
             grace_seconds?: number;
         };
         /**
+         * RunNowAnswer
+         * @description The job of a firing by hand.
+         */
+        RunNowAnswer: {
+            job_id: string;
+        };
+        /**
+         * RunNowRequest
+         * @description Fire a schedule at this moment; a repeat under its key is answered with the first job.
+         */
+        RunNowRequest: {
+            idempotency_key?: string | null;
+        };
+        /**
+         * ScheduleDetails
+         * @description A schedule with the job that it submits, and what it missed last.
+         */
+        ScheduleDetails: {
+            /** @enum {unknown} */
+            catch_up: "all" | "one" | "skip";
+            catch_up_max: number;
+            changed_at_ms: number;
+            changed_by: string;
+            created_at_ms: number;
+            created_by: string;
+            cron: string | null;
+            declared_by: string | null;
+            end_at_ms: number | null;
+            every: number | null;
+            jitter: number;
+            last_firings: components["schemas"]["FiringStatus"][];
+            last_missed_ms: number | null;
+            last_misses: components["schemas"]["MissStatus"][];
+            late_max: number;
+            missed_instants: number;
+            name: string;
+            next_firings_ms: number[];
+            num_tasks: number;
+            /** @enum {unknown} */
+            overlap: "allow" | "cancel" | "queue" | "skip";
+            owner: string | null;
+            paused_at_ms: number | null;
+            paused_by: string | null;
+            problem: string | null;
+            queue: string | null;
+            retired_at_ms: number | null;
+            runs: string;
+            spec: Record<string, never>;
+            start_at_ms: number | null;
+            /** @enum {unknown} */
+            state: "active" | "ended" | "paused" | "retired";
+            type: string | null;
+            tz: string;
+            version: number;
+        };
+        /**
+         * ScheduleListQuery
+         * @description Which schedules to list: all, by name.
+         */
+        ScheduleListQuery: {
+            /** @default 100 */
+            page_size: number;
+            /** @default null */
+            page_token: string | null;
+        };
+        /**
+         * SchedulePage
+         * @description Some schedules, by name.
+         */
+        SchedulePage: {
+            /** @default null */
+            next_page_token: string | null;
+            schedules: components["schemas"]["ScheduleStatus"][];
+        };
+        /**
+         * ScheduleRequest
+         * @description All that a schedule is: the job it submits, and when; what is left out is the default.
+         *
+         *         Either `cron` or `every` is given. Durations are seconds. With `if_version` it is stored only if
+         *         nobody has changed it since that version was read; 0 says that there was none.
+         */
+        ScheduleRequest: {
+            /** @enum {unknown} */
+            catch_up?: "all" | "one" | "skip";
+            catch_up_max?: number;
+            cron?: string | null;
+            end_at_ms?: number | null;
+            every?: number | null;
+            if_version?: number | null;
+            jitter?: number;
+            late_max?: number;
+            /** @enum {unknown} */
+            overlap?: "allow" | "cancel" | "queue" | "skip";
+            spec: components["schemas"]["JobRequest"];
+            start_at_ms?: number | null;
+            tz?: string;
+        };
+        /**
+         * ScheduleStatus
+         * @description A schedule: what it runs and when, what comes next and what came last.
+         *
+         *         `runs` is a function, or the program of a command. `declared_by` is the function whose decorator
+         *         says all this; null where somebody has set it. `problem` is why it could not be fired just now.
+         */
+        ScheduleStatus: {
+            /** @enum {unknown} */
+            catch_up: "all" | "one" | "skip";
+            catch_up_max: number;
+            changed_at_ms: number;
+            changed_by: string;
+            created_at_ms: number;
+            created_by: string;
+            cron: string | null;
+            declared_by: string | null;
+            end_at_ms: number | null;
+            every: number | null;
+            jitter: number;
+            last_firings: components["schemas"]["FiringStatus"][];
+            last_missed_ms: number | null;
+            late_max: number;
+            missed_instants: number;
+            name: string;
+            next_firings_ms: number[];
+            num_tasks: number;
+            /** @enum {unknown} */
+            overlap: "allow" | "cancel" | "queue" | "skip";
+            owner: string | null;
+            paused_at_ms: number | null;
+            paused_by: string | null;
+            problem: string | null;
+            queue: string | null;
+            retired_at_ms: number | null;
+            runs: string;
+            start_at_ms: number | null;
+            /** @enum {unknown} */
+            state: "active" | "ended" | "paused" | "retired";
+            type: string | null;
+            tz: string;
+            version: number;
+        };
+        /**
+         * ScheduleTerms
+         * @description When a schedule fires; durations are seconds. Either `cron` or `every` is given.
+         *
+         *         `every` counts from `start_at`. An instant that is looked at more than `late_max` after its time
+         *         is late: `catch_up` says what becomes of those. `overlap` says what a firing does while a job of
+         *         an earlier one has not ended.
+         */
+        ScheduleTerms: {
+            /**
+             * @default skip
+             * @enum {unknown}
+             */
+            catch_up: "all" | "one" | "skip";
+            /** @default 10 */
+            catch_up_max: number;
+            /** @default null */
+            cron: string | null;
+            /** @default null */
+            end_at: string | null;
+            /** @default null */
+            every: number | null;
+            /** @default 0 */
+            jitter: number;
+            /** @default 60 */
+            late_max: number;
+            /**
+             * @default skip
+             * @enum {unknown}
+             */
+            overlap: "allow" | "cancel" | "queue" | "skip";
+            /** @default null */
+            start_at: string | null;
+            /** @default UTC */
+            tz: string;
+        };
+        /**
+         * SentSignal
+         * @description The task that keeps the signal, and the how-manieth of its name it is there.
+         */
+        SentSignal: {
+            /** @default false */
+            is_repeat: boolean;
+            name: string;
+            number: number;
+            task_id: string;
+        };
+        /**
          * Series
          * @description What happened over time: one value per step in each list, null where nothing is known.
          *
@@ -3260,6 +4128,46 @@ export interface components {
             worker_failed: (number | null)[];
         };
         /**
+         * ServerList
+         * @description The servers on one database, the oldest first.
+         */
+        ServerList: {
+            now_ms: number;
+            servers: components["schemas"]["ServerStatus"][];
+        };
+        /**
+         * ServerReport
+         * @description What a server says of itself every few seconds.
+         */
+        ServerReport: {
+            /** @default null */
+            certificate_expires_at_ms: number | null;
+            /** @default [] */
+            chores: components["schemas"]["ChoreReport"][];
+            /** @default [] */
+            folders: components["schemas"]["FolderReport"][];
+            /** @default true */
+            is_heard: boolean;
+            /** @default false */
+            is_pooled: boolean;
+        };
+        /**
+         * ServerStatus
+         * @description A server as it was last heard of; `migration` is the newest that its program knows.
+         *
+         *         `clock_skew_seconds` is by how much its host's clock is ahead of that of the database.
+         */
+        ServerStatus: {
+            clock_skew_seconds: number;
+            host: string;
+            last_seen_at_ms: number;
+            migration: number;
+            report: components["schemas"]["ServerReport"];
+            server_id: string;
+            started_at_ms: number;
+            version: string;
+        };
+        /**
          * SessionCaller
          * @description Whoever calls: his roles, with those they imply; without owners or queues, he reaches all.
          */
@@ -3279,6 +4187,104 @@ export interface components {
             caller: components["schemas"]["SessionCaller"] | null;
             has_oidc: boolean;
             requires_tokens: boolean;
+        };
+        /**
+         * ShareListQuery
+         * @description Which rules to list: all, or that of one queue.
+         */
+        ShareListQuery: {
+            /** @default null */
+            queue: string | null;
+        };
+        /**
+         * ShareRuleList
+         * @description All rules: that of placed work, then those of queues by name.
+         */
+        ShareRuleList: {
+            rules: components["schemas"]["ShareRuleStatus"][];
+        };
+        /**
+         * ShareRuleRequest
+         * @description The whole rule of a queue, or of placed work; whoever is not named weighs 1.
+         *
+         *         A task in line gains a step of priority each `age_step_seconds`, `age_max` steps at most.
+         */
+        ShareRuleRequest: {
+            age_max?: number;
+            age_step_seconds?: number | null;
+            /** @enum {string} */
+            by?: "owner" | "key" | "nothing";
+            weights?: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * ShareRuleStatus
+         * @description The rule of a queue, or of placed work, which has none, and the first of its shares.
+         *
+         *         While it is `sorting`, tasks from before the rule still go first; while it is `ending`, tasks
+         *         return from their shares to the line.
+         */
+        ShareRuleStatus: {
+            age_max: number;
+            age_step_seconds: number | null;
+            /** @enum {unknown} */
+            by: "key" | "nothing" | "owner";
+            queue: string | null;
+            shares: components["schemas"]["ShareStatus"][];
+            /** @enum {unknown} */
+            state: "ending" | "shared" | "sorting";
+            updated_at_ms: number;
+            updated_by: string;
+            weights: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * ShareStatus
+         * @description One share: what it weighs, how many of its tasks run, and how many wait, as far as counted.
+         *
+         *         The lowest `pass_value` of a priority goes next; null while nothing is in line.
+         */
+        ShareStatus: {
+            pass_value: number | null;
+            running: number;
+            value: string;
+            waiting: number;
+            weight: number;
+        };
+        /**
+         * SignalRequest
+         * @description What to send, and the index of the task it is for; a job of one task needs no index.
+         */
+        SignalRequest: {
+            idempotency_key?: string | null;
+            name: string;
+            payload?: unknown;
+            task?: number | null;
+        };
+        /**
+         * SignalWaitAnswer
+         * @description Whether the signal has come; if it is waited for, the attempt ends with status waiting.
+         */
+        SignalWaitAnswer: {
+            payload?: unknown;
+            /** @enum {unknown} */
+            state: "received" | "timed_out" | "waiting";
+        };
+        /**
+         * SignalWaitRequest
+         * @description Ask, for an attempt, how its n-th wait for a name stands; the timeout is in seconds.
+         */
+        SignalWaitRequest: {
+            attempt: number;
+            /** Format: uuid */
+            lease_token: string;
+            name: string;
+            number?: number;
+            /** @example 4182.3 */
+            task_id: string;
+            timeout?: number | null;
         };
         /**
          * StoredBundle
@@ -3344,9 +4350,12 @@ export interface components {
          * @description What was claimed; empty when there is nothing.
          *
          *         `waited_ms` is how long the request had been held before these leases began: their time counts
-         *         from that much after the request was sent.
+         *         from that much after the request was sent. `abilities` names what this server can that an older
+         *         one refuses: those of `ABILITIES` which it knows.
          */
         TaskClaimAnswer: {
+            /** @default [] */
+            abilities: string[];
             claims: components["schemas"]["ClaimedTask"][];
             /** @default 0 */
             waited_ms: number;
@@ -3362,6 +4371,7 @@ export interface components {
             idempotency_key?: string | null;
             max_tasks?: number;
             queues?: string[];
+            start?: boolean;
             task_id?: string | null;
             wait_ms?: number;
             /** @example builder-7f3a */
@@ -3369,21 +4379,27 @@ export interface components {
         };
         /**
          * TaskCompleteAnswer
-         * @description One answer per completion.
+         * @description One answer per completion; and what came of the claim that they brought along, if any.
          */
         TaskCompleteAnswer: {
+            /** @default null */
+            claim: components["schemas"]["TaskClaimAnswer"] | null;
+            /** @default null */
+            claim_error: components["schemas"]["ErrorBody"] | null;
             results: components["schemas"]["CompletionAnswer"][];
         };
         /**
          * TaskCompleteRequest
          * @description Complete many attempts, or the one described here; who ran that one need not be named.
          *
-         *         Completions are repeatable by their lease tokens alone; under an `idempotency_key` the whole
-         *         request is, and a different one under it is a conflict.
+         *         Completions are repeatable by their lease tokens alone; under an `idempotency_key` all of them
+         *         are, and different ones under it are a conflict. A `claim` brings back new work with the answer:
+         *         it is made once they are stored, waits for nothing, and has a key of its own.
          */
         TaskCompleteRequest: {
             attempt?: number | null;
             build?: Record<string, never> | null;
+            claim?: components["schemas"]["TaskClaimRequest"] | null;
             completions?: components["schemas"]["TaskCompletion"][] | null;
             error?: string | null;
             error_class?: string | null;
@@ -3392,10 +4408,11 @@ export interface components {
             idempotency_key?: string | null;
             lease_token?: string | null;
             outputs?: components["schemas"]["OutputEntry"][];
+            put_off?: components["schemas"]["PutOff"] | null;
             result?: unknown;
             run_ms?: number | null;
             stage?: ("commit" | "exec" | "fetch" | "input" | "output") | null;
-            status?: ("succeeded" | "failed" | "killed" | "worker_failed" | "handed_back") | null;
+            status?: ("succeeded" | "failed" | "killed" | "worker_failed" | "handed_back" | "waiting") | null;
             task_id?: string | null;
             usage?: Record<string, never> | null;
             worker_id?: string | null;
@@ -3420,6 +4437,8 @@ export interface components {
             lease_token: string;
             /** @default [] */
             outputs: components["schemas"]["OutputEntry"][];
+            /** @default null */
+            put_off: components["schemas"]["PutOff"] | null;
             result?: unknown;
             /** @default 0 */
             run_ms: number;
@@ -3428,7 +4447,7 @@ export interface components {
             /** @default true */
             start_reported: boolean;
             /** @enum {string} */
-            status: "succeeded" | "failed" | "killed" | "worker_failed" | "handed_back";
+            status: "succeeded" | "failed" | "killed" | "worker_failed" | "handed_back" | "waiting";
             /** @example 4182.3 */
             task_id: string;
             /** @default null */
@@ -3558,6 +4577,8 @@ export interface components {
             submitted_at_ms: number;
             task_id: string;
             task_index: number;
+            /** @default null */
+            waits_for: components["schemas"]["AwaitedSignal"] | null;
             /** @default null */
             worker_address: string | null;
             /** @default null */
@@ -3699,6 +4720,29 @@ export interface components {
             run_p95_ms: number | null;
             wait_p50_ms: number | null;
             wait_p95_ms: number | null;
+        };
+        /**
+         * Unique
+         * @description Of jobs of one type with the same arguments, one is there at a time.
+         */
+        Unique: {
+            /** @default null */
+            arguments: string[] | null;
+            /** @default false */
+            keep_start: boolean;
+            /**
+             * @default first
+             * @enum {unknown}
+             */
+            on_conflict: "first" | "refuse" | "replace";
+            /** @default false */
+            owner: boolean;
+            /** @default null */
+            period: number | null;
+            /** @default null */
+            states: ("dead_lettered" | "failed" | "killed" | "pending" | "running" | "succeeded" | "unschedulable" | "worker_failed")[] | null;
+            /** @default null */
+            values: unknown[] | null;
         };
         /**
          * UserEvent
@@ -3919,6 +4963,8 @@ export interface components {
             attributes: {
                 [key: string]: boolean | number | string;
             };
+            /** @default null */
+            clock_skew_seconds: number | null;
             /** @default 0 */
             consecutive_failures: number;
             /** @default false */
@@ -3959,6 +5005,8 @@ export interface components {
             running_tasks: string[];
             /** @default null */
             same_process: string | null;
+            /** @default null */
+            version: string | null;
             worker_id: string;
         };
     };
@@ -4593,6 +5641,26 @@ export interface operations {
             };
         };
     };
+    check_up: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkup"];
+                };
+            };
+        };
+    };
     list_endpoints: {
         parameters: {
             query?: {
@@ -4986,6 +6054,32 @@ export interface operations {
             };
         };
     };
+    send: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignalRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SentSignal"];
+                };
+            };
+        };
+    };
     list_tasks: {
         parameters: {
             query?: {
@@ -5025,6 +6119,32 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": components["schemas"]["CancelRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    pass_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PassRequest"];
             };
         };
         responses: {
@@ -5111,6 +6231,103 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobBatchAnswer"];
+                };
+            };
+        };
+    };
+    list_limits: {
+        parameters: {
+            query?: {
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitPage"];
+                };
+            };
+        };
+    };
+    show_limit: {
+        parameters: {
+            query?: {
+                value?: string;
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitDetail"];
+                };
+            };
+        };
+    };
+    put_limit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LimitRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitChange"];
+                };
+            };
+        };
+    };
+    delete_limit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                limit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
                 };
             };
         };
@@ -5209,6 +6426,257 @@ export interface operations {
             };
         };
     };
+    list_schedules: {
+        parameters: {
+            query?: {
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SchedulePage"];
+                };
+            };
+        };
+    };
+    show_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleDetails"];
+                };
+            };
+        };
+    };
+    put_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleDetails"];
+                };
+            };
+            /** @description as asked */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleDetails"];
+                };
+            };
+        };
+    };
+    remove_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    list_schedule_firings: {
+        parameters: {
+            query?: {
+                page_size?: number;
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FiringPage"];
+                };
+            };
+        };
+    };
+    backfill_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BackfillRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackfillAnswer"];
+                };
+            };
+        };
+    };
+    pause_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    resume_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    run_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RunNowRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunNowAnswer"];
+                };
+            };
+        };
+    };
+    list_servers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerList"];
+                };
+            };
+        };
+    };
     show_session: {
         parameters: {
             query?: never;
@@ -5295,6 +6763,120 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["OidcStart"];
+                };
+            };
+        };
+    };
+    list_shares: {
+        parameters: {
+            query?: {
+                queue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShareRuleList"];
+                };
+            };
+        };
+    };
+    put_placed_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ShareRuleRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShareRuleStatus"];
+                };
+            };
+        };
+    };
+    remove_placed_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+        };
+    };
+    put_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ShareRuleRequest"];
+            };
+        };
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShareRuleStatus"];
+                };
+            };
+        };
+    };
+    remove_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description as asked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
                 };
             };
         };

@@ -9,6 +9,8 @@ export const GOES: Record<string, [path: string, name: string]> = {
   "g j": ["/jobs", "Jobs"],
   "g w": ["/workers", "Workers"],
   "g q": ["/queues", "Queues"],
+  "g s": ["/schedules", "Schedules"],
+  "g l": ["/limits", "Limits"],
   "g d": ["/dead-letters", "Dead letters"],
   "g v": ["/datasets", "Datasets"],
   "g f": ["/functions", "Functions"],

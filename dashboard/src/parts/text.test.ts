@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { inert, shorten, visible, withoutEscapes } from "./text";
+import { codecOf, inert, pretty, readable, shorten, visible, withoutEscapes } from "./text";
 
 const at = (...codes: number[]) => String.fromCodePoint(...codes);
 
@@ -62,4 +62,22 @@ test("a text is not cut within a character", () => {
   expect(shorten("ab😀", 3)).toBe("ab…");
   expect(shorten("ab😀", 4)).toBe("ab😀");
   expect(shorten("abc", 2)).toBe("ab…");
+});
+
+test("what a codec has encoded is named, wherever it stands", () => {
+  const payload = { $holdfast_codec: "fernet", v: 1, data: "Z0FBQUFB" };
+  expect(codecOf(payload)).toBe("fernet");
+  expect(readable(payload)).toBe("encrypted by codec fernet");
+  const spec = { entrypoint: { args: [payload, 7], pickle: JSON.stringify(payload) } };
+  expect(readable(spec)).not.toContain("Z0FBQUFB");
+  expect(readable(spec).match(/"encrypted by codec fernet"/g)).toHaveLength(2);
+  // Whoever edits it gets what is there.
+  expect(pretty(payload)).toContain("Z0FBQUFB");
+});
+
+test("what only looks like an encoded payload is shown as it is", () => {
+  for (const value of [null, 7, "x", '{"$holdfast_codec":', { $holdfast_codec: 7 }, [1]]) {
+    expect(codecOf(value)).toBeNull();
+    expect(readable(value)).toBe(pretty(value));
+  }
 });

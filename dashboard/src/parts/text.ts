@@ -44,3 +44,35 @@ export function shorten(text: string, lengthMax: number): string {
 export function pretty(value: unknown): string {
   return JSON.stringify(value, null, 2) ?? "null";
 }
+
+/** JSON for people who only look: what a codec has encoded is named, instead of shown. */
+export function readable(value: unknown): string {
+  const name = codecOf(value);
+  if (name !== null) return encrypted(name);
+  const plain = (_: string, inner: unknown): unknown => {
+    const codec = codecOf(inner) ?? codecOfPickle(inner);
+    return codec === null ? inner : encrypted(codec);
+  };
+  return JSON.stringify(value, plain, 2) ?? "null";
+}
+
+/** Tell by which codec a value was encoded; null if it can be read. */
+export function codecOf(value: unknown): string | null {
+  if (typeof value !== "object" || value === null) return null;
+  const name = (value as Record<string, unknown>)["$holdfast_codec"];
+  return typeof name === "string" ? name : null;
+}
+
+/** A pickle is a text, and so is one that was encoded. */
+function codecOfPickle(value: unknown): string | null {
+  if (typeof value !== "string" || !value.startsWith('{"$holdfast_codec":')) return null;
+  try {
+    return codecOf(JSON.parse(value));
+  } catch {
+    return null; // no payload, but a text that begins like one
+  }
+}
+
+function encrypted(codec: string): string {
+  return `encrypted by codec ${codec}`;
+}

@@ -15,13 +15,13 @@ from holdfast.api.page_tokens import (
 )
 from holdfast.api.route import Call, Reply, Route, decode_text
 from holdfast.errors import Invalid
-from holdfast.model.roles import Role
-from holdfast.model.spec import JobSpec, Submission
+from holdfast.model.access.roles import Role
+from holdfast.model.submitting.spec import JobSpec, Submission
 from holdfast.operations.datasets import triggers as dataset_triggers
 from holdfast.operations.datasets import versions as datasets
 from holdfast.operations.datasets.cut_over import cut_over
-from holdfast.rules.outputs import VERSION_MAX, check_name
-from holdfast.rules.submission import check_text
+from holdfast.rules.submitting.outputs import VERSION_MAX, check_name
+from holdfast.rules.submitting.submission import check_text
 from holdfast.store.reads import datasets as reads
 from holdfast.wire.answers import ErrorAnswer
 from holdfast.wire.datasets import (

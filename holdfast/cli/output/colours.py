@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.output.text import first_line, inert, local_times, state_name
 from holdfast.cli.output.write import is_terminal, remark
-from holdfast.model.log_limits import describe_left_out
+from holdfast.model.work.log_limits import describe_left_out
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client

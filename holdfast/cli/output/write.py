@@ -138,7 +138,7 @@ def cell_text(cell: str) -> "Text":
 
     if isinstance(cell, State):
         from holdfast.cli.output.colours import badge
-        from holdfast.model.states import TaskState
+        from holdfast.model.work.states import TaskState
 
         known = TaskState.__members__.get(cell.state.upper())
         return Text(f" {inert(cell)} ") if known is None else badge(known, inert(cell))

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.client.functions.kinds import Kind
 from holdfast.client.request import request_options
 from holdfast.client.task import CONTEXT_PARAMETER, TaskFunction
-from holdfast.model.functions import AnnouncedFunction, FunctionOptions, FunctionParameter
+from holdfast.model.workers.functions import AnnouncedFunction, FunctionOptions, FunctionParameter
 
 log = logging.getLogger("holdfast.worker")
 SCHEMA_BYTES_MAX = 10_000

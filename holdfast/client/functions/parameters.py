@@ -27,10 +27,11 @@ class Parameter(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The parameters that calls of one shape fill."""
+    """The parameters that calls of one shape fill; `is_plain` if JSON values are what they take."""
 
     args: list[Parameter]
     kwargs: dict[str, Parameter]
+    is_plain: bool
 
 
 class DoesNotFit(Exception):
@@ -49,12 +50,16 @@ class Parameters:
         return Parameters, (self.function, self.signature)
 
     @cached_property
+    def hints(self) -> Mapping[str, Any]:
+        """The annotations; read late, when all names of a module are there."""
+        return _read_hints(self.function)
+
+    @cached_property
     def kinds(self) -> dict[str, Kind]:
-        """The kind of each parameter by name; read late, when all names of a module are there."""
-        hints = _read_hints(self.function)
+        """The kind of each parameter by name."""
         found = {}
         for name, parameter in self.signature.parameters.items():
-            annotation = hints.get(name, Any)
+            annotation = self.hints.get(name, Any)
             if parameter.default is None and annotation is not Any:
                 annotation = Union[annotation, None]  # noqa: UP007 - not all have |
             found[name] = Kind(annotation)
@@ -63,7 +68,7 @@ class Parameters:
     @cached_property
     def returns(self) -> Kind:
         """What the function returns."""
-        return Kind(_read_hints(self.function).get("return", Any))
+        return Kind(self.hints.get("return", Any))
 
     def shape(self, num_args: int, names: Sequence[str]) -> Shape:
         """Say which parameters a call fills. Raises TypeError if it cannot be called so."""
@@ -83,7 +88,9 @@ class Parameters:
 
         Raises TypeError if it cannot be called so, and DoesNotFit.
         """
-        shape = self.shape(len(args), tuple(kwargs))
+        shape = self._shapes.get((len(args), *kwargs)) or self.shape(len(args), tuple(kwargs))
+        if shape.is_plain:
+            return args, kwargs
         read = args[:since]
         for value, parameter in zip(args[since:], shape.args[since:], strict=True):
             read.append(_read(parameter, value))
@@ -100,13 +107,11 @@ class Parameters:
             else Parameter(f"{more}[{index - len(positional)}]", self.kinds[more])
             for index in range(num_args)
         ]
-        return Shape(
-            args,
-            {
-                name: Parameter(name, self.kinds.get(name) or self.kinds[more_named])
-                for name in names
-            },
-        )
+        kwargs = {
+            name: Parameter(name, self.kinds.get(name) or self.kinds[more_named]) for name in names
+        }
+        filled = [*args, *kwargs.values()]
+        return Shape(args, kwargs, all(each.kind.annotation is None for each in filled))
 
 
 def _read(parameter: Parameter, value: Any) -> Any:

@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from holdfast.client.both import both
-from holdfast.client.functions.arguments import encode_input
 from holdfast.client.namespaces.namespace import Namespace, repeatable
 from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.errors import Invalid
-from holdfast.model.ids import parse_task_id
+from holdfast.model.work.ids import parse_task_id
 from holdfast.wire.dead_letters import (
     DeadLetter,
     DeadLetterPage,
@@ -64,7 +63,7 @@ class DeadLetters(Namespace):
             canary=canary,
             rate=rate,
             resume=resume,
-            input=input if input is msgspec.UNSET else encode_input(input, "input"),
+            input=input if input is msgspec.UNSET else self._encode(input, "input"),
         )
         return self._client.change(f"{_PATH}:replay", body, ReplayAnswer)
 

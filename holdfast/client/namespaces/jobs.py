@@ -5,20 +5,20 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.client.both import both
+from holdfast.client.codec import encode_request
 from holdfast.client.deadline import Deadline
-from holdfast.client.functions.arguments import encode_input
 from holdfast.client.namespaces.namespace import Namespace, repeatable
 from holdfast.client.pages import COUNT_MAX, read_some
 from holdfast.client.submission import submit_request, submit_requests
-from holdfast.model.ids import parse_job_id
-from holdfast.model.outcomes import CancelMode
-from holdfast.model.states import ENDED_STATES, parse_state
+from holdfast.model.work.ids import parse_job_id
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import ENDED_STATES, parse_state
 from holdfast.wire.events import EventListQuery
 from holdfast.wire.graphs import JobGraph, ResumeAnswer, ResumeRequest
 from holdfast.wire.lists import RerunAnswer
 from holdfast.wire.logs import LogLinePage, LogLineQuery
-from holdfast.wire.requests import JobListQuery, JobQuery, JobRequest, RerunRequest
-from holdfast.wire.status import EventPage, JobBatchAnswer, JobPage, JobStatus
+from holdfast.wire.requests import JobListQuery, JobQuery, JobRequest, PassRequest, RerunRequest
+from holdfast.wire.status import Changed, EventPage, JobBatchAnswer, JobPage, JobStatus
 
 
 class Jobs(Namespace):
@@ -27,12 +27,13 @@ class Jobs(Namespace):
     @both
     def submit(self, request: JobRequest) -> Coroutine[Any, Any, JobStatus]:
         """Submit a job as it is described; the answer says how it stands, and whether it is new."""
-        return submit_request(self._client, request, JobStatus)
+        return submit_request(self._client, encode_request(self._client.codec, request), JobStatus)
 
     @both
     def submit_all(self, requests: Iterable[JobRequest]) -> Coroutine[Any, Any, JobBatchAnswer]:
         """Submit jobs in one call, all or none; they may wait for each other by local names."""
-        return submit_requests(self._client, list(requests))
+        codec = self._client.codec
+        return submit_requests(self._client, [encode_request(codec, each) for each in requests])
 
     @both
     async def get(self, job_id: str | int, *, wait: float = 0.0, totals: bool = False) -> JobStatus:
@@ -58,6 +59,12 @@ class Jobs(Namespace):
     ) -> Coroutine[Any, Any, bool]:
         """Cancel a job, softly with its grace, or hard; False if it had ended or was cancelled."""
         return self._cancel(_path(job_id), mode, reason, idempotency_key=idempotency_key)
+
+    @both
+    async def let_pass(self, job_id: str | int, reason: str = "let pass") -> bool:
+        """Have the chain of a job that has failed go on; False if nothing waits for that."""
+        path = f"{_path(job_id)}:pass"
+        return (await self._client.change(path, PassRequest(reason), Changed)).changed
 
     @both
     def rerun(
@@ -90,7 +97,7 @@ class Jobs(Namespace):
         """
         key = idempotency_key if dry_run else repeatable(idempotency_key)
         corrected = {
-            task_id: encode_input(value, f"inputs[{task_id}]")
+            task_id: self._encode(value, f"inputs[{task_id}]")
             for task_id, value in (inputs or {}).items()
         }
         body = ResumeRequest(corrected, dry_run, key, rebind_outputs)

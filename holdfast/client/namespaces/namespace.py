@@ -1,10 +1,13 @@
 """What the namespaces of a client share."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import msgspec
+
 from holdfast.client.both import LoopThread
-from holdfast.model.outcomes import CancelMode
+from holdfast.client.functions.arguments import encode_input
+from holdfast.model.work.outcomes import CancelMode
 from holdfast.wire.requests import CancelRequest
 from holdfast.wire.status import Changed
 
@@ -28,6 +31,10 @@ class Namespace:
     ) -> bool:
         body = CancelRequest(mode, reason, repeatable(idempotency_key))
         return (await self._client.change(f"{path}:cancel", body, Changed)).changed
+
+    def _encode(self, value: Any, field: str) -> msgspec.Raw:
+        text, codec = encode_input(value, field), self._client.codec
+        return text if codec is None else codec.encode(bytes(text))
 
 
 def repeatable(idempotency_key: str | None) -> str:

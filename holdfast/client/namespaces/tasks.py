@@ -6,9 +6,10 @@ from typing import Any
 from holdfast.client.both import both
 from holdfast.client.deadline import Deadline
 from holdfast.client.namespaces.namespace import Namespace
+from holdfast.client.outcome import decode_result
 from holdfast.client.pages import COUNT_MAX, read_some
-from holdfast.model.ids import parse_job_id, parse_task_id
-from holdfast.model.outcomes import CancelMode
+from holdfast.model.work.ids import parse_job_id, parse_task_id
+from holdfast.model.work.outcomes import CancelMode
 from holdfast.wire.events import EventListQuery
 from holdfast.wire.explanations import ExplainQuery, Explanation
 from holdfast.wire.requests import LogQuery, ResultQuery, TaskListQuery
@@ -40,7 +41,8 @@ class Tasks(Namespace):
             query = ResultQuery(deadline.wait_ms())
             result = await self._client.read(path, TaskResult, query=query)
             if deadline.is_over or result.is_finished:
-                return result
+                codec = self._client.codec
+                return result if codec is None else decode_result(codec, result)
 
     @both
     def explain(

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from holdfast.client.both import both
 from holdfast.client.namespaces.namespace import Namespace
 from holdfast.client.pages import COUNT_MAX, read_some
-from holdfast.model.ids import check_worker_id
+from holdfast.model.work.ids import check_worker_id
 from holdfast.wire.lists import WorkerAttemptPage, WorkerAttemptQuery
 from holdfast.wire.requests import Nothing, PageQuery
 from holdfast.wire.status import Changed, WorkerList, WorkerStatus

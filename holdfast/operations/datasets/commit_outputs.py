@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import Invalid, Refused
-from holdfast.ledger.moves import JobChanged
 from holdfast.model.datasets import OutputEntry
-from holdfast.model.fence import Fence
+from holdfast.model.work.fence import Fence
 from holdfast.rules.commits import (
     EntryKey,
     NewEntry,
@@ -18,8 +17,8 @@ from holdfast.rules.commits import (
     plan_entries,
     split_rounds,
 )
-from holdfast.rules.outputs import explain_closed_version
-from holdfast.store.database import Transaction
+from holdfast.rules.submitting.outputs import explain_closed_version
+from holdfast.store.database import JobChanged, Transaction
 from holdfast.store.tables.datasets.entries import (
     Writer,
     delete_partitions,
@@ -34,7 +33,7 @@ from holdfast.store.tables.datasets.versions import (
     hold_version,
     lock_version,
 )
-from holdfast.store.tables.leases import lock_leases
+from holdfast.store.tables.work.leases import lock_leases
 
 Planned = dict[Fence, dict[EntryKey, NewEntry]]
 

@@ -12,10 +12,10 @@ from holdfast.operations.datasets.versions import (
     lock_dataset,
     refuse_writers,
 )
-from holdfast.rules.outputs import VERSION_MAX, check_name
-from holdfast.rules.submission import check_text
+from holdfast.rules.submitting.outputs import VERSION_MAX, check_name
+from holdfast.rules.submitting.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.actions import NewAction, record_actions
+from holdfast.store.tables.access.actions import NewAction, record_actions
 from holdfast.store.tables.datasets.entries import count_entries
 from holdfast.store.tables.datasets.triggers import request_runs
 from holdfast.store.tables.datasets.versions import (

@@ -12,18 +12,18 @@ import msgspec
 
 from holdfast.errors import Invalid, KeyReused, LimitReached, Refused, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.actions import ActionKind
+from holdfast.model.access.actions import ActionKind
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.spec import JobSpec, Submission
+from holdfast.model.submitting.spec import JobSpec, Submission
 from holdfast.operations.datasets.versions import lock_dataset
 from holdfast.operations.submitting.store import Submitted
-from holdfast.rules.order import refuse_local_names
-from holdfast.rules.outputs import check_name
-from holdfast.rules.submission import check_text, complete_submission
+from holdfast.rules.submitting.order import refuse_local_names
+from holdfast.rules.submitting.outputs import check_name
+from holdfast.rules.submitting.submission import check_text, complete_submission
 from holdfast.rules.undo import KEY_PREFIX
 from holdfast.store.database import Transaction
 from holdfast.store.reads.datasets import TRIGGERS_MAX
-from holdfast.store.tables.actions import NewAction, record_actions
+from holdfast.store.tables.access.actions import NewAction, record_actions
 from holdfast.store.tables.datasets import triggers
 from holdfast.store.tables.datasets.triggers import NewTrigger, TriggerRun
 

@@ -8,11 +8,11 @@ from holdfast.errors import IllegalMove, NotFound, TooLarge
 from holdfast.ledger.keys import request_key, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.datasets import METADATA_BYTES_MAX
-from holdfast.rules.outputs import check_name
-from holdfast.rules.submission import check_json, check_text
+from holdfast.rules.submitting.outputs import check_name
+from holdfast.rules.submitting.submission import check_json, check_text
 from holdfast.store.database import Transaction
 from holdfast.store.reads.datasets import DatasetRow, get_dataset
-from holdfast.store.tables.actions import NewAction, record_actions
+from holdfast.store.tables.access.actions import NewAction, record_actions
 from holdfast.store.tables.datasets import versions
 from holdfast.store.tables.datasets.entries import (
     copy_entries,

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves
-from holdfast.model.attempts import LockedLease, LockedTask
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import (
+from holdfast.model.submitting.spec import TaskTerms
+from holdfast.model.work.attempts import LockedLease, LockedTask
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import (
     Failed,
     Killed,
     Outcome,
@@ -24,16 +25,17 @@ from holdfast.model.outcomes import (
     TaskRetried,
     WorkerFailed,
 )
-from holdfast.model.spec import TaskTerms
-from holdfast.model.states import TaskState
-from holdfast.operations.requeue import promote
+from holdfast.model.work.states import TaskState
+from holdfast.operations.ending.freed_slots import open_after
+from holdfast.operations.upkeep.requeue import promote
 from holdfast.rules.ending import AttemptEnd, DecidedEnd, Judged, decide_ends
 from holdfast.store.database import Transaction
-from holdfast.store.tables import attempts
-from holdfast.store.tables.attempts import EndedAttempt
-from holdfast.store.tables.dead_letters import NewDeadLetter, dead_letter_tasks
-from holdfast.store.tables.leases import lock_leases, release_leases
-from holdfast.store.tables.tasks import RetriedTask, lock_tasks, retry_tasks
+from holdfast.store.tables.work import attempts
+from holdfast.store.tables.work.attempts import EndedAttempt
+from holdfast.store.tables.work.dead_letters import NewDeadLetter, dead_letter_tasks
+from holdfast.store.tables.work.leases import lock_leases, release_leases
+from holdfast.store.tables.work.signals import park
+from holdfast.store.tables.work.tasks import RetriedTask, lock_tasks, retry_tasks
 
 Judge = Callable[[LockedLease, TaskTerms], Judged]
 # Where an attempt was that nobody says more of: it was ended from outside.
@@ -110,15 +112,37 @@ async def _write_ends(tx: Transaction, decided: Sequence[DecidedEnd], moves: Mov
     runs = await attempts.end_attempts(tx, [_describe(item) for item in decided])
     assert len(runs) == len(decided), "an attempt ended without a lease"
     tx.news.runs += [(run.job_id, run.ran) for run in runs if run.ran is not None]
-    tx.news.ends.update((run.worker_id, run.state) for run in runs)
-    failed = {item.task.id for item in decided if isinstance(item.end.outcome, Failed)}
-    tx.news.failures += [
-        (run.job_id, run.ran is not None) for run in runs if (run.job_id, run.task_index) in failed
-    ]
+    _note_ends(tx, decided, runs)
+    await open_after(tx, runs)
     await _retry(tx, decided)
     await _dead_letter(tx, decided)
     for item in decided:
         _count(moves, item)
+
+
+def _note_ends(
+    tx: Transaction, decided: Sequence[DecidedEnd], runs: Sequence[attempts.AttemptRun]
+) -> None:
+    """Note what the ends say of workers and of the work; a pause says nothing of either."""
+    ends = {item.task.id: item for item in decided}
+    for run in runs:
+        item = ends[TaskId(run.job_id, run.task_index)]
+        outcome, is_pause = item.end.outcome, _is_pause(item)
+        if is_pause:
+            tx.news.pauses[run.state] += 1
+        elif not (isinstance(outcome, WorkerFailed) and outcome.free):
+            tx.news.ends[run.worker_id, run.state] += 1
+        if isinstance(outcome, Failed):
+            tx.news.put_off += is_pause
+            if not is_pause:
+                tx.news.failures.append((run.job_id, run.ran is not None))
+
+
+def _is_pause(item: DecidedEnd) -> bool:
+    """Tell an end that user code wanted, to go on later, from one that something has gone wrong."""
+    outcome = item.end.outcome
+    is_wanted = item.end.is_parked or (isinstance(outcome, Failed) and outcome.put_off is not None)
+    return is_wanted and isinstance(item.verdict, TaskRetried)
 
 
 def _describe(item: DecidedEnd) -> EndedAttempt:
@@ -144,6 +168,7 @@ def _describe(item: DecidedEnd) -> EndedAttempt:
 async def _retry(tx: Transaction, decided: Sequence[DecidedEnd]) -> None:
     retried: list[RetriedTask] = []
     at_once: list[TaskId] = []
+    parked: list[tuple[TaskId, int]] = []
     for task, end, verdict in decided:
         if isinstance(verdict, TaskRetried):
             delay = timedelta(seconds=verdict.delay)
@@ -151,8 +176,12 @@ async def _retry(tx: Transaction, decided: Sequence[DecidedEnd]) -> None:
             retried.append(RetriedTask(task.id, delay, verdict.free_loss_count, cause))
             if end.released and not delay:
                 at_once.append(task.id)
+            if end.is_parked:
+                parked.append((task.id, task.attempt))
     if retried:
         await retry_tasks(tx, retried)
+        if parked:
+            await park(tx, parked)
         await promote(tx, at_once)
 
 
@@ -193,6 +222,7 @@ async def _release(tx: Transaction, task_ids: Sequence[TaskId]) -> None:
     if task_ids:
         released = await release_leases(tx, task_ids)
         assert len(released) == len(task_ids), "a lease was released without an ended attempt"
+        await open_after(tx, released)
         await promote(tx, task_ids)
 
 

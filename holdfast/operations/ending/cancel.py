@@ -10,19 +10,19 @@ from holdfast.errors import Invalid, NotFound
 from holdfast.ledger.keys import request_key, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, add_follow_ups, apply_moves
-from holdfast.model.attempts import LockedTask
-from holdfast.model.ids import TaskId, check_job_id, check_task_id
-from holdfast.model.outcomes import CancelMode, Killed
-from holdfast.model.states import OPEN_STATES, TaskState
+from holdfast.model.work.attempts import LockedTask
+from holdfast.model.work.ids import TaskId, check_job_id, check_task_id
+from holdfast.model.work.outcomes import CancelMode, Killed
+from holdfast.model.work.states import OPEN_STATES, TaskState
 from holdfast.operations.ending.attempts import end_locked
 from holdfast.rules.ending import AttemptEnd
-from holdfast.rules.submission import check_text
+from holdfast.rules.submitting.submission import check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.actions import NewAction, record_actions
-from holdfast.store.tables.jobs import flag_cancel, lock_job, read_job_flags
-from holdfast.store.tables.leases import request_soft_cancel
-from holdfast.store.tables.ready import Stretch, leave_line
-from holdfast.store.tables.tasks import kill_pending_tasks, lock_tasks
+from holdfast.store.tables.access.actions import NewAction, record_actions
+from holdfast.store.tables.work.jobs import flag_cancel, lock_job, read_job_flags
+from holdfast.store.tables.work.leases import request_soft_cancel
+from holdfast.store.tables.work.ready import Stretch, leave_line
+from holdfast.store.tables.work.tasks import kill_pending_tasks, lock_tasks
 
 
 async def cancel_job(

@@ -8,13 +8,14 @@ from holdfast.errors import Invalid, LeaseConflict, Refused, TooLarge
 from holdfast.ledger.keys import RequestKey, write_once
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.attempts import LockedLease
 from holdfast.model.datasets import OutputEntry
-from holdfast.model.fence import Fence, check_fence
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import STAGES, STATUSES, Stage, Status
-from holdfast.model.spec import Limits, TaskTerms
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Limits, TaskTerms
+from holdfast.model.work.attempts import LockedLease
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import PUT_OFF_MS_MAX, STAGES, STATUSES, PutOff, Stage, Status
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.turn import take_turns
 from holdfast.operations.datasets.commit_outputs import Commit, commit_outputs
 from holdfast.operations.ending.attempts import add_siblings, end_locked
 from holdfast.operations.ending.reap import read_outage
@@ -23,15 +24,16 @@ from holdfast.operations.report import start
 from holdfast.rules.commits import check_entries
 from holdfast.rules.ending import Judged, end_reported
 from holdfast.rules.retry import LOSSES_IN_A_ROW_MAX
-from holdfast.rules.submission import check_json, check_text
+from holdfast.rules.submitting.submission import check_json, check_text
 from holdfast.store.database import Transaction
-from holdfast.store.tables.attempts import (
+from holdfast.store.tables.work.attempts import (
     Success,
     find_ended_attempts,
     list_last_error_classes,
     succeed_attempts,
 )
-from holdfast.store.tables.tasks import NO_TIME, lock_tasks
+from holdfast.store.tables.work.signals import list_asked
+from holdfast.store.tables.work.tasks import NO_TIME, lock_tasks
 
 _BEFORE_USER_CODE = ("fetch", "input")
 _EXIT_CODE_MAX = 2**31 - 1
@@ -55,6 +57,8 @@ class Completion(NamedTuple):
     outputs: tuple[OutputEntry, ...] = ()
     # For how long it ran, by the worker's own clock.
     run: timedelta = NO_TIME
+    # Of a failure: when to try again.
+    put_off: PutOff | None = None
 
 
 class Completed(NamedTuple):
@@ -80,15 +84,8 @@ async def complete(
     ledger: Ledger, completions: Sequence[Completion], keyed: RequestKey | None = None
 ) -> list[Answer]:
     """Record how attempts ended. A repeat with the same token is answered as the first time."""
-    refused = [_check(item, ledger.limits) for item in completions]
-    # One statement cannot move a row twice, so duplicates in a batch are folded into one.
-    good = {
-        item.fence: item
-        for item, refusal in zip(reversed(completions), reversed(refused), strict=True)
-        if refusal is None
-    }
-    ordered = list(good.values())[::-1]
-    if keyed is not None and good:
+    refused, ordered = sort_out(completions, ledger.limits)
+    if keyed is not None and ordered:
         count = sum(len(item.outputs) for item in ordered)
         if count > OUTPUTS_PER_WRITE_MAX:  # one key, one transaction
             raise TooLarge("outputs", count, OUTPUTS_PER_WRITE_MAX, unit="entries under one key")
@@ -98,13 +95,51 @@ async def complete(
             for item, answer in zip(ordered, kept, strict=True)
         }
     else:
-        answers = {}
-        for part in _part(ordered):
+        plain = [item for item in ordered if is_plain(item)]
+        recorded = await _succeed_at_once(ledger, plain) if plain else set()
+        answers = {fence: Completed(fence.task_id, accepted=True) for fence in recorded}
+        for part in _part([item for item in ordered if item.fence not in answers]):
             answers |= await ledger.write(_complete, part)
     return [
         refusal if refusal is not None else answers[item.fence]
         for item, refusal in zip(completions, refused, strict=True)
     ]
+
+
+def is_plain(item: Completion) -> bool:
+    """Tell whether an attempt ended as most do: nothing is to be decided, or written beside.
+
+    Whether its start is recorded, as its worker believes, the statement that ends it will see.
+    """
+    return (
+        item.status == "succeeded" and item.start_reported and not item.outputs and not item.events
+    )
+
+
+async def _succeed_at_once(ledger: Ledger, plain: list[Completion]) -> set[Fence]:
+    """Record plain successes; what is not among those returned has to go on."""
+    successes = [Success(item.fence, item.result) for item in plain]
+    recorded = (await take_turns(ledger, successes, [])).recorded
+    return {item.fence for item, done in zip(plain, recorded, strict=True) if done}
+
+
+def sort_out(
+    completions: Sequence[Completion], limits: Limits
+) -> tuple[list[Refused | None], list[Completion]]:
+    """Tell what is wrong with each, and list the others in their order.
+
+    One statement cannot move a row twice, so duplicates in a batch are folded into one.
+    """
+    refused = [_check(item, limits) for item in completions]
+    if len({item.fence.task_id for item in completions}) == len(completions):  # as mostly
+        pairs = zip(completions, refused, strict=True)
+        return refused, [item for item, refusal in pairs if refusal is None]
+    good = {
+        item.fence: item
+        for item, refusal in zip(reversed(completions), reversed(refused), strict=True)
+        if refusal is None
+    }
+    return refused, list(good.values())[::-1]
 
 
 async def _complete_once(
@@ -149,6 +184,15 @@ async def _complete(
     ledger: Ledger, tx: Transaction, completions: list[Completion]
 ) -> dict[Fence, Answer]:
     moves = Moves()
+    answers = await end_reported_attempts(ledger, tx, completions, moves=moves)
+    await apply_moves(tx, moves)
+    return answers
+
+
+async def end_reported_attempts(
+    ledger: Ledger, tx: Transaction, completions: list[Completion], *, moves: Moves
+) -> dict[Fence, Answer]:
+    """Write how attempts ended; the moves are left to be counted at the end of the transaction."""
     succeeded = [item for item in completions if item.status == "succeeded"]
     commits = [Commit(item.fence, item.outputs) for item in succeeded if item.outputs]
     if len(succeeded) < len(completions) or commits:
@@ -176,7 +220,6 @@ async def _complete(
             if answers.get(item.fence) == Completed(item.fence.task_id, accepted=True)
         ],
     )
-    await apply_moves(tx, moves)
     return answers | await _recall(tx, [item for item in completions if item.fence not in answers])
 
 
@@ -186,21 +229,14 @@ async def _succeed(
     """End attempts whose lease is live and whose code ran and succeeded: nothing to decide."""
     if not items:
         return {}
-    items = sorted(items, key=_task_id_of)
-    ended = await succeed_attempts(
-        tx, [Success(item.fence, item.exit_code or 0, item.result) for item in items]
-    )
-    tokens = {}
-    for job_id, task_index, token, ran, worker_id in ended:
-        moves.add(job_id, TaskState.RUNNING, TaskState.SUCCEEDED)
-        tx.news.runs.append((job_id, ran))
+    ended = await succeed_attempts(tx, [Success(item.fence, item.result) for item in items])
+    done = [items[position - 1] for position in ended.positions or ()]
+    for item, ran, worker_id in zip(done, ended.seconds or (), ended.worker_ids or (), strict=True):
+        moves.add(item.fence.task_id.job_id, TaskState.RUNNING, TaskState.SUCCEEDED)
+        tx.news.runs.append((item.fence.task_id.job_id, ran))
         tx.news.ends[worker_id, TaskState.SUCCEEDED] += 1
-        tokens[job_id, task_index] = token
-    return {
-        item.fence: Completed(item.fence.task_id, accepted=True)
-        for item in items
-        if tokens.get(item.fence.task_id) == item.fence.lease_token
-    }
+    tx.news.add_all_opened(ended.opened_queues, ended.opened_job_ids, ended.opened_indexes)
+    return {item.fence: Completed(item.fence.task_id, accepted=True) for item in done}
 
 
 async def _end(
@@ -209,8 +245,10 @@ async def _end(
     """End live leases otherwise, and release ending ones; strangers are left unanswered."""
     # A completion without a reported start records the start first.
     begun = {item.fence for item in items if _has_run(item)}
-    started = await start(tx, begun, TaskState.RUNNING, moves=moves, runs=_list_runs(items))
-    late = [item for item in items if item.status == "succeeded" and item.fence in started]
+    await start(tx, begun, TaskState.RUNNING, moves=moves, runs=_list_runs(items))
+    # Of those that had started already, the start may have been on its way to the ledger: they are
+    # locked now, and can be seen as they are.
+    late = [item for item in items if item.status == "succeeded"]
     answers: dict[Fence, Answer] = dict(await _succeed(tx, late, moves))
     left = {item.fence: item for item in items if item.fence not in answers}
     if not left:
@@ -222,6 +260,8 @@ async def _end(
     ]
     count_max = max(LOSSES_IN_A_ROW_MAX.values()) - 1
     earlier = await list_last_error_classes(tx, unbuilt, count_max) if unbuilt else {}
+    waiting = [fence[:2] for fence, item in left.items() if item.status == "waiting"]
+    asked = await list_asked(tx, waiting) if waiting else {}
 
     def judge(lease: LockedLease, _: TaskTerms) -> Judged:
         item = left.get(lease.fence)
@@ -236,6 +276,8 @@ async def _end(
             stage=item.stage,
             outage=outage,
             earlier=earlier.get(lease.fence.task_id, ()),
+            put_off=item.put_off,
+            asked=asked.get(lease.fence.task_id),
         )
 
     touched = await _list_touched(ledger, tx, list(left.values()))
@@ -280,12 +322,20 @@ def _has_run(item: Completion) -> bool:
     """Tell whether user code had started, from what the worker says of the end."""
     if item.status == "failed":
         return item.stage not in _BEFORE_USER_CODE
-    return item.status == "succeeded"
+    return item.status in ("succeeded", "waiting")
 
 
 def _check_exit_code(exit_code: int) -> None:
     if type(exit_code) is not int or abs(exit_code) > _EXIT_CODE_MAX:
         raise Invalid("exit_code", f"{exit_code!r} is not an exit code; send a whole number")
+
+
+def _check_put_off(item: Completion) -> None:
+    assert item.put_off is not None
+    if item.status != "failed":
+        raise Invalid("put_off", "goes with status failed only")
+    if not 0 <= item.put_off.after_ms <= PUT_OFF_MS_MAX:
+        raise Invalid("put_off.after_ms", f"is out of range; use 0 to {PUT_OFF_MS_MAX}")
 
 
 def _check(item: Completion, limits: Limits) -> Refused | None:
@@ -307,6 +357,8 @@ def _check(item: Completion, limits: Limits) -> Refused | None:
             if item.status != "succeeded":
                 raise Invalid("result", "goes with status succeeded only")
             check_json("result", item.result, limits.result_bytes_max)
+        if item.put_off is not None:
+            _check_put_off(item)
         for note in item.events:
             check_note(note, limits)
         if item.outputs:

@@ -6,6 +6,7 @@ The end of a job that others wait for leaves a row in the outbox, in the same tr
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from holdfast.errors import IllegalMove, NotFound
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import add_follow_ups
 from holdfast.ledger.parts import (
@@ -15,32 +16,40 @@ from holdfast.ledger.parts import (
     write_at_once,
     write_in_parts,
 )
-from holdfast.model.ids import TaskId
-from holdfast.operations.requeue import feed_tasks
+from holdfast.model.work.ids import TaskId, check_job_id
+from holdfast.model.work.states import JobState
+from holdfast.operations.upkeep.requeue import feed_tasks
 from holdfast.rules.dependencies import explain_unmeetable
+from holdfast.rules.submitting.submission import check_text
 from holdfast.store.database import LockTimeout, Transaction
-from holdfast.store.tables.dead_letters import reopen_letters
-from holdfast.store.tables.dependencies import (
+from holdfast.store.tables.access.actions import NewAction, record_actions
+from holdfast.store.tables.limits.usage_limits import share_limits
+from holdfast.store.tables.order import chains
+from holdfast.store.tables.order.chains import forget_last_job
+from holdfast.store.tables.order.dependencies import (
     ClosedDependencies,
     ReleasedJob,
     close_dependencies,
     count_met,
+    hand_on_chains,
     list_waiting_dependents,
     lock_dependents,
     walk_open_dependencies,
 )
-from holdfast.store.tables.jobs import flag_cancel, list_free_jobs
-from holdfast.store.tables.outbox import (
+from holdfast.store.tables.upkeep.outbox import (
     delete_done_releases,
     delete_outbox,
     put_off_releases,
     take_outbox,
 )
+from holdfast.store.tables.work.dead_letters import reopen_letters
+from holdfast.store.tables.work.jobs import flag_cancel, hold_jobs, list_free_jobs
 
 ENDED_JOBS_MAX = 1000
 DEPENDENTS_MAX = 2000
 LINED_UP_MAX = 5000
 LOOKS_MAX = 10
+REASON_LENGTH_MAX = 16_000
 
 
 async def release_dependents(ledger: Ledger) -> int:
@@ -92,6 +101,9 @@ async def _release(_: Ledger, tx: Transaction, among: list[int] | None = None) -
     if not rows:
         return 0
     ended = {row.job_id for row in rows}
+    await share_limits(tx)  # before jobs are locked: whoever changes limits waits for leases
+    again = await hand_on_chains(tx, ended)
+    await add_follow_ups(tx, [("release", job_id) for job_id in sorted(again)])
     closed = await close_dependencies(tx, ended, among=among, batch_max=DEPENDENTS_MAX)
     if closed:
         await _count(tx, closed)
@@ -140,6 +152,30 @@ async def _line_up(tx: Transaction, released: Sequence[ReleasedJob]) -> None:
             task_ids += [TaskId(job.job_id, index) for index in range(job.num_tasks)]
     await feed_tasks(tx, task_ids)
     await add_follow_ups(tx, [("feed", job_id) for job_id in fed])
+
+
+async def let_pass(ledger: Ledger, job_id: int, *, actor: str, reason: str) -> bool:
+    """Have a chain that stands still after this job go on; False if nothing waits for that."""
+    check_job_id(job_id)
+    check_text("reason", reason, REASON_LENGTH_MAX)
+    return await ledger.write(_let_pass, job_id, actor=actor, reason=reason)
+
+
+async def _let_pass(_: Ledger, tx: Transaction, job_id: int, *, actor: str, reason: str) -> bool:
+    is_last = await forget_last_job(tx, job_id)  # its chain first: nobody joins meanwhile
+    await share_limits(tx)
+    waiting = await chains.let_pass(tx, job_id)
+    job = (await hold_jobs(tx, [job_id])).get(job_id)
+    if job is None:
+        raise NotFound("job", job_id)
+    if not job.ended:
+        raise IllegalMove(f"job {job_id}", JobState(job.state).name, "pass")
+    if waiting:
+        await _count(tx, [ClosedDependencies(each, 1, 1, None) for each in waiting])
+    if is_last or waiting:
+        did = NewAction(actor, "let_pass", "job", str(job_id), reason, {"waiting": len(waiting)})
+        await record_actions(tx, [did])
+    return is_last or bool(waiting)
 
 
 async def find_forgotten(ledger: Ledger, after: int, *, batch_max: int) -> int | None:

@@ -6,14 +6,14 @@ from typing import NamedTuple
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.ledger.parts import Failure, by_job, jobs_of, raise_broken, write_in_parts
-from holdfast.model.attempts import LockedLease
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import TaskTerms
+from holdfast.model.submitting.spec import TaskTerms
+from holdfast.model.work.attempts import LockedLease
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.ending.attempts import end_attempts
 from holdfast.operations.ending.reap import read_outage
 from holdfast.rules.ending import Judged, end_lost
 from holdfast.store.database import Transaction
-from holdfast.store.tables.leases import list_leases_of_worker
+from holdfast.store.tables.work.leases import list_leases_of_worker
 
 BATCH_MAX = 500
 ROUNDS_MAX = 10_000

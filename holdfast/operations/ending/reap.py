@@ -11,13 +11,13 @@ from functools import partial
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.ledger.parts import write_chosen
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.ending.attempts import end_attempts
 from holdfast.rules.ending import end_overdue
 from holdfast.rules.outage import Watch, is_waiting, next_watch
 from holdfast.store.database import Transaction
-from holdfast.store.tables.leases import list_reapable
-from holdfast.store.tables.reaper import lock_reaper, read_reaper, record_reaper_pass
+from holdfast.store.tables.upkeep.reaper import lock_reaper, read_reaper, record_reaper_pass
+from holdfast.store.tables.work.leases import list_reapable
 
 BATCH_MAX = 500
 

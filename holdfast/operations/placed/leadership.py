@@ -1,5 +1,6 @@
 """One leader among the servers: a row with an epoch, and transactions that hold it to its term."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -22,12 +23,29 @@ class Deposed(Unavailable):
     """Another server leads by now; nothing was read or written."""
 
 
-async def lead(ledger: Ledger, leader: str, term: timedelta = TERM) -> Term | None:
-    """Renew a term, or begin one if nobody leads; None while somebody else does."""
+def _is_never_gone(_: str) -> bool:
+    return False
+
+
+async def lead(
+    ledger: Ledger,
+    leader: str,
+    term: timedelta = TERM,
+    *,
+    is_gone: Callable[[str], bool] = _is_never_gone,
+) -> Term | None:
+    """Renew a term, or begin one if nobody leads; None while somebody else does.
+
+    Who `is_gone` leads no more, though the term has not run out.
+    """
     async with ledger.database.transaction() as tx:
         epoch = await leadership.renew_term(tx, leader, term)
         if epoch is None:
             epoch = await leadership.begin_term(tx, leader, term)
+        if epoch is None:
+            before = await leadership.find_leader(tx)
+            if before is not None and is_gone(before):
+                epoch = await leadership.begin_term(tx, leader, term, gone=before)
     return None if epoch is None else Term(leader, epoch)
 
 

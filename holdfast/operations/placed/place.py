@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
@@ -12,19 +12,21 @@ from typing import NamedTuple
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
 from holdfast.ledger.parts import write_in_parts
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import subtract
-from holdfast.model.spec import TaskTerms
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import TaskTerms
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import subtract
 from holdfast.operations.books import count_used
+from holdfast.operations.placed.gangs import GangIncomplete, keep_limits_for
 from holdfast.operations.placed.giving import Given, Giver
 from holdfast.operations.placed.leadership import Term, hold_term
+from holdfast.operations.placed.shares import keep_turns, note_placed
 from holdfast.operations.placed.snapshot import Snapshot, SnapshotReader
 from holdfast.rules.placement.booked import take_most
 from holdfast.rules.placement.scheduler import Placement, WorkerView, plan
 from holdfast.store.database import LockTimeout, Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.tables.attempts import AttemptUsage, keep_usage
+from holdfast.store.tables.limits.usage_limits import share_limits
 from holdfast.store.tables.placed.leases import PlacedTask, place_tasks
 from holdfast.store.tables.placed.ready import (
     TakenOfJob,
@@ -32,9 +34,13 @@ from holdfast.store.tables.placed.ready import (
     drop_ready_of_ended_jobs,
     drop_stale_ready,
     has_placed_ready,
+    open_due_placed,
+    pass_placed,
     take_ready_of_jobs,
 )
-from holdfast.store.tables.workers import hold_open_workers
+from holdfast.store.tables.work.attempts import AttemptUsage, keep_usage
+from holdfast.store.tables.work.ready import Passed
+from holdfast.store.tables.workers.workers import hold_open_workers
 
 log = logging.getLogger("holdfast.place")
 PLACEMENTS_MAX = 1000
@@ -70,6 +76,8 @@ class _Chosen(NamedTuple):
     attempt: int
     worker_id: str
     eligible_at: datetime
+    avoid: str | None
+    passed: Passed | None
 
 
 # A job's ready tasks, by the worker that they should avoid.
@@ -88,6 +96,7 @@ class Scheduler:
         self._stale: set[int] = set()
         self._missing: dict[_Demand, int] = {}
         self._held: Counter[_Demand] = Counter()
+        self._has_gated = False
         self._broken: list[Exception] = []
         self._hanging: Set[str] = frozenset()
 
@@ -101,12 +110,12 @@ class Scheduler:
         placed: list[Placed] = []
         self._held, self._broken, self._hanging = Counter(), [], hanging
         for _ in range(LOOKS_MAX):
-            self._stale, self._missing = set(), {}
+            self._stale, self._missing, self._has_gated = set(), {}, False
             placed += await self._look(term)
             self._held.update(self._missing)
             if self._stale:
                 await self._ledger.write(_drop_stale, sorted(self._stale))
-            elif not any(self._missing.values()):
+            elif not self._has_gated and not any(self._missing.values()):
                 break
         return Pass(placed, self._broken)
 
@@ -129,14 +138,21 @@ class Scheduler:
         """Look at everything once, plan, and commit."""
         async with self._ledger.database.transaction() as tx:
             await hold_term(tx, term)
+            await open_due_placed(tx, tasks_max=PLACEMENTS_MAX)
             if not await has_placed_ready(tx):
                 return []  # most of the time; the fleet need not be looked at
             snapshot = await self.read(tx)
+            await keep_turns(tx, snapshot.shared)
         if snapshot.ended_jobs:
             await self._ledger.write(_drop_ended, snapshot.ended_jobs)
         # In a thread: with very many shapes this takes a while, and workers wait to be called.
         planned = await asyncio.to_thread(
-            plan, snapshot.workers, snapshot.demands, snapshot.now, placements_max=PLACEMENTS_MAX
+            plan,
+            snapshot.workers,
+            snapshot.demands,
+            snapshot.now,
+            placements_max=PLACEMENTS_MAX,
+            turns=snapshot.turns,
         )
         gangs = {demand.job_id for demand in snapshot.demands if demand.gang is not None}
         placed: list[Placed] = []
@@ -169,11 +185,13 @@ class Scheduler:
         groups = groupby(sorted(placements, key=_job_of), _job_of)
         answers, failures = await write_in_parts(commit, [list(group) for _, group in groups])
         for part, error in failures:
-            if not isinstance(error, _GangIncomplete | LockTimeout):
+            if not isinstance(error, GangIncomplete | LockTimeout):
                 self._broken.append(error)
             about = None if gang is None else self._ledger.specs.describe(gang)
             log.info("not placed in this pass: %s", error, extra=about)
-            if not isinstance(error, _GangIncomplete):
+            if isinstance(error, GangIncomplete) and error.is_limited:
+                await keep_limits_for(self._ledger, error.job_id)
+            if not isinstance(error, GangIncomplete) or error.is_limited:
                 self._missing.update(_count(part))
         return [placed for answer in answers for placed in answer]
 
@@ -199,9 +217,13 @@ class Scheduler:
         wanted = _count(placements)
         if gang is not None and wanted[gang, None] != _gang_size(snapshot, gang):
             return [], giver
-        chosen = await self._take(tx, placements, wanted)
+        await share_limits(tx)  # before tasks are locked: whoever changes limits waits for leases
+        chosen, num_gated = await self._take(tx, placements, wanted)
         if gang is not None and len(chosen) != wanted[gang, None]:
-            raise _GangIncomplete(gang)
+            raise GangIncomplete(gang, is_limited=num_gated > 0)
+        self._has_gated = self._has_gated or num_gated > 0
+        placed = [(item.task_id.job_id, item.avoid) for item in chosen]
+        await note_placed(tx, snapshot.shared, snapshot.demands, placed=placed)
         given = [giver.give(item.task_id.job_id, item.worker_id) for item in chosen]
         return await self._assign(ledger, tx, chosen, given=given), giver
 
@@ -263,23 +285,29 @@ class Scheduler:
         tx: Transaction,
         placements: Sequence[Placement],
         wanted: Counter[_Demand],
-    ) -> list[_Chosen]:
-        """Take ready tasks for placements; fewer than planned, if some have gone or are held."""
+    ) -> tuple[list[_Chosen], int]:
+        """Take ready tasks for placements; fewer than planned, if some have gone or are held.
+
+        Says how many stand behind a limit now; others may have the room.
+        """
         keys = sorted(wanted, key=lambda key: (key[0], key[1] or ""))
         taken = await take_ready_of_jobs(tx, [WantedOfJob(*key, wanted[key]) for key in keys])
         had = Counter((task.job_id, task.avoid) for task in taken)
         self._missing.update({key: wanted[key] - had[key] for key in keys})
-        fresh: dict[_Demand, list[TakenOfJob]] = defaultdict(list)
+        live: list[TakenOfJob] = []
         for task in taken:
             if task.state == TaskState.PENDING and task.job_is_live:
-                fresh[task.job_id, task.avoid].append(task)
+                live.append(task)
             else:
                 self._stale.add(task.job_id)
-        return _share_out(placements, fresh)
-
-
-class _GangIncomplete(Exception):
-    """A member was taken or cancelled after the plan was made: the gang waits for the next pass."""
+        passed = await pass_placed(tx, live) if live else {}
+        fresh: dict[_Demand, list[TakenOfJob]] = defaultdict(list)
+        for task in live:
+            use = passed.get(TaskId(task.job_id, task.task_index))
+            if use is None or use.may_start:
+                fresh[task.job_id, task.avoid].append(task)
+        num_gated = len(passed) - sum(use.may_start for use in passed.values())
+        return _share_out(placements, fresh, passed), num_gated
 
 
 def _without_new(worker: WorkerView, hanging: Set[str]) -> WorkerView:
@@ -290,7 +318,9 @@ def _without_new(worker: WorkerView, hanging: Set[str]) -> WorkerView:
 
 
 def _share_out(
-    placements: Sequence[Placement], fresh: dict[_Demand, list[TakenOfJob]]
+    placements: Sequence[Placement],
+    fresh: dict[_Demand, list[TakenOfJob]],
+    passed: Mapping[TaskId, Passed],
 ) -> list[_Chosen]:
     """Give ready tasks to the workers that the plan has chosen."""
     chosen: list[_Chosen] = []
@@ -303,6 +333,8 @@ def _share_out(
                 task.attempt,
                 placement.worker_id,
                 task.eligible_at,
+                task.avoid,
+                passed.get(TaskId(task.job_id, task.task_index)),
             )
             for task in share
         ]
@@ -319,6 +351,8 @@ def _placed_task(
         max(terms.lease_duration, lease_min),
         terms.run_timeout,
         *_texts(given),
+        None if item.passed is None else item.passed.held,
+        None if item.passed is None else item.passed.slots,
     )
 
 

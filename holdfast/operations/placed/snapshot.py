@@ -3,29 +3,35 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.resources import Capacity
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.spec import JobSpec
+from holdfast.model.submitting.spec import JobSpec
+from holdfast.model.workers.resources import Capacity
+from holdfast.operations.placed.shares import SharedWork, read_shares
 from holdfast.rules.health import judge
 from holdfast.rules.placement.booked import add_up
 from holdfast.rules.placement.devices import count_given
 from holdfast.rules.placement.ports import PORTS_PER_HOST
 from holdfast.rules.placement.scheduler import Demand, Shape, WorkerView, shape_of
+from holdfast.rules.placement.turns import Turns
 from holdfast.store.database import Transaction
-from holdfast.store.tables.jobs import load_specs
 from holdfast.store.tables.placed.leases import Booked, list_booked, list_devices, list_ports
 from holdfast.store.tables.placed.ready import ReadyOfJob, list_demands, list_demands_of_job
-from holdfast.store.tables.workers import FleetWorker, read_fleet
+from holdfast.store.tables.work.jobs import load_specs
+from holdfast.store.tables.workers.workers import FleetWorker, read_fleet
 
 DEMAND_TASKS_MAX = 256
+WORKERS_MAX = 20_000
 # The name of a worker, which its incarnations share, and the host it runs on.
 Owner = tuple[str, str]
-_decode_capacity = msgspec.json.Decoder(Capacity).decode
+# Workers say the same in every pass, and most of them the same as others.
+_decode_capacity = lru_cache(WORKERS_MAX)(msgspec.json.Decoder(Capacity).decode)
+_decode_attributes = lru_cache(WORKERS_MAX)(json.loads)
 
 
 class Wants(NamedTuple):
@@ -45,6 +51,12 @@ class Snapshot(NamedTuple):
     ended_jobs: list[int]
     ports_used: dict[str, set[int]]
     devices_used: dict[Owner, set[str]]
+    shared: SharedWork | None = None
+
+    @property
+    def turns(self) -> Turns | None:
+        """Say whose turn it is, if placed work is shared."""
+        return None if self.shared is None else self.shared.turns
 
 
 class SnapshotReader:
@@ -77,7 +89,8 @@ class SnapshotReader:
             devices[host, name].add(device)
         workers = self._see_workers(fleet, booked, ports=ports, devices=devices)
         ended = sorted({item.job_id for item in ready if not item.is_live})
-        return Snapshot(workers, [self._demand(item) for item in live], now, ended, ports, devices)
+        demands, shared = await read_shares(tx, [self._demand(item) for item in live], now)
+        return Snapshot(workers, demands, now, ended, ports, devices, shared)
 
     async def _learn(self, tx: Transaction, job_ids: set[int]) -> None:
         """Read the wants of jobs not met before, and forget those that are not met any more."""
@@ -130,7 +143,7 @@ class SnapshotReader:
                     worker.name,
                     worker.host,
                     capacity,
-                    json.loads(worker.attributes),
+                    _decode_attributes(worker.attributes),
                     Capacity(mine.cpu, mine.memory, mine.disk, given),
                     PORTS_PER_HOST - len(ports.get(worker.host, ())),
                     unstarted[worker.worker_id],

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.moves import Moves, apply_moves
-from holdfast.model.attempts import LockedLease
-from holdfast.model.fence import Fence
-from holdfast.model.spec import TaskTerms
+from holdfast.model.submitting.spec import TaskTerms
+from holdfast.model.work.attempts import LockedLease
+from holdfast.model.work.fence import Fence
 from holdfast.operations.ending.attempts import end_attempts
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.rules.ending import Judged

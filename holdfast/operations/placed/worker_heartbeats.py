@@ -11,17 +11,17 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.notes import note_beats
 from holdfast.operations.placed.leadership import Term, hold_term
 from holdfast.rules.health import Health, judge
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.tables import workers
 from holdfast.store.tables.placed import leases
 from holdfast.store.tables.placed.leases import WantedAttempt
+from holdfast.store.tables.workers import workers
 
 FAILURE_LENGTH_MAX = 1000
 
@@ -88,13 +88,15 @@ async def list_called(ledger: Ledger) -> list[str]:
 
 async def list_stops(ledger: Ledger) -> set[tuple[str, TaskId, int, bool]]:
     """List what called workers should stop: the worker, the attempt, and whether it has ended."""
-    stops = await leases.list_placed_stops(ledger.database)
+    async with ledger.database.transaction() as tx:  # planned as the index of the few asks for
+        stops = await leases.list_placed_stops(tx)
     return {(s.worker_id, TaskId(s.job_id, s.task_index), s.attempt, s.ending) for s in stops}
 
 
 async def list_unfinished_losses(ledger: Ledger) -> list[tuple[str, str]]:
     """List workers that are lost and whose attempts nobody has ended yet, with the cause."""
-    return [*await leases.list_unfinished_losses(ledger.database)]
+    async with ledger.database.transaction() as tx:
+        return [*await leases.list_unfinished_losses(tx)]
 
 
 async def prepare(ledger: Ledger, term: Term, worker_ids: Sequence[str]) -> list[Prepared]:

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 from holdfast.errors import Refused, Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Limits, Submission
+from holdfast.model.submitting.spec import Limits, Submission
 from holdfast.operations.submitting.admit import PoliciesChanged
-from holdfast.rules.order import refuse_local_names
-from holdfast.rules.submission import complete_submission
-from holdfast.store.tables.policies import PolicyBook, load_policies
+from holdfast.rules.submitting.order import refuse_local_names
+from holdfast.rules.submitting.submission import complete_submission
+from holdfast.store.tables.submitting.policies import PolicyBook, load_policies
 
 Accepted = Submission | Refused
 Result = TypeVar("Result")

@@ -7,14 +7,15 @@ from uuid import uuid4
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.actors import proven
-from holdfast.model.spec import JobSpec, Submission
+from holdfast.model.access.actors import proven
+from holdfast.model.submitting.spec import JobSpec, Submission
 from holdfast.model.traces import name_trace
-from holdfast.operations.partitions import ensure_partitions
-from holdfast.rules.submission import terms_of
+from holdfast.operations.upkeep.partitions import ensure_partitions
+from holdfast.rules.submitting.submission import terms_of
 from holdfast.store.specs import StoredSpec
-from holdfast.store.tables.jobs import JobNames, Key, allocate_job_ids, read_names
-from holdfast.store.tables.policies import PolicyBook, load_policies
+from holdfast.store.tables.submitting.new_jobs import allocate_job_ids
+from holdfast.store.tables.submitting.policies import PolicyBook, load_policies
+from holdfast.store.tables.work.jobs import JobNames, Key, read_names
 
 _NOBODY = JobNames(0, None, None)
 
@@ -100,22 +101,38 @@ async def admit(
         raise PoliciesChanged
     await ensure_partitions(ledger, allocated[-1].job_id)
     parents = await _find_parents(ledger, submissions)
-    admitted = []
-    for (job_id, admitted_at), submission in zip(allocated, submissions, strict=True):
-        spec, parent = submission.spec, parents.get(submission.parent_job_id, _NOBODY)
-        admitted.append(
-            Admitted(
-                job_id,
-                submission,
-                submission.plain or spec,
-                spec.correlation_id or parent.correlation_id or str(uuid4()),
-                name_trace(submission.trace_parent, spec.trace_id or parent.trace_id),
-                admitted_at,
-                submission.num_tasks,
-                submission.actor or proven(actor),
-            )
+    return [
+        describe_admitted(
+            submission,
+            job_id,
+            admitted_at,
+            parent=parents.get(submission.parent_job_id, _NOBODY),
+            actor=proven(actor),
         )
-    return admitted
+        for (job_id, admitted_at), submission in zip(allocated, submissions, strict=True)
+    ]
+
+
+def describe_admitted(
+    submission: Submission,
+    job_id: int,
+    admitted_at: datetime,
+    *,
+    parent: JobNames = _NOBODY,
+    actor: str | None = None,
+) -> Admitted:
+    """Give an accepted submission its id and its names."""
+    spec = submission.spec
+    return Admitted(
+        job_id,
+        submission,
+        submission.plain or spec,
+        spec.correlation_id or parent.correlation_id or str(uuid4()),
+        name_trace(submission.trace_parent, spec.trace_id or parent.trace_id),
+        admitted_at,
+        submission.num_tasks,
+        submission.actor or actor,
+    )
 
 
 async def _find_parents(

@@ -11,9 +11,9 @@ from dataclasses import replace
 import msgspec
 
 from holdfast.errors import Invalid, Refused
-from holdfast.model.order import Output
+from holdfast.model.submitting.order import Output
 from holdfast.operations.submitting.admit import Admitted
-from holdfast.rules.outputs import declare, explain_closed_version
+from holdfast.rules.submitting.outputs import declare, explain_closed_version
 from holdfast.store.database import Transaction
 from holdfast.store.tables.datasets.outputs import NewJobOutput, insert_job_outputs
 from holdfast.store.tables.datasets.versions import (

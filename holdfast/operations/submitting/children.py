@@ -2,8 +2,8 @@
 
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence, check_fence
-from holdfast.store.tables.leases import has_live_lease
+from holdfast.model.work.fence import Fence, check_fence
+from holdfast.store.tables.work.leases import has_live_lease
 
 
 async def get_parent(ledger: Ledger, fence: Fence) -> int:

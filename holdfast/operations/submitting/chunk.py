@@ -35,8 +35,8 @@ from holdfast.operations.submitting.store import (
     store_jobs,
 )
 from holdfast.store.database import Transaction
-from holdfast.store.tables import jobs
-from holdfast.store.tables.tasks import NewTasks, delete_hidden_tasks
+from holdfast.store.tables.work import jobs
+from holdfast.store.tables.work.tasks import NewTasks, delete_hidden_tasks
 
 CHUNK_BYTES_MAX = 16 << 20
 DELETED_MAX = 10_000

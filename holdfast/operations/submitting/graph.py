@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from holdfast.errors import Refused, TooLarge, Unavailable
+from holdfast.errors import Invalid, Refused, TooLarge, Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.submitting.accept import accept, under_policies
 from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.store import Submitted, store_jobs
-from holdfast.rules.order import dependencies_of, is_local, resolve, sort_graph
+from holdfast.rules.submitting.order import dependencies_of, is_local, resolve, sort_graph
 from holdfast.store.database import Transaction
-from holdfast.store.tables.jobs import Key, find_by_key
-from holdfast.store.tables.policies import PolicyBook
+from holdfast.store.tables.submitting.policies import PolicyBook
+from holdfast.store.tables.work.jobs import Key, find_by_key
 
 GRAPH_TRIES_MAX = 5
 
@@ -42,6 +42,7 @@ async def _submit(
         if isinstance(answer, Refused):
             raise answer
         accepted.append(answer)
+    _refuse_unique(submissions)
     total = sum(submission.num_tasks for submission in accepted)
     if total > ledger.limits.batch_tasks_max:
         raise TooLarge("specs", total, ledger.limits.batch_tasks_max, unit="tasks")
@@ -72,9 +73,25 @@ async def _store(_: Ledger, tx: Transaction, jobs: list[Admitted]) -> list[Submi
         if isinstance(answer, Refused):
             raise answer
         submitted.append(answer)
-    if {answer.job_id for answer in submitted if answer.is_new} != expected:
+    met = {
+        job.job_id
+        for job, answer in zip(jobs, submitted, strict=True)
+        if job.spec.unique is not None and not answer.is_new
+    }
+    if {answer.job_id for answer in submitted if answer.is_new} != expected - met:
         raise _Overtaken
     return submitted
+
+
+def _refuse_unique(submissions: Sequence[Submission]) -> None:
+    """Refuse unique jobs in a graph: who waits for one would wait for whatever has its key."""
+    if not any(is_local(d.job) for each in submissions for d in dependencies_of(each.spec)):
+        return
+    for index, submission in enumerate(submissions):
+        if submission.spec.unique is not None:
+            raise Invalid(
+                f"specs[{index}].unique", "goes with jobs that stand alone; leave it out of a graph"
+            )
 
 
 async def _resolve_names(tx: Transaction, jobs: list[Admitted]) -> tuple[list[Admitted], set[int]]:

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import IllegalMove, NotFound, Refused
-from holdfast.model.states import LIVE_STATES, JobState
+from holdfast.model.work.states import LIVE_STATES, JobState
 from holdfast.operations.ending.dependents import cancel_unmeetable
 from holdfast.operations.submitting.admit import Admitted
 from holdfast.rules.dependencies import DependencyCheck, check_dependencies
-from holdfast.rules.order import dependencies_of
+from holdfast.rules.submitting.order import dependencies_of
 from holdfast.store.database import Transaction
-from holdfast.store.tables import dependencies
-from holdfast.store.tables.dependencies import NewDependency
-from holdfast.store.tables.jobs import HeldJob, hold_jobs
+from holdfast.store.tables.order import dependencies
+from holdfast.store.tables.order.dependencies import NewDependency
+from holdfast.store.tables.work.jobs import HeldJob, hold_jobs
 
 
 class Links(NamedTuple):

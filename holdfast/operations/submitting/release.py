@@ -11,7 +11,7 @@ from holdfast.errors import IllegalMove, TooLarge
 from holdfast.ledger.keys import RequestKey, recall
 from holdfast.ledger.ledger import Ledger
 from holdfast.operations.submitting.resume import Resumed, resume
-from holdfast.store.tables.continuations import list_in_vain, read_resumable, walk_broken
+from holdfast.store.tables.order.continuations import list_in_vain, read_resumable, walk_broken
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.operations.submitting.admit import Admitted
 from holdfast.store.database import Transaction
-from holdfast.store.tables.jobs import KeyedJob, Repeat, find_repeated
-from holdfast.store.tables.tasks import RepeatedInput, find_other_inputs
+from holdfast.store.tables.work.jobs import KeyedJob, Repeat, find_repeated
+from holdfast.store.tables.work.tasks import RepeatedInput, find_other_inputs
 
 COMPARED_MAX = 10_000
 COMPARED_BYTES_MAX = 16 << 20

@@ -11,9 +11,9 @@ import msgspec
 from holdfast.errors import Invalid, NotFound, TooLarge
 from holdfast.ledger.keys import RequestKey, recall, wait_turn, write_once
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits, Submission
-from holdfast.operations.dead_letters import check_letter_ids, lock_letters
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.operations.dead_letters import check_letter_ids, check_letters, lock_letters
 from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.chunk import hide_large, store_or_show
 from holdfast.operations.submitting.resubmission import (
@@ -24,12 +24,13 @@ from holdfast.operations.submitting.resubmission import (
     note_replays,
 )
 from holdfast.rules.replay import Letters, Part, arrange, keep_pace
-from holdfast.rules.submission import check_json, check_text, complete_submission
+from holdfast.rules.submitting.submission import check_json, check_text, complete_submission
 from holdfast.store.database import Transaction
-from holdfast.store.tables.dead_letters import (
+from holdfast.store.tables.work.dead_letters import (
     mark_replayed,
     measure_letter_inputs,
     read_letter_inputs,
+    read_letters,
 )
 
 
@@ -93,7 +94,7 @@ async def replay(
         plans = await _plan(ledger, task_ids, manner)
         return [_answer(plan, None, manner) for plan in plans]
     again = partial(_replay, ledger, task_ids, actor=actor, keyed=keyed, manner=manner)
-    return await again() if keyed is None else await wait_turn(keyed, again)
+    return await wait_turn(keyed, again)
 
 
 async def _replay(
@@ -137,7 +138,8 @@ async def _plan(
     request may have settled them.
     """
     async with ledger.database.transaction() as tx:
-        await lock_letters(tx, task_ids, "replay", only_open=only_open)
+        found = await read_letters(tx, task_ids)  # not locked: who only looks stops nobody
+        check_letters(found, task_ids, "replay", only_open=only_open)
         by_job: dict[int, list[TaskId]] = defaultdict(list)
         for task_id in sorted(task_ids):
             by_job[task_id.job_id].append(task_id)

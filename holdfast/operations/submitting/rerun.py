@@ -7,9 +7,9 @@ from functools import partial
 from holdfast.errors import IllegalMove, Invalid, NotFound
 from holdfast.ledger.keys import RequestKey, recall, wait_turn, write_once
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import check_job_id
-from holdfast.model.spec import Submission
-from holdfast.model.states import JobState
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import check_job_id
+from holdfast.model.work.states import JobState
 from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.chunk import hide_large, store_or_show
 from holdfast.operations.submitting.resubmission import (
@@ -19,10 +19,10 @@ from holdfast.operations.submitting.resubmission import (
     note_replays,
     read_all_inputs,
 )
-from holdfast.rules.submission import check_text, complete_submission
+from holdfast.rules.submitting.submission import check_text, complete_submission
 from holdfast.store.database import Transaction
-from holdfast.store.tables.jobs import JobToRerun, read_job_to_rerun
-from holdfast.store.tables.tasks import measure_inputs
+from holdfast.store.tables.work.jobs import JobToRerun, read_job_to_rerun
+from holdfast.store.tables.work.tasks import measure_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ async def rerun(
     if dry_run:
         return Rerun(job_id, None, (await plan(with_inputs=False)).num_tasks)
     again = partial(_rerun, ledger, plan, actor=actor, keyed=keyed)
-    return await again() if keyed is None else await wait_turn(keyed, again)
+    return await wait_turn(keyed, again)
 
 
 async def _rerun(

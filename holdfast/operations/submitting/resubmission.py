@@ -8,19 +8,19 @@ import msgspec
 
 from holdfast.errors import TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.order import Declared, Dependency, Output
-from holdfast.model.spec import JobSpec, Submission
-from holdfast.rules.order import dependencies_of
-from holdfast.rules.outputs import choose_again
+from holdfast.model.submitting.order import Declared, Dependency, Output
+from holdfast.model.submitting.spec import JobSpec, Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.rules.submitting.order import dependencies_of
+from holdfast.rules.submitting.outputs import choose_again
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.tables.actions import NewAction, record_actions
-from holdfast.store.tables.continuations import insert_continuations
+from holdfast.store.tables.access.actions import NewAction, record_actions
 from holdfast.store.tables.datasets.outputs import find_declared_outputs
-from holdfast.store.tables.dependencies import find_unmet_dependencies
-from holdfast.store.tables.jobs import record_job_events
-from holdfast.store.tables.tasks import TaskInput, read_inputs
+from holdfast.store.tables.order.continuations import insert_continuations
+from holdfast.store.tables.order.dependencies import find_unmet_dependencies
+from holdfast.store.tables.work.jobs import record_job_events
+from holdfast.store.tables.work.tasks import TaskInput, read_inputs
 
 # As much as a submission may have: the inputs are in memory while they are stored again.
 INPUTS_BYTES_MAX = 64 << 20
@@ -76,6 +76,9 @@ async def describe_again(
                 not_before=None,
                 start_delay=None,
                 start_rate=None,
+                expires_at=None,
+                # Somebody has decided that it runs again, whatever else is there.
+                unique=None,
                 depends_on=_needed(stored.spec, unmet[job_id]),
                 outputs=outputs[job_id],
                 correlation_id=stored.correlation_id,

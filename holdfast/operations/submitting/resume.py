@@ -14,9 +14,9 @@ import msgspec
 from holdfast.errors import IllegalMove, Invalid, NotFound, TooLarge, Unavailable
 from holdfast.ledger.keys import RequestKey, recall, wait_turn, write_once
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId, check_job_id
-from holdfast.model.spec import Submission
-from holdfast.model.states import JobState
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId, check_job_id
+from holdfast.model.work.states import JobState
 from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.chunk import hide_large, store_or_show
 from holdfast.operations.submitting.resubmission import (
@@ -27,12 +27,12 @@ from holdfast.operations.submitting.resubmission import (
     note_replays,
     read_all_inputs,
 )
-from holdfast.rules.order import dependencies_of
 from holdfast.rules.resume import ResumableJob, Run, covers, plan_resume, rewire
-from holdfast.rules.submission import check_json, check_text, complete_submission
+from holdfast.rules.submitting.order import dependencies_of
+from holdfast.rules.submitting.submission import check_json, check_text, complete_submission
 from holdfast.store.database import Transaction
-from holdfast.store.reads.fills import Fills, find_fills
-from holdfast.store.tables.continuations import (
+from holdfast.store.reads.work.fills import Fills, find_fills
+from holdfast.store.tables.order.continuations import (
     continue_with_fills,
     hold_streams,
     list_replays,
@@ -41,8 +41,8 @@ from holdfast.store.tables.continuations import (
     read_resumable,
     walk_broken,
 )
-from holdfast.store.tables.dead_letters import mark_replayed
-from holdfast.store.tables.tasks import measure_inputs
+from holdfast.store.tables.work.dead_letters import mark_replayed
+from holdfast.store.tables.work.tasks import measure_inputs
 
 TRIES_MAX = 5
 GENERATIONS_MAX = 100
@@ -117,7 +117,7 @@ async def resume(
     once = partial(
         _resume, ledger, job_id, corrected, plan_again=plan_again, actor=actor, keyed=keyed
     )
-    return await once() if keyed is None else await wait_turn(keyed, once)
+    return await wait_turn(keyed, once)
 
 
 async def _resume(

@@ -13,16 +13,21 @@ import msgspec
 from holdfast.errors import KeyReused, Refused
 from holdfast.ledger.moves import add_follow_ups
 from holdfast.ledger.news import StoredJob
+from holdfast.model.submitting.spec import ChainKey
 from holdfast.operations.submitting.admit import Admitted
 from holdfast.operations.submitting.bind_outputs import bind_outputs, keep_bindings
+from holdfast.operations.submitting.chains import Joining, join_chains, keep_last
 from holdfast.operations.submitting.links import Links, hold_links, insert_dependencies
 from holdfast.operations.submitting.repeats import find_first
+from holdfast.operations.submitting.unique import check_holders, take_keys
 from holdfast.store.database import Transaction
-from holdfast.store.tables import jobs as job_rows
-from holdfast.store.tables import ready, tasks
-from holdfast.store.tables.jobs import KeyedJob, NewJob
-from holdfast.store.tables.ready import ReadyStretch, WaitingStretch
-from holdfast.store.tables.tasks import NewTasks
+from holdfast.store.tables.limits.usage_limits import share_limits
+from holdfast.store.tables.submitting import new_jobs
+from holdfast.store.tables.submitting.new_jobs import NewJob, TasksInLine
+from holdfast.store.tables.work import ready, tasks
+from holdfast.store.tables.work.jobs import KeyedJob
+from holdfast.store.tables.work.ready import ReadyStretch, WaitingStretch
+from holdfast.store.tables.work.tasks import NewTasks
 
 CHUNK_TASKS_MAX = 10_000
 
@@ -43,18 +48,34 @@ class Submitted:
 Answer = Submitted | Refused
 
 
-async def store_jobs(tx: Transaction, admitted: Sequence[Admitted]) -> list[Answer]:
+async def store_jobs(
+    tx: Transaction, admitted: Sequence[Admitted], joining: Joining | None = None
+) -> list[Answer]:
     """Store admitted jobs in one transaction; a repeated key is answered with its job."""
     now = admitted[-1].admitted_at
+    await share_limits(tx)  # before jobs are locked: whoever changes limits waits for leases
     jobs, unbound = await bind_outputs(tx, list(admitted))
     links = await hold_links(tx, jobs)
     answers = await answer_refused(tx, jobs, links.refused | unbound)
-    welcome = [job for job in jobs if job.job_id not in answers]
-    inserted = await insert_jobs(tx, welcome, links, now=now, shown=True)
+    keyed = await take_keys(tx, [job for job in jobs if job.job_id not in answers], now=now)
+    answers |= keyed.refused
+    answers |= {k: Submitted(first, is_new=False) for k, first in keyed.first.items()}
+    welcome = keyed.jobs
+    last: dict[ChainKey, int] = {}
+    if joining is not None:
+        links, last = await join_chains(tx, welcome, links, joining=joining)
+    waiting = {job.job_id for job in welcome if not is_ready(job, links, now)}
+    # Most jobs are small, and their tasks ready at once: those are stored in one go.
+    in_line = None if waiting else tasks_in_line(welcome)
+    inserted = await insert_jobs(tx, welcome, links, now=now, shown=True, tasks=in_line)
+    check_holders(keyed, welcome, inserted)
     await keep_bindings(tx, jobs, inserted)
+    if joining is not None:
+        ids = [job.job_id for job in welcome]
+        await keep_last(tx, last, joining, welcome=ids, inserted=inserted)
     new = [job for job in welcome if job.job_id in inserted]
-    waiting = {job.job_id for job in new if not is_ready(job, links, now)}
-    await _insert_tasks_of(tx, new, links, waiting=waiting, now=now)
+    if waiting:
+        await _insert_tasks_of(tx, new, links, now=now)
     await insert_dependencies(tx, {k: v for k, v in links.checks.items() if k in inserted})
     await announce(tx, new, links, waiting=waiting)
     answers |= {
@@ -66,17 +87,25 @@ async def store_jobs(tx: Transaction, admitted: Sequence[Admitted]) -> list[Answ
 
 
 async def insert_jobs(
-    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, now: datetime, shown: bool
+    tx: Transaction,
+    jobs: Sequence[Admitted],
+    links: Links,
+    *,
+    now: datetime,
+    shown: bool,
+    tasks: TasksInLine | None = None,
 ) -> dict[int, NewJob]:
     """Store the rows of jobs; those whose idempotency key was seen before are left out."""
     if not jobs:
         return {}
-    rows = [_row(job, shown=shown, unmet=links.unmet(job.job_id)) for job in jobs]
-    inserted = await job_rows.insert_jobs(tx, rows, now=now)
-    return {row.job_id: row for row in rows if row.job_id in inserted}
+    rows = [row_of(job, shown=shown, unmet=links.unmet(job.job_id)) for job in jobs]
+    inserted = await new_jobs.insert_jobs(tx, rows, now=now, tasks=tasks)
+    by_id = zip([job.job_id for job in jobs], rows, strict=True)
+    return {job_id: row for job_id, row in by_id if job_id in inserted}
 
 
-def _row(job: Admitted, *, shown: bool, unmet: int) -> NewJob:
+def row_of(job: Admitted, *, shown: bool = True, unmet: int = 0) -> NewJob:
+    """Make the row of a job."""
     spec, submission = job.spec, job.submission
     assert spec.type is not None, "an accepted spec is complete"
     assert spec.owner is not None, "an accepted spec is complete"
@@ -115,20 +144,33 @@ def _asked(job: Admitted) -> str | None:
     return msgspec.json.encode(job.asked).decode()
 
 
+def tasks_in_line(jobs: Sequence[Admitted]) -> TasksInLine:
+    """Give the tasks of jobs that are ready as they are stored."""
+    rows = TasksInLine()
+    for job in jobs:
+        rows.add(
+            _inputs_of(job),
+            is_placed=job.spec.queue is None,
+            scheduling_timeout=_scheduling_timeout(job),
+        )
+    return rows
+
+
+def _inputs_of(job: Admitted) -> Sequence[str | None]:
+    return job.submission.inputs or [None] * job.num_tasks
+
+
 async def _insert_tasks_of(
-    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, waiting: set[int], now: datetime
+    tx: Transaction, jobs: Sequence[Admitted], links: Links, *, now: datetime
 ) -> None:
     """Store the tasks of new jobs, and line up those that can start or have a time to."""
     if not jobs:
         return
     rows = NewTasks()
     for job in jobs:
-        add_tasks(rows, job, job.submission.inputs or [None] * job.num_tasks)
-    if not waiting:
-        await tasks.insert_tasks_in_line(tx, rows, _ready_stretches(jobs), now=now)
-    else:
-        await insert_tasks(tx, rows, jobs, now=now)
-        await line_up(tx, [job for job in jobs if not links.unmet(job.job_id)], now=now)
+        add_tasks(rows, job, _inputs_of(job))
+    await insert_tasks(tx, rows, jobs, now=now)
+    await line_up(tx, [job for job in jobs if not links.unmet(job.job_id)], now=now)
 
 
 def add_tasks(
@@ -179,12 +221,15 @@ def _ready_stretches(jobs: Iterable[Admitted]) -> list[ReadyStretch]:
             job.spec.queue or "",
             -(job.spec.priority or 0),
             _first_stretch(job),
-            None
-            if job.spec.scheduling_timeout is None
-            else timedelta(seconds=job.spec.scheduling_timeout),
+            _scheduling_timeout(job),
         )
         for job in jobs
     ]
+
+
+def _scheduling_timeout(job: Admitted) -> timedelta | None:
+    seconds = job.spec.scheduling_timeout
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def _first_stretch(job: Admitted) -> int:

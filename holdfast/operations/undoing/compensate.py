@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from holdfast.errors import Refused
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import INDEX_MAX
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import INDEX_MAX
 from holdfast.operations.submitting.admit import Admitted, admit
 from holdfast.operations.submitting.chunk import is_large, store_hidden, store_or_show
-from holdfast.rules.submission import complete_submission
+from holdfast.rules.submitting.submission import complete_submission
 from holdfast.rules.undo import (
     OpenUndo,
     UndoneTask,
@@ -31,7 +31,8 @@ from holdfast.rules.undo import (
 )
 from holdfast.store.database import Transaction
 from holdfast.store.specs import StoredSpec
-from holdfast.store.tables import outbox, undos
+from holdfast.store.tables.order import undos
+from holdfast.store.tables.upkeep import outbox
 
 log = logging.getLogger("holdfast.compensate")
 

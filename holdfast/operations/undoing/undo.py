@@ -16,16 +16,8 @@ from holdfast.ledger.moves import add_follow_ups
 from holdfast.ledger.parts import put_off_failures, write_apart
 from holdfast.rules.undo import Compensation, is_compensated
 from holdfast.store.database import Transaction
-from holdfast.store.tables import undos as undo_table
-from holdfast.store.tables.jobs import record_job_events
-from holdfast.store.tables.outbox import (
-    delete_outbox,
-    let_outbox_wait,
-    list_outbox,
-    put_off_outbox,
-    take_outbox,
-)
-from holdfast.store.tables.undos import (
+from holdfast.store.tables.order import undos as undo_table
+from holdfast.store.tables.order.undos import (
     NewUndo,
     find_used_jobs,
     has_unsubmitted_undos,
@@ -34,6 +26,14 @@ from holdfast.store.tables.undos import (
     read_causes,
     read_compensates,
 )
+from holdfast.store.tables.upkeep.outbox import (
+    delete_outbox,
+    let_outbox_wait,
+    list_outbox,
+    put_off_outbox,
+    take_outbox,
+)
+from holdfast.store.tables.work.jobs import record_job_events
 
 CAUSES_MAX = 100
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from holdfast.model.resources import Capacity, Resources, fits, subtract
+from holdfast.model.workers.resources import Capacity, Resources, fits, subtract
 from holdfast.rules.placement.snapshot import Shape
 
 

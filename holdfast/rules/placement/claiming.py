@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from holdfast.model.resources import Resources
+from holdfast.model.workers.resources import Resources
 from holdfast.rules.placement.scheduler import Demand, Reason, explain
 from holdfast.rules.placement.snapshot import WorkerView, shape_of_need
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import OPERATORS, AttributeValue, Constraint, Operator
+from holdfast.model.workers.resources import OPERATORS, AttributeValue, Constraint, Operator
 
 TEXT_LENGTH_MAX = 256
 VALUES_MAX = 256

@@ -2,7 +2,7 @@
 
 from collections.abc import Set
 
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 
 
 def list_devices(capacity: Capacity) -> list[str]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.model.resources import Constraint
+from holdfast.model.workers.resources import Constraint
 from holdfast.rules.placement.reason import explain_impossible, write_amount
 from holdfast.rules.placement.room import Room
 from holdfast.rules.placement.snapshot import Demand, Shape, WorkerView

@@ -7,7 +7,7 @@ who falls short by the least. All workers are ranked by arrays; only a few are p
 
 import numpy as np
 
-from holdfast.model.near_misses import Lack, NearMiss
+from holdfast.model.workers.near_misses import Lack, NearMiss
 from holdfast.rules.placement.reason import (
     RESOURCES,
     list_conditions,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from holdfast.model.near_misses import NearMiss
-from holdfast.model.resources import Constraint
+from holdfast.model.workers.near_misses import NearMiss
+from holdfast.model.workers.resources import Constraint
 from holdfast.rules.placement.room import (
     CPU,
     DISK,

@@ -5,8 +5,8 @@ import re
 import msgspec
 
 from holdfast.errors import Invalid, TooLarge
-from holdfast.model.resources import GPU_MAX, Resources, parse_size
-from holdfast.model.spec import JobSpec, Limits, Submission
+from holdfast.model.submitting.spec import JobSpec, Limits, Submission
+from holdfast.model.workers.resources import GPU_MAX, Resources, parse_size
 from holdfast.rules.placement.constraints import check_constraint
 
 CPU_MAX = 4096.0

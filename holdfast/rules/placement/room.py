@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.model.resources import AttributeValue, Capacity, Constraint
+from holdfast.model.workers.resources import AttributeValue, Capacity, Constraint
 from holdfast.rules.placement.constraints import matches
 from holdfast.rules.placement.snapshot import Shape, WorkerView
 

@@ -6,6 +6,7 @@ are kept for what has waited long, until they have drained enough.
 Pure: the commit re-checks the plan, and drops what no longer holds.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,10 +25,13 @@ from holdfast.rules.placement.snapshot import (
     rank,
     shape_of,
 )
+from holdfast.rules.placement.turns import Line, Turns
 
 RESERVE_AFTER_SECONDS = 10.0
 RESERVATIONS_MAX = 8
 UNSTARTED_MAX = 8
+# So many tasks of others are placed ahead, to explain whose turn it is.
+EXPLAINED_MAX = 10_000
 
 __all__ = [
     "RESERVATIONS_MAX",
@@ -68,10 +72,16 @@ def plan(
     *,
     unstarted_max: int = UNSTARTED_MAX,
     placements_max: int | None = None,
+    turns: Turns | None = None,
 ) -> Plan:
-    """Decide what goes where; a gang may go past `placements_max`, so that none is too large."""
+    """Decide what goes where; a gang may go past `placements_max`, so that none is too large.
+
+    With `turns`, shares get theirs within a priority.
+    """
     room = Room(workers, (demand.shape for demand in demands), unstarted_max)
     served = _Pass(room, now)
+    if turns is not None:
+        return _plan_by_turns(served, demands, turns, placements_max=placements_max)
     ids = [worker.worker_id for worker in room.workers]
     placements: list[Placement] = []
     waiting: dict[tuple[int, str | None], int] = {}
@@ -90,6 +100,33 @@ def plan(
     return Plan(placements, waiting)
 
 
+def _plan_by_turns(
+    served: "_Pass", demands: Sequence[Demand], turns: Turns, *, placements_max: int | None
+) -> Plan:
+    ids = [worker.worker_id for worker in served.room.workers]
+    line = Line(demands, turns)
+    placed: Counter[tuple[int, str, str | None]] = Counter()
+    given: Counter[tuple[int, str | None]] = Counter()
+    while (demand := line.first()) is not None:
+        if placements_max is not None and placed.total() >= placements_max:
+            break
+        key = (demand.job_id, demand.avoid)
+        # What was given something is not one for which workers are kept.
+        taken = served.take(demand, 1) if given[key] else served.serve(demand, 1)
+        for column, tasks in taken:
+            placed[demand.job_id, ids[column], demand.avoid] += tasks
+            given[key] += tasks
+        line.note(sum(tasks for _, tasks in taken))
+    waiting: Counter[tuple[int, str | None]] = Counter()
+    for demand in demands:
+        waiting[demand.job_id, demand.avoid] += demand.count
+    waiting.subtract(given)
+    return Plan(
+        [Placement(job, worker, tasks, avoid) for (job, worker, avoid), tasks in placed.items()],
+        {key: count for key, count in waiting.items() if count > 0},
+    )
+
+
 def explain(
     workers: Sequence[WorkerView],
     demands: Sequence[Demand],
@@ -97,15 +134,15 @@ def explain(
     *,
     now: float,
     unstarted_max: int = UNSTARTED_MAX,
+    turns: Turns | None = None,
 ) -> Reason:
     """Say why a demand's tasks wait, by serving all demands before it as the next pass will."""
     room = Room(workers, (each.shape for each in (*demands, demand)), unstarted_max)
     served = _Pass(room, now)
-    ahead = 0
-    for each in sorted(demands, key=rank):
-        if rank(each) >= rank(demand):
-            break
-        ahead += sum(tasks for _, tasks in served.serve(each))
+    if turns is None:
+        ahead = _serve_before(served, demands, demand)
+    else:
+        ahead = _serve_turns_before(served, demands, demand, turns=turns)
     fitting = sum(tasks for _, tasks in served.take(demand))
     kept = 0 if fitting else len(served.choose_kept(demand))
     reason = give_reason(room, demand, fitting=fitting, ahead=ahead, kept=kept)
@@ -114,11 +151,33 @@ def explain(
     return msgspec.structs.replace(reason, nearest=find_nearest(room, demand.shape))
 
 
+def _serve_before(served: "_Pass", demands: Sequence[Demand], demand: Demand) -> int:
+    ahead = 0
+    for each in sorted(demands, key=rank):
+        if rank(each) >= rank(demand):
+            break
+        ahead += sum(tasks for _, tasks in served.serve(each))
+    return ahead
+
+
+def _serve_turns_before(
+    served: "_Pass", demands: Sequence[Demand], demand: Demand, *, turns: Turns
+) -> int:
+    line = Line([*(each for each in demands if rank(each) != rank(demand)), demand], turns)
+    ahead = 0
+    while ahead < EXPLAINED_MAX and (each := line.first()) not in (None, demand):
+        assert each is not None, "the loop ends without one"
+        count = sum(tasks for _, tasks in served.serve(each, 1))
+        line.note(count)
+        ahead += count
+    return ahead
+
+
 class _Pass:
     """One pass over the demands in order; nothing is freed in it: what failed once fails again."""
 
     def __init__(self, room: Room, now: float) -> None:
-        self._room = room
+        self.room = self._room = room
         self._now = now
         self._reservations = 0
         self._too_many: dict[Shape, int] = {}

@@ -5,8 +5,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.model.resources import AttributeValue, Capacity, HostLayout, Resources, parse_size
-from holdfast.model.spec import JobSpec
+from holdfast.model.submitting.spec import JobSpec
+from holdfast.model.workers.resources import (
+    AttributeValue,
+    Capacity,
+    HostLayout,
+    Resources,
+    parse_size,
+)
 
 
 class Shape(NamedTuple):
@@ -46,7 +52,8 @@ class Demand(NamedTuple):
     """The ready tasks of one job, or those of them that are to be kept off one worker.
 
     `avoid` is that worker's name: it is used only where nothing else fits. A gang is placed when
-    `count` has reached `gang` and none of its members is missing.
+    `count` has reached `gang` and none of its members is missing. Where placed work is shared,
+    `share` says whose it is, and `slots` how much of it a task takes.
     """
 
     job_id: int
@@ -57,6 +64,8 @@ class Demand(NamedTuple):
     gang: int | None
     gang_missing: int
     avoid: str | None
+    share: str = ""
+    slots: int = 1
 
 
 def shape_of(spec: JobSpec) -> Shape:

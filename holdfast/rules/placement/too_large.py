@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from holdfast.model.resources import Capacity, Resources, fits, parse_size
+from holdfast.model.workers.resources import Capacity, Resources, fits, parse_size
 from holdfast.rules.placement.reason import write_amount
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import GPU_MAX, parse_size
+from holdfast.model.workers.resources import GPU_MAX, parse_size
 from holdfast.rules.placement.reason import write_amount
 from holdfast.rules.placement.request import CPU_MAX, SIZE_MAX
 from holdfast.rules.placement.snapshot import Demand, Shape, WorkerView
-from holdfast.rules.submission import check_text
+from holdfast.rules.submitting.submission import check_text
 
 TEXT_MAX = 256
 

@@ -65,6 +65,8 @@ class QueueStanding:
     has_finished: bool = False
     paused_by: str | None = None
     is_served: bool = True
+    # A limit of the whole queue that lets nothing start now.
+    limited_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,9 @@ def _judge_queue(row: QueueStanding) -> tuple[Severity, str] | None:
     if not row.is_served:
         left = f"; {_count(row.running, 'attempt')} left running" if row.running else ""
         return "critical", f"no worker serves it; {tasks} in line, the oldest for {waited}{left}"
+    if row.limited_by is not None and not row.has_finished:
+        held = f"limit {row.limited_by} lets nothing more start, {row.running} run"
+        return "warning", f"{held}; {tasks} in line, the oldest for {waited}"
     if not row.has_finished and row.running == 0:
         return "critical", f"nothing runs or finishes; {tasks} in line, the oldest for {waited}"
     if not row.has_finished:

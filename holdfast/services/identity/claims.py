@@ -16,9 +16,9 @@ from joserfc.errors import JoseError
 from joserfc.jwk import Key
 
 from holdfast.errors import NotAllowed, Unauthenticated
-from holdfast.model.callers import Caller
-from holdfast.model.roles import Role, is_for_own_jobs, with_implied
-from holdfast.model.tokens import JWT_LENGTH_MAX, is_jwt
+from holdfast.model.access.callers import Caller
+from holdfast.model.access.roles import Role, is_for_own_jobs, with_implied
+from holdfast.model.access.tokens import JWT_LENGTH_MAX, is_jwt
 
 # Signatures by a key pair alone: with `none` or HMAC whoever knows the public key could sign.
 ALGORITHMS = (

@@ -18,8 +18,8 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 
 from holdfast.errors import Invalid, Unauthenticated, Unavailable
+from holdfast.model.access.callers import Caller
 from holdfast.model.addresses import is_loopback
-from holdfast.model.callers import Caller
 from holdfast.services.identity.claims import (
     OidcSettings,
     check_login,

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count
 
-from holdfast.model.fence import Fence
+from holdfast.model.work.fence import Fence
 from holdfast.wire.answers import AttemptName
 
-PAUSE_SECONDS = 0.02
+# How long a worker may have to wait to hear that an end is known, if nothing else is to be said.
+ACKNOWLEDGE_SECONDS = 0.2
 Entry = tuple[float, int, "CalledWorker"]
 
 
@@ -44,8 +45,12 @@ class CalledWorker:
 
     @property
     def due_at(self) -> float:
-        """When it is to be called: soon if it was rung for, but not without any pause."""
-        return min(self.next_at, self.called_at + PAUSE_SECONDS) if self.is_rung else self.next_at
+        """When it is to be called: at once if it was rung for, since the last call has ended."""
+        return min(self.next_at, self.called_at) if self.is_rung else self.next_at
+
+    def acknowledge_by(self, at: float) -> None:
+        """Have it called by then, to hear which ends are known; it repeats them until it does."""
+        self.next_at = min(self.next_at, at)
 
     def offer(
         self, offered: frozenset[Fence], unacknowledged: frozenset[Fence]

@@ -20,7 +20,7 @@ from holdfast.errors import LeaseConflict, Refused, Unavailable
 from holdfast.ledger.batcher import Batcher
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.datasets import refusal_stage
-from holdfast.model.fence import Fence
+from holdfast.model.work.fence import Fence
 from holdfast.operations.ending.complete import Completed, Completion
 from holdfast.operations.ending.lost_workers import lose_worker
 from holdfast.operations.placed.leadership import Deposed, Term
@@ -36,9 +36,10 @@ from holdfast.operations.placed.worker_heartbeats import (
     prepare,
     store_answers,
 )
+from holdfast.operations.register import drain
 from holdfast.operations.usage import note_usage
 from holdfast.services.chores import Chore, take_turn
-from holdfast.services.leading.call_queue import CalledWorker, CallQueue
+from holdfast.services.leading.call_queue import ACKNOWLEDGE_SECONDS, CalledWorker, CallQueue
 from holdfast.services.leading.lag import LagWatch
 from holdfast.services.leading.reach import LOOPBACK_ONLY, Lines, Reach
 from holdfast.services.leading.worker_calls import (
@@ -129,8 +130,7 @@ class HeartbeatLoop:
     def ring(self, worker_ids: Iterable[str]) -> None:
         """Call workers as soon as they can be called: there is something to tell or to hear."""
         for worker_id in worker_ids:
-            worker = self._workers.get(worker_id)
-            if worker is None:
+            if (worker := self._workers.get(worker_id)) is None:
                 self._refresh_at = 0.0
             else:
                 worker.is_rung = True
@@ -165,8 +165,7 @@ class HeartbeatLoop:
         try:
             if self._loop.time() >= self._refresh_at:
                 await self._refresh()
-            due = self._queue.take(self._loop.time(), PREPARE_MAX)
-            if due:
+            if due := self._queue.take(self._loop.time(), PREPARE_MAX):
                 await self._begin(lines, due)
         except Deposed:
             raise
@@ -264,12 +263,15 @@ class HeartbeatLoop:
             log.warning("the answer of %s will be asked for again: %s", worker.worker_id, error)
             return
         self._on_heartbeat(self._loop.time() - began_at, failed=False)
-        is_news = set(worker.acknowledged) - set(acknowledged) or worker.unknown - unknown
-        if is_news or worker.unnamed:
+        if worker.unknown - unknown or worker.unnamed:
             worker.is_rung = True  # or it would keep them until the next tick
+        elif set(worker.acknowledged) - set(acknowledged):
+            worker.acknowledge_by(self._loop.time() + ACKNOWLEDGE_SECONDS)
 
     async def _store(self, worker: CalledWorker, number: int, meaning: Meaning) -> None:
         """Record what an answer means, and after that, that it was heard."""
+        if meaning.drains:  # first: what it hands back would be placed there once more
+            await drain(self._ledger, worker.worker_id, actor=worker.worker_id, is_own=True)
         await note_usage(self._ledger, meaning.usage)
         _log_errors(worker, await self._writers.report(meaning.starts))
         worker.acknowledged = await self._complete(worker, meaning)
@@ -279,7 +281,7 @@ class HeartbeatLoop:
         # It is open again: its next failure closes it, though the tick has counted one.
         worker.count_at = 0.0
         await self._end_undelivered(worker, worker.note_unnamed(meaning.unnamed))
-        if meaning.completions or not worker.has_answered:
+        if meaning.starts or meaning.completions or not worker.has_answered:
             worker.has_answered = is_known is True
             self._on_change()
 
@@ -392,8 +394,7 @@ def _log_errors(worker: CalledWorker, answers: Sequence[object]) -> None:
             log.error("a heartbeat of %s cannot be stored", worker.worker_id, exc_info=error)
 
 
-async def _end_all(tasks: Iterable[asyncio.Task[None]]) -> None:
-    ending = list(tasks)
-    for task in ending:
+async def _end_all(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
         task.cancel()
-    await asyncio.wait(ending)
+    await asyncio.wait(tasks)

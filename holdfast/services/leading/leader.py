@@ -4,11 +4,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from itertools import count
-from uuid import uuid4
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.placed.leadership import Deposed, Term, lead, resign
 from holdfast.operations.placed.place import PLACEMENTS_MAX, Scheduler
 from holdfast.operations.placed.worker_heartbeats import list_stops
@@ -19,6 +18,7 @@ from holdfast.services.leading.heartbeat_loop import (
     OnHeartbeat,
     ignore_heartbeat,
 )
+from holdfast.services.leading.leader_ids import is_gone, make_leader_id
 from holdfast.services.leading.reach import LOOPBACK_ONLY, Reach
 from holdfast.services.leading.worker_calls import CALL_SECONDS_MAX
 from holdfast.services.server_spans import now_ns, trace_placed
@@ -29,8 +29,8 @@ log = logging.getLogger("holdfast.leader")
 PLACED = Bell("queue", "")
 CANDIDATE_SECONDS = 2.0  # a term outlives several missed renewals
 PASS_SECONDS = 1.0
-PAUSE_SECONDS = 0.02
 STOPS_SECONDS = 0.5
+REST_SECONDS_MAX = 0.1
 
 
 class Leader:
@@ -47,7 +47,7 @@ class Leader:
         on_heartbeat: OnHeartbeat = ignore_heartbeat,
         reach: Reach = LOOPBACK_ONLY,
     ) -> None:
-        self.leader_id = uuid4().hex
+        self.leader_id = make_leader_id()
         self._ledger = ledger
         self._writers = writers
         self._doorbells = doorbells
@@ -71,7 +71,7 @@ class Leader:
 
     async def stand(self) -> int:
         """Renew the term, or begin one if nobody leads; one step of a chore."""
-        term = await lead(self._ledger, self.leader_id)
+        term = await lead(self._ledger, self.leader_id, is_gone=is_gone)
         if term is None:
             await self._step_down()
         elif self._serving is None or self._serving.done():
@@ -124,6 +124,7 @@ class Leader:
     async def _place(self, term: Term, heartbeats: HeartbeatLoop) -> None:
         """Make a pass whenever something can have changed, and each second."""
         scheduler = Scheduler(self._ledger)
+        loop = asyncio.get_running_loop()
 
         async def place() -> int:
             began_ns = now_ns()
@@ -136,9 +137,15 @@ class Leader:
         # What goes wrong here ends this pass: workers are called on, and their leases live.
         with self._doorbells.listen([PLACED]) as listener:
             while True:
-                if await take_turn(Chore("place", PASS_SECONDS, place)) < PLACEMENTS_MAX:
+                began_at = loop.time()
+                count = await take_turn(Chore("place", PASS_SECONDS, place))
+                ended_at = loop.time()
+                if count < PLACEMENTS_MAX:
                     await listener.wait(PASS_SECONDS)
-                    await asyncio.sleep(PAUSE_SECONDS)
+                    # At once after a quiet time. In a flood, half of the time is for others: what
+                    # comes in it and during a pass is gathered for the next one.
+                    rest = min(ended_at - began_at, REST_SECONDS_MAX)
+                    await asyncio.sleep(max(ended_at + rest - loop.time(), 0))
 
     async def _watch_stops(self, heartbeats: HeartbeatLoop) -> None:
         """Have workers called at once that have something to stop, whichever server was asked."""

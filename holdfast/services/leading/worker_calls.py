@@ -11,12 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError, Invalid
-from holdfast.model.fence import Fence
-from holdfast.model.ids import parse_task_id
-from holdfast.model.outcomes import parse_status
-from holdfast.model.resources import Resources
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.states import LIVE_STATES, TaskState, parse_state
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import parse_task_id
+from holdfast.model.work.outcomes import parse_status
+from holdfast.model.work.states import LIVE_STATES, TaskState, parse_state
+from holdfast.model.workers.resources import Resources
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.notes import Note
 from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted
@@ -76,6 +76,8 @@ class Meaning(NamedTuple):
     unknown: frozenset[Fence]
     # Offered by the call, and not there.
     unnamed: frozenset[Fence]
+    # It says that it takes nothing more, which is news.
+    drains: bool = False
 
 
 def write_request(
@@ -158,7 +160,9 @@ def _name_kind(error: Exception) -> str:
     """Name the kind of a failure; nothing that a stranger has sent is repeated."""
     kind = type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorError):  # before anything was received
-        return f"{kind}: {error}"
+        if isinstance(error, aiohttp.ClientConnectorDNSError):  # or one that we refuse ourselves
+            return f"{kind}: {error.os_error}"
+        return f"{kind}: {os.strerror(error.errno or 0)}"
     if isinstance(error, OSError) and error.errno is not None:
         return f"{kind}: {os.strerror(error.errno)}"
     if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
@@ -215,7 +219,8 @@ def interpret(prepared: Prepared, answer: WorkerHeartbeatAnswer) -> Meaning:
     ]
     unknown = frozenset(running.keys() - {wanted.fence for wanted in prepared.wanted})
     unnamed = list_offered(prepared) - running.keys() - reported.keys()
-    return Meaning(starts, completions, named, tuple(running), usage, unknown, unnamed)
+    drains = answer.draining and not prepared.is_draining
+    return Meaning(starts, completions, named, tuple(running), usage, unknown, unnamed, drains)
 
 
 def _read_code(text: bytes) -> str:
@@ -304,6 +309,7 @@ def _completion(fence: Fence, entry: CompletedTask) -> Completion:
         entry.start_reported,
         tuple(entry.outputs),
         timedelta(milliseconds=entry.run_ms),
+        entry.put_off,
     )
 
 

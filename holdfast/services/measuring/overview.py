@@ -22,10 +22,13 @@ from holdfast.rules.reading.attention import (
 from holdfast.rules.reading.fingerprint import fingerprint, first_line
 from holdfast.rules.reading.worker_failures import find_bad_workers
 from holdfast.store.database import Database, Transaction
-from holdfast.store.reads import dead_letters, jobs, queues, samples, tasks, workers
-from holdfast.store.reads.queues import QueueView, list_lines
-from holdfast.store.reads.too_large import LargeTasks
-from holdfast.store.reads.workers import count_workers
+from holdfast.store.reads.limits import queues
+from holdfast.store.reads.limits.queues import QueueView, list_lines
+from holdfast.store.reads.upkeep import samples
+from holdfast.store.reads.work import dead_letters, jobs, tasks
+from holdfast.store.reads.workers import workers
+from holdfast.store.reads.workers.too_large import LargeTasks
+from holdfast.store.reads.workers.workers import count_workers
 
 FRESH_SECONDS = 1.0
 # To find out what needs attention costs more, and it changes more slowly.
@@ -181,6 +184,7 @@ def _queue_standings(view: QueueView, finishing: set[str] | None) -> list[QueueS
             has_finished=finishing is None or row.queue in finishing,
             paused_by=row.paused_by,
             is_served=row.is_served,
+            limited_by=row.limited_by,
         )
         for row in view.queues.values()
     ]

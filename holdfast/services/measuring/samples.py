@@ -12,12 +12,12 @@ from uuid import uuid4
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
-from holdfast.model.states import ENDED_STATES, TaskState
+from holdfast.model.work.states import ENDED_STATES, TaskState
 from holdfast.rules.quantiles import BOUNDS_SECONDS
 from holdfast.services.measuring.metrics import Metrics
-from holdfast.store.reads.attempts import count_leases
-from holdfast.store.reads.tasks import count_pending
-from holdfast.store.tables.samples import Counts, Tally, add_sample
+from holdfast.store.reads.work.attempts import count_leases
+from holdfast.store.reads.work.tasks import count_pending
+from holdfast.store.tables.upkeep.samples import Counts, Tally, add_sample
 
 log = logging.getLogger("holdfast.samples")
 # Twice per shortest step, so that none goes by without a row.
@@ -51,15 +51,22 @@ class Samples:
                 # One end, counted once: how the attempt ended is told by its dead letter.
                 arrived = sum(moved for (_, to), moved in news.moves.items() if to == start)
                 tally.counts[_POSITIONS[TaskState(start)]] -= min(count, arrived)
+        for state, count in news.pauses.items():  # neither an end nor a retry
+            tally.counts[_POSITIONS[TaskState(state)]] -= count
+            tally.counts[_RETRIED] -= count
         for (worker_id, state), count in news.ends.items():
             tally.ends[worker_id, TaskState(state).name.lower()] += count
+        # Of thousands of tasks, most are of a few jobs.
+        of_job = {
+            job_id: tally.of_type(self._type_of(job_id))
+            for job_id in {job_id for times in (news.waits, news.runs) for job_id, _ in times}
+        }
         for job_id, seconds in news.waits:
             position = bisect_left(BOUNDS_SECONDS, seconds)
             tally.waits[position] += 1
-            tally.of_type(self._type_of(job_id)).waits[position] += 1
+            of_job[job_id].waits[position] += 1
         for job_id, seconds in news.runs:
-            position = bisect_left(BOUNDS_SECONDS, seconds)
-            tally.of_type(self._type_of(job_id)).runs[position] += 1
+            of_job[job_id].runs[bisect_left(BOUNDS_SECONDS, seconds)] += 1
         # Those that failed before their code ran are in no list of runs.
         ended = Counter(job_id for job_id, _ in news.runs)
         ended.update(job_id for job_id, has_run in news.failures if not has_run)

@@ -7,13 +7,18 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from holdfast.errors import Unavailable
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.store.database import Database
-from holdfast.store.tables.ready import notify_ready
+from holdfast.store.tables.work.ready import notify_ready
 
 log = logging.getLogger("holdfast.notify")
 CHANNEL = "holdfast_ready"
 AGAIN_SECONDS = 1.0
+NOT_HEARD = (
+    "Postgres is behind a pooler, which does not pass wake-ups on: work that becomes ready at "
+    "another server is found by looking, within a second; --listen-database-url names Postgres "
+    "itself, and --wake-ups local goes without"
+)
 
 
 class NotifyTransport:
@@ -32,7 +37,14 @@ class NotifyTransport:
 
 @asynccontextmanager
 async def listening(database: Database, hear: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hear what is published, for the time of a block; a lost connection is opened again."""
+    """Hear what is published, for the time of a block; a lost connection is opened again.
+
+    Behind a pooler there is nothing to hear: whoever waits looks again by itself.
+    """
+    if database.is_pooled:
+        log.warning(NOT_HEARD)
+        yield
+        return
     listener = asyncio.create_task(_listen(database, hear), name="listen")
     try:
         yield

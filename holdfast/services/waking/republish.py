@@ -9,9 +9,9 @@ import time
 from datetime import timedelta
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUpTransport
-from holdfast.store.tables.ready import list_waited
+from holdfast.store.tables.work.ready import list_waited
 
 WAITED = timedelta(seconds=5)
 AGAIN_SECONDS = 60.0

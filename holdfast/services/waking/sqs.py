@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, Stopping
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.wire.sqs import BATCH_MAX, PREFIX, SqsConnection, SqsUnavailable, encode_hint
 
 if TYPE_CHECKING:

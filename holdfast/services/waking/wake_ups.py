@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.errors import Unavailable
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.services.waking.doorbell import Bell, Doorbells
+from holdfast.services.waking.openings import Openings
 
 log = logging.getLogger("holdfast.wake_ups")
 TASKS_PER_HINT_MAX = 1000
@@ -40,6 +41,7 @@ class WakeUps:
 
     def __init__(self, doorbells: Doorbells, transports: Sequence[WakeUpTransport] = ()) -> None:
         self.doorbells = doorbells
+        self.openings = Openings(doorbells)
         # One sender for each: a transport that is slow or away holds up no other.
         self._senders = [_Sender(transport) for transport in transports]
 
@@ -57,6 +59,7 @@ class WakeUps:
 
     async def close(self) -> None:
         """Send what is still to be sent."""
+        self.openings.close()
         for sender in self._senders:
             await sender.close()
 

@@ -1,9 +1,11 @@
 """Ids and fences, spread into the arrays and values that statements take."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
-from holdfast.model.fence import Fence
+from holdfast.model.work.fence import Fence
 
 
 def id_columns(task_ids: Sequence[tuple[int, int]]) -> dict[str, list[Any]]:
@@ -40,3 +42,12 @@ def fence_values(fence: Fence) -> dict[str, Any]:
         "attempt": fence.attempt,
         "token": fence.lease_token,
     }
+
+
+def new_tokens(count: int) -> list[UUID]:
+    """Make lease tokens that nobody can guess.
+
+    All by one call: a Postgres without OpenSSL opens the system's random device for each.
+    """
+    noise = os.urandom(16 * count)
+    return [UUID(bytes=noise[at : at + 16], version=4) for at in range(0, len(noise), 16)]

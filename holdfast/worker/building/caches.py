@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import Refused, Unavailable
-from holdfast.model.outcomes import Stage
+from holdfast.model.work.outcomes import Stage
 from holdfast.worker.running.uncancelled import wait_until_done
 
 Answer = TypeVar("Answer")

@@ -47,6 +47,7 @@ class Attempt:
         "input",
         "is_over",
         "job",
+        "key",
         "lease_token",
         "margin",
         "must_isolate",
@@ -59,6 +60,7 @@ class Attempt:
         "renew_at",
         "report_not_before",
         "span",
+        "start_recorded_at",
         "start_reported",
         "started_at",
         "stop",
@@ -73,6 +75,8 @@ class Attempt:
     def __init__(self, claim: ClaimedTask, job: ClaimedJob, sent_at: float) -> None:
         self.task_id = claim.task_id
         self.number = claim.attempt
+        # What tells this attempt from every other.
+        self.key = (claim.task_id, claim.attempt)
         self.lease_token: UUID = claim.lease_token
         self.job = job
         self.input = claim.input
@@ -88,7 +92,9 @@ class Attempt:
         self.margin = min(MARGIN_SECONDS_MAX, job.lease / 6)
         self.started_at: float | None = None
         self.ended_at: float | None = None
-        self.start_reported = False
+        # Recorded by the claim: for the server it runs, and its timeout counts, from then on.
+        self.start_reported = claim.started is True
+        self.start_recorded_at = sent_at if self.start_reported else None
         self.is_over = False
         self.in_process = False
         # Two fields, a writer each: what is noted while a report is on its way is not lost.
@@ -108,11 +114,6 @@ class Attempt:
         self.renew_at = 0.0
         self.report_not_before = 0.0
         self.renew(sent_at, claim.lease_remaining_ms / 1000)
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """What tells this attempt from every other."""
-        return self.task_id, self.number
 
     @property
     def is_suspect(self) -> bool:

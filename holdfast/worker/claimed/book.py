@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from holdfast.model.resources import Capacity, Resources, fits, subtract
+from holdfast.model.workers.resources import Capacity, Resources, fits, subtract
 from holdfast.worker.claimed.attempt import Attempt
 
 

@@ -2,11 +2,15 @@
 
 import asyncio
 import logging
+from contextlib import ExitStack
+from functools import partial
 
 from holdfast.errors import LeaseConflict
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.worker.claimed.attempt import Attempt
+from holdfast.worker.claimed.carried_claim import CarriedClaim
 from holdfast.worker.claimed.claims import Claims
+from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.claimed.running_attempts import RunningAttempts
 from holdfast.worker.claimed.sqs import Message
 from holdfast.worker.claimed.wake_up_messages import WakeUpMessages
@@ -20,32 +24,81 @@ class Claimer:
     """Keeps a worker in work."""
 
     def __init__(
-        self, claims: Claims, running: RunningAttempts, wake_ups: WakeUpMessages | None
+        self,
+        claims: Claims,
+        running: RunningAttempts,
+        completions: Completions,
+        *,
+        wake_ups: WakeUpMessages | None,
     ) -> None:
         self._claims = claims
         self._running = running
+        self._completions = completions
         self._wake_ups = wake_ups
         self._is_busy = False
+        self._carried: set[asyncio.Task[None]] = set()
+        self._is_open = False
+        completions.find_claim = self._carry
+        completions.on_claim_refused = claims.note_refusal
 
     async def run(self) -> None:
-        """Claim for half of the room at a time: one claims while what the other got is begun."""
+        """Claim for a part of the room at a time: one claims while what another got is begun."""
+        self._is_open = True
         claimers = [
             asyncio.create_task(self._claim_all(CLAIM_WAIT_MS)),
             asyncio.create_task(self._claim_all(0)),
         ]
+        self._broken = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.gather(*claimers)
+            await asyncio.gather(*claimers, self._broken)
         finally:
-            for claimer in claimers:
+            self._is_open = False
+            under_way = [*claimers, *self._carried]
+            for claimer in under_way:
                 if not claimer.cancelling():  # a second one would end what follows the first
                     claimer.cancel()
-            await asyncio.wait(claimers)
+            await asyncio.wait(under_way)
+
+    def _carry(self) -> CarriedClaim | None:
+        """Give completions that are about to leave a claim to take along, while there is work."""
+        if not self._is_open or not self._is_busy or not self._claims.can_be_carried:
+            return None
+        room = self._running.room()
+        if room <= 0:
+            return None
+        with ExitStack() as stack:
+            stack.enter_context(self._running.reserve(room))
+            free = stack.enter_context(self._running.book.offer())
+            carried = self._claims.prepare_carried(room, free=free)
+            claiming = asyncio.create_task(self._take_carried(carried, room))
+            self._carried.add(claiming)
+            # Not within the task: one that is cancelled before its first step has no within.
+            claiming.add_done_callback(partial(self._end_carried, stack.pop_all()))
+        return carried
+
+    async def _take_carried(self, carried: CarriedClaim, room: int) -> None:
+        attempts = await self._claims.finish_carried(carried)
+        self._is_busy = len(attempts) == room
+        self._running.begin(attempts)
+
+    def _end_carried(self, held: ExitStack, claiming: asyncio.Task[None]) -> None:
+        self._carried.discard(claiming)
+        held.close()
+        if claiming.cancelled() or self._broken.done():
+            return
+        if (error := claiming.exception()) is not None:
+            self._broken.set_exception(error)
+
+    def _leaves_it_to_completions(self) -> bool:
+        """Tell whether the next completions take a claim along: then none goes by itself."""
+        return self._is_busy and self._claims.can_be_carried and self._completions.is_sending
 
     async def _claim_all(self, wait_ms: int) -> None:
         """Claim whenever there is room; without time to wait, only while there is more to have."""
         while True:
             room = self._running.room()
-            if room <= 0 or not (wait_ms or self._is_busy or self._running.book.has_grown):
+            is_wanted = wait_ms or self._is_busy or self._running.book.has_grown
+            if room <= 0 or not is_wanted or self._leaves_it_to_completions():
                 await self._running.changes.wait()
                 continue
             with self._running.reserve(room), self._running.book.offer() as free:

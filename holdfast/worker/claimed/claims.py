@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import msgspec
@@ -12,12 +13,19 @@ import msgspec
 from holdfast.client.pauses import Pauses
 from holdfast.client.transport import Transport
 from holdfast.errors import Invalid, LeaseConflict, NotAllowed, NotFound, Refused, Unavailable
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.worker_credentials import WorkerCredential
-from holdfast.wire.answers import ClaimedTask, TaskClaimAnswer, WorkerRegisterAnswer
+from holdfast.model.programs import DATE_HEADER, write_date
+from holdfast.model.work.ids import TaskId
+from holdfast.model.workers.resources import Capacity
+from holdfast.model.workers.worker_credentials import WorkerCredential
+from holdfast.wire.answers import (
+    CLAIM_WITH_COMPLETIONS,
+    START_WITH_CLAIM,
+    TaskClaimAnswer,
+    WorkerRegisterAnswer,
+)
 from holdfast.wire.requests import TaskClaimRequest, WorkerRegisterRequest
 from holdfast.worker.claimed.attempt import Attempt, JobCache
+from holdfast.worker.claimed.carried_claim import CarriedClaim, NotCarried
 from holdfast.worker.processes.clock import boot_clock
 
 log = logging.getLogger("holdfast.claims")
@@ -44,6 +52,7 @@ class Claims:
         *,
         capacity: Capacity | None = None,
         book: str | None = None,
+        starts_at_once: bool = False,
         hand_back: Callable[[Sequence[Attempt]], None],
     ) -> None:
         self._transport = transport
@@ -52,8 +61,10 @@ class Claims:
         self._queues = list(queues)
         self._capacity = capacity
         self._book = book
+        self._starts_at_once = starts_at_once
         self._hand_back = hand_back
         self._jobs = JobCache()
+        self._abilities: frozenset[str] = frozenset()  # of the server that was asked last
 
     async def register(
         self,
@@ -91,7 +102,31 @@ class Claims:
         self, room: int, wait_ms: int, *, free: Capacity | None = None
     ) -> list[Attempt]:
         """Claim from the queues; a request whose answer is lost is repeated under the same key."""
-        body = TaskClaimRequest(
+        return await self._claim_from_queues(self._ask(room, wait_ms, free))
+
+    @property
+    def can_be_carried(self) -> bool:
+        """Whether the server has said that completions may bring a claim along."""
+        return CLAIM_WITH_COMPLETIONS in self._abilities
+
+    def prepare_carried(self, room: int, *, free: Capacity | None = None) -> CarriedClaim:
+        """Describe a claim that completions can take along."""
+        return CarriedClaim(self._ask(room, 0, free), self._take_late)
+
+    async def finish_carried(self, carried: CarriedClaim) -> list[Attempt]:
+        """Wait for what a carried claim has brought; if nobody knows, ask under the same key."""
+        return await self._claim_from_queues(carried.body, carried)
+
+    def _take_late(self, answer: TaskClaimAnswer, sent_at: float) -> None:
+        """Hand back what has come for a worker that leaves; some of it may have been found."""
+        self._hand_back(self._read(answer, sent_at))
+
+    def note_refusal(self) -> None:
+        """Take note that a server has refused a claim beside completions: it is an older one."""
+        self._abilities = frozenset()
+
+    def _ask(self, room: int, wait_ms: int, free: Capacity | None) -> TaskClaimRequest:
+        return TaskClaimRequest(
             self._worker_id,
             queues=self._queues,
             max_tasks=room,
@@ -100,9 +135,14 @@ class Claims:
             free=free,
             capacity=self._capacity,
             book=self._book,
+            start=self._starts_at_once and START_WITH_CLAIM in self._abilities,
         )
+
+    async def _claim_from_queues(
+        self, body: TaskClaimRequest, carried: CarriedClaim | None = None
+    ) -> list[Attempt]:
         try:
-            return await self._insist_on_claiming(body)
+            return await self._insist_on_claiming(body, carried)
         except LeaseConflict as error:
             raise Replaced(str(error)) from error
 
@@ -128,6 +168,7 @@ class Claims:
                     "/internal/worker-register",
                     WorkerRegisterAnswer,
                     body=body,
+                    headers={DATE_HEADER: write_date(datetime.now(UTC))},
                     seconds_max=CALL_SECONDS_MAX,
                 )
                 return answer.taken_over
@@ -141,27 +182,38 @@ class Claims:
                 pause = pauses.next(error)
             await asyncio.sleep(pause)
 
-    async def _insist_on_claiming(self, body: TaskClaimRequest) -> list[Attempt]:
-        calling = asyncio.create_task(self._call_until_answered(body))
+    async def _insist_on_claiming(
+        self, body: TaskClaimRequest, carried: CarriedClaim | None = None
+    ) -> list[Attempt]:
+        calling = asyncio.create_task(self._call_until_answered(body, carried))
         try:
             return await asyncio.shield(calling)
         except asyncio.CancelledError:
-            with suppress(Unavailable, Refused):
+            try:
                 self._hand_back(await self._recall(calling, body))
+            except (Unavailable, Refused) as error:
+                log.warning("what the last claim has brought is not known: %s", error)
             raise
         finally:
             calling.cancel()
 
-    async def _call_until_answered(self, body: TaskClaimRequest) -> list[Attempt]:
+    async def _call_until_answered(
+        self, body: TaskClaimRequest, carried: CarriedClaim | None
+    ) -> list[Attempt]:
         pauses = Pauses(PAUSE_SECONDS, PAUSE_SECONDS_MAX)
         while True:
             try:
+                if carried is not None:
+                    return self._read(await carried.wait(), carried.sent_at)
                 return await self._call(body, body.wait_ms / 1000 + CALL_SECONDS_MAX)
+            except NotCarried:
+                carried = None
+                continue
             except (LeaseConflict, Invalid):
                 raise
             except (Unavailable, Refused) as error:
                 log.warning("cannot claim now: %s", error)
-                pause = pauses.next(error)
+                carried, pause = None, pauses.next(error)
             await asyncio.sleep(pause)
 
     async def _recall(
@@ -187,17 +239,29 @@ class Claims:
         return await self._call(body, RECALL_SECONDS_MAX)
 
     async def _call(self, body: TaskClaimRequest, seconds_max: float) -> list[Attempt]:
+        try:
+            return await self._call_once(body, seconds_max)
+        except Invalid as error:
+            if error.field != "start":
+                raise
+            # Another server than the one that offered it, and an older one.
+            self.note_refusal()
+            return await self._call_once(msgspec.structs.replace(body, start=False), seconds_max)
+
+    async def _call_once(self, body: TaskClaimRequest, seconds_max: float) -> list[Attempt]:
         sent_at = boot_clock()
         answer = await self._transport.call(
             "POST", "/internal/task-claim", TaskClaimAnswer, body=body, seconds_max=seconds_max
         )
-        return self._read(answer.claims, sent_at + answer.waited_ms / 1000)
+        return self._read(answer, sent_at)
 
-    def _read(self, claims: list[ClaimedTask], sent_at: float) -> list[Attempt]:
+    def _read(self, answer: TaskClaimAnswer, sent_at: float) -> list[Attempt]:
+        self._abilities = frozenset(answer.abilities)
+        leased_at = sent_at + answer.waited_ms / 1000
         attempts = []
-        for claim in claims:
+        for claim in answer.claims:
             try:
-                attempts.append(Attempt(claim, self._jobs.decode(claim.job), sent_at))
+                attempts.append(Attempt(claim, self._jobs.decode(claim.job), leased_at))
             except msgspec.ValidationError as error:
                 # Of a newer kind than we know: its lease runs out, the others are run.
                 log.error("task %s cannot be read, and is left: %s", claim.task_id, error)

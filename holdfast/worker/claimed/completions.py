@@ -16,6 +16,7 @@ from holdfast.tracing.current import describe
 from holdfast.wire.answers import CompletionAnswer, TaskCompleteAnswer
 from holdfast.wire.requests import TaskCompleteRequest, TaskCompletion
 from holdfast.worker.claimed.attempt import Attempt, count_run_ms
+from holdfast.worker.claimed.carried_claim import CarriedClaim
 from holdfast.worker.running.attempt_outcome import (
     CLASS_LENGTH_MAX,
     ERROR_LENGTH_MAX,
@@ -45,10 +46,12 @@ class Completions:
         *,
         on_acknowledged: Callable[[Attempt], None],
         on_failure: Callable[[BaseException], None],
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._transport = transport
         self._worker_id = worker_id
         self._on_acknowledged = on_acknowledged
+        self._on_idle = on_idle
         self._on_failure = on_failure
         self._waiting: deque[Report] = deque()
         self._senders: set[asyncio.Task[None]] = set()
@@ -56,9 +59,17 @@ class Completions:
         self._all_acknowledged = asyncio.Event()
         self._all_acknowledged.set()
         self._is_closed = False
+        # Asked before each request: a claim to take along, if there should be one.
+        self.find_claim: Callable[[], CarriedClaim | None] = lambda: None
+        self.on_claim_refused: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         return self._unacknowledged
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether requests are under way: whatever comes next may take a claim along."""
+        return bool(self._senders)
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Report to the server how an attempt ended."""
@@ -101,13 +112,15 @@ class Completions:
             return
         if (error := sender.exception()) is not None:
             self._on_failure(error)
-        else:
-            self._wake_sender()
+            return
+        self._wake_sender()
+        if not self._senders:
+            self._on_idle()
 
     async def _send_all(self) -> None:
         pauses = Pauses(PAUSE_SECONDS, PAUSE_SECONDS_MAX)
         while self._waiting:
-            left = await self._send(self._take())
+            left = await self._send_with_claim(self._take())
             self._waiting.extendleft(reversed(left))
             if not left:
                 pauses.reset()
@@ -125,17 +138,35 @@ class Completions:
             batch.append(self._waiting.popleft())
         return batch
 
-    async def _send(self, batch: list[Report]) -> list[Report]:
+    async def _send_with_claim(self, batch: list[Report]) -> list[Report]:
+        """Send completions once, and with them a claim if there is room for more work."""
+        carried = self.find_claim()
+        if carried is None:
+            return await self._send(batch)
+        try:
+            return await self._send(batch, carried)
+        finally:
+            carried.give_up()  # unless it was answered
+
+    async def _send(self, batch: list[Report], carried: CarriedClaim | None = None) -> list[Report]:
         """Send completions once; returns what has to be sent again."""
+        body = TaskCompleteRequest(self._worker_id, [item for _, item in batch])
+        if carried is not None:
+            body = msgspec.structs.replace(body, claim=carried.body)
+            carried.note_sent()
         try:
             answer = await self._transport.call(
                 "POST",
                 "/internal/task-complete",
                 TaskCompleteAnswer,
-                body=TaskCompleteRequest(self._worker_id, [item for _, item in batch]),
+                body=body,
                 seconds_max=SEND_SECONDS_MAX,
             )
         except Invalid as error:
+            if carried is not None and (error.field or "").partition(".")[0] == "claim":
+                # Another server than the one that offered it, and an older one.
+                self.on_claim_refused()
+                return await self._send(batch)
             if len(batch) == 1:
                 return self._revise(batch[0], error)
             # One of them is at fault: the others must not wait for it.
@@ -144,6 +175,8 @@ class Completions:
         except (Unavailable, Refused) as error:
             log.warning("%d completions will be sent again: %s", len(batch), error)
             return batch
+        if carried is not None:
+            carried.answer(answer)
         left: list[Report] = []
         for report, result in zip(batch, answer.results, strict=True):
             left += self._read_result(report, result)
@@ -172,6 +205,8 @@ class Completions:
             stage = refusal_stage(error)
             outcome = Outcome("failed", None, str(error), "PermanentError", stage)
             return [(attempt, _completion(attempt, outcome))]
+        if item.put_off is not None:  # by a server of a version that does not know it: a failure
+            return [(attempt, msgspec.structs.replace(item, put_off=None))]
         log.error(
             "the end of task %s attempt %d cannot be reported: %s",
             *attempt.key,
@@ -204,6 +239,7 @@ def _completion(attempt: Attempt, outcome: Outcome) -> TaskCompletion:
         trace_parent=span_of(attempt),
         outputs=outcome.outputs,
         run_ms=count_run_ms(attempt),
+        put_off=outcome.put_off,
     )
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from holdfast.client.transport import Transport
 from holdfast.errors import Refused, Unavailable
-from holdfast.model.log_limits import HEAD_BYTES, TAIL_BYTES
+from holdfast.model.work.log_limits import HEAD_BYTES, TAIL_BYTES
 from holdfast.tracing.current import describe
 from holdfast.wire.answers import LogBatchAnswer
 from holdfast.wire.requests import LogAppendRequest, LogBatchRequest

@@ -11,15 +11,15 @@ import contextvars
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
 from holdfast.client.context import Connection, Context, current
-from holdfast.model.spec import Entrypoint
-from holdfast.worker.allowing import CallLimit
 from holdfast.worker.claimed.attempt import Attempt, StopMode
+from holdfast.worker.claimed.attempt_context import AttemptContext
+from holdfast.worker.claimed.batches import Batches
+from holdfast.worker.claimed.call_threads import CallThreads
 from holdfast.worker.claimed.interruptible import InterruptibleCall
 from holdfast.worker.claimed.output_routing import keep_output, route_streams
 from holdfast.worker.claimed.user_loop import UserLoop
@@ -31,17 +31,18 @@ from holdfast.worker.running.function import (
     Functions,
     TaskStopped,
     arguments_of,
-    describe_progress,
 )
 from holdfast.worker.running.returning import describe_return
-from holdfast.worker.running.runnable import connect, identify, lease_of
+from holdfast.worker.running.runnable import connect, lease_of
 from holdfast.worker.running_code import RunningCode
 
 log = logging.getLogger("holdfast.functions")
 BLOCKED_SECONDS_MAX = 5.0
 LOOK_EVERY_SECONDS = 0.5
+_NO_KWARGS: Mapping[str, Any] = {}
 
-Answer = Outcome | Literal["coroutine", "process"]  # how it ended, or what has to run it instead
+# How it ended, or what has to run it instead.
+Answer = Outcome | Literal["coroutine", "process", "batch"]
 
 
 class FunctionCall:
@@ -65,8 +66,8 @@ class FunctionCall:
         self.variables = variables
         self.callee: Callee | None = None
         self.context: Context | None = None
-        self.args: list[Any] = []
-        self.kwargs: dict[str, Any] = {}
+        self.args: Sequence[Any] = ()
+        self.kwargs: Mapping[str, Any] = _NO_KWARGS
         self.in_thread: InterruptibleCall[Answer] | None = None
         self.task: asyncio.Task[Outcome] | None = None
         self.has_begun = False
@@ -107,7 +108,7 @@ class FunctionRunner:
         server: str,
         *,
         threads_max: int,
-        limit_of: Callable[[Entrypoint], CallLimit | None],
+        functions: Functions,
         code: RunningCode,
         write: Callable[[Attempt, bytes], None],
         on_end: Callable[[Attempt, Outcome | BaseException], None],
@@ -121,8 +122,8 @@ class FunctionRunner:
         self._on_process = on_process
         self._on_unblocked = on_unblocked
         self._loop = asyncio.get_running_loop()
-        self._functions = Functions(limit_of)
-        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="holdfast-task")
+        self._functions = functions
+        self._threads = CallThreads(threads_max, "holdfast-task")
         self._coroutines: UserLoop | None = None
         # What the user loop has not begun, and since when; whoever takes a call out here owns it.
         self._waiting: dict[FunctionCall, float] = {}
@@ -131,22 +132,34 @@ class FunctionRunner:
         self._ended: deque[tuple[FunctionCall, Answer | BaseException]] = deque()
         self._is_collecting = False
         self._connection: Connection | None = None
+        self._batches = Batches(
+            self._threads,
+            code=code,
+            prepare=self._prepare,
+            open_loop=lambda: self._open_user_loop().loop,
+            write=write,
+            on_end=self._end,
+        )
         self._lock = threading.Lock()
 
     def begin(self, calls: Sequence[FunctionCall]) -> None:
         """Hand calls to user code: to threads, or to the user loop if nothing is to be prepared."""
         route_streams()
         coroutines = []
+        in_threads = []
         for call in calls:
             call.callee = self._functions.find_known(call.attempt.job)
             if call.callee is not None and call.callee.isolation == "process":
                 self._end(call, "process")
+            elif call.callee is not None and call.callee.batch is not None:
+                self._batches.add(call)
             elif call.callee is not None and call.callee.is_async:
                 coroutines.append(call)
             else:
                 call.in_thread = InterruptibleCall(partial(self._prepare_and_call, call))
-                running = self._threads.submit(self._run_in_thread, call)
-                running.add_done_callback(partial(self._end_thread, call))
+                in_threads.append(partial(self._run_to_end, call))
+        if in_threads:
+            self._threads.submit(in_threads)
         if coroutines:
             self._queue(coroutines)
 
@@ -159,6 +172,9 @@ class FunctionRunner:
 
     def interrupt(self, call: FunctionCall) -> None:
         """Have a call end: before it begins, or as soon as its code can be interrupted."""
+        if self._batches.has(call):
+            self._batches.interrupt(call)
+            return
         call.is_interrupted = True
         if call.in_thread is not None:
             call.in_thread.interrupt()
@@ -168,7 +184,8 @@ class FunctionRunner:
 
     def close(self) -> None:
         """Let the idle threads go."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._batches.close()
+        self._threads.close()
         if self._looking is not None:
             self._looking.cancel()
         if self._coroutines is not None:
@@ -176,15 +193,27 @@ class FunctionRunner:
         if self._connection is not None:
             self._connection.loop_thread.stop(self._connection.transport.__aexit__())
 
+    def _run_to_end(self, call: FunctionCall) -> None:
+        """Run a call in a thread; what breaks the runner itself is told, too."""
+        answer: Answer | BaseException
+        try:
+            answer = self._run_in_thread(call)
+        except BaseException as error:  # noqa: BLE001 - the thread has others to run
+            answer = error
+        self._end(call, answer)
+
     def _run_in_thread(self, call: FunctionCall) -> Answer:
         if call.is_interrupted:
             return call.describe_error(TaskStopped())
-        with self._code.running(*call.attempt.key):
+        noted = self._code.note_begin(*call.attempt.key)
+        try:
             answer = call.variables.run(self._find, call)
             if answer is not None:
                 return answer
             assert call.in_thread is not None
             answer, error = call.variables.run(call.in_thread)
+        finally:
+            self._code.note_end(noted)
         if error is not None:
             return call.describe_error(error)
         assert answer is not None
@@ -204,27 +233,29 @@ class FunctionRunner:
             return problem.outcome
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
             return call.describe_error(error)
+        if call.callee.batch is not None:
+            return "batch"
         return "process" if call.callee.isolation == "process" else None
-
-    def _end_thread(self, call: FunctionCall, running: Future[Answer]) -> None:
-        error = running.exception()
-        self._end(call, running.result() if error is None else error)
 
     def _prepare_and_call(self, call: FunctionCall) -> Answer:
         """Do in a thread what can be done there: to get the arguments, to call a function."""
-        attempt = call.attempt
-        assert call.callee is not None
         try:
-            if attempt.job.entrypoint.results:
-                call.callee = self._fill_in(call.callee, attempt)
-            self._put_arguments(call, call.callee)
+            self._prepare(call)
         except BadCall as problem:
             return problem.outcome
+        assert call.callee is not None
         if call.callee.is_async:
             return "coroutine"
         self._enter(call)
         # The result is made fit to be sent in the thread, too: that takes time, and user code.
         return call.describe_value(call.callee.function(*call.args, **call.kwargs))
+
+    def _prepare(self, call: FunctionCall) -> None:
+        """Get the arguments of a call, also those that are results of others. Raises BadCall."""
+        assert call.callee is not None
+        if call.attempt.job.entrypoint.results:
+            call.callee = self._fill_in(call.callee, call.attempt)
+        self._put_arguments(call, call.callee)
 
     def _enter(self, call: FunctionCall) -> None:
         """Have what is done from here on be done by the function: what it writes is its own."""
@@ -244,7 +275,7 @@ class FunctionRunner:
     def _put_arguments(self, call: FunctionCall, callee: Callee) -> None:
         """Put the arguments of a call together, which may unpickle them. Raises BadCall."""
         attempt = call.attempt
-        call.context = self._make_context(attempt)
+        call.context = AttemptContext(attempt, self._server, callee.codec, connection=self._connect)
         call.args, call.kwargs = arguments_of(
             callee,
             attempt.input,
@@ -255,12 +286,16 @@ class FunctionRunner:
 
     def _queue(self, calls: Sequence[FunctionCall]) -> None:
         """Give calls to the user loop, all of them at once."""
+        coroutines = self._open_user_loop()
+        now = boot_clock()
+        self._waiting.update((call, now) for call in calls)
+        coroutines.loop.call_soon_threadsafe(self._begin_coroutines, calls)
+
+    def _open_user_loop(self) -> UserLoop:
         if self._coroutines is None:
             self._coroutines = UserLoop()
             self._look_for_blocked()
-        now = boot_clock()
-        self._waiting.update((call, now) for call in calls)
-        self._coroutines.loop.call_soon_threadsafe(self._begin_coroutines, calls)
+        return self._coroutines
 
     def _revoke(self, call: FunctionCall) -> None:
         """End a call that the user loop has not begun, if that is where it is."""
@@ -269,13 +304,13 @@ class FunctionRunner:
 
     def _begin_coroutines(self, calls: Sequence[FunctionCall]) -> None:
         loop = asyncio.get_running_loop()
-        for call in calls:
-            if self._waiting.pop(call, None) is None:
-                continue
+        begun = [call for call in calls if self._waiting.pop(call, None) is not None]
+        for call in begun:
             call.task = loop.create_task(self._run_coroutine(call), context=call.variables)
-            call.task.add_done_callback(partial(self._end_coroutine, call))
             if call.is_interrupted:
                 call.task.cancel()
+        # Behind the first steps of all of them: most functions need no other.
+        loop.call_soon(self._end_coroutines, begun)
 
     async def _run_coroutine(self, call: FunctionCall) -> Outcome:
         callee = call.callee
@@ -288,11 +323,22 @@ class FunctionRunner:
         except BadCall as problem:
             return problem.outcome
         self._enter(call)
+        noted = self._code.note_begin(*call.attempt.key)
         try:
-            with self._code.running(*call.attempt.key):
-                return call.describe_value(await callee.function(*call.args, **call.kwargs))
+            return call.describe_value(await callee.function(*call.args, **call.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome
             return call.describe_error(error)
+        finally:
+            self._code.note_end(noted)
+
+    def _end_coroutines(self, calls: Sequence[FunctionCall]) -> None:
+        """End those of a batch that needed one step; the others end by themselves."""
+        for call in calls:
+            assert call.task is not None
+            if call.task.done():
+                self._end_coroutine(call, call.task)
+            else:
+                call.task.add_done_callback(partial(self._end_coroutine, call))
 
     def _end_coroutine(self, call: FunctionCall, task: asyncio.Task[Outcome]) -> None:
         if task.cancelled():  # before its first step
@@ -312,12 +358,14 @@ class FunctionRunner:
         self._is_collecting = False  # first: what ends from here on asks for another turn
         while self._ended:
             call, answer = self._ended.popleft()
-            if isinstance(answer, Outcome | BaseException):
+            if isinstance(answer, (Outcome, BaseException)):
                 self._on_end(call.attempt, answer)
             elif call.is_interrupted:
                 self._on_end(call.attempt, call.describe_error(TaskStopped()))
             elif answer == "process":
                 self._on_process(call)
+            elif answer == "batch":
+                self._batches.add(call)
             else:
                 self._queue([call])
 
@@ -342,20 +390,9 @@ class FunctionRunner:
         self.is_blocked = False
         self._on_unblocked()
 
-    def _make_context(self, attempt: Attempt) -> Context:
-        def note(fraction: float, message: str | None) -> None:
-            attempt.progress = describe_progress(fraction, message)
-
-        return Context(
-            identify(attempt, self._server),
-            is_cancelled=lambda: attempt.stop is not None,
-            note_progress=note,
-            connection=self._connect,
-        )
-
     def _connect(self) -> Connection:
         """Open what user code calls the server by: not the keeper's, which must not wait for it."""
         with self._lock:
             if self._connection is None:
-                self._connection = connect(self._server)
+                self._connection = connect(self._server, self._functions.codec)
             return self._connection

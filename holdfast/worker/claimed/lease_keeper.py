@@ -272,15 +272,19 @@ class Keeper:
 
 def _first_overrun(attempts: Sequence[Attempt], now: float) -> Overrun | None:
     """Find what would first make the watchdog end this process."""
-    here = [attempt for attempt in attempts if attempt.in_process and not attempt.is_over]
-    if not here:
+    first: Attempt | None = None
+    first_at = math.inf
+    for attempt in attempts:
+        if attempt.in_process and not attempt.is_over:
+            at = min(attempt.fatal_at, _frozen_at(attempt, now))
+            if first is None or at < first_at:
+                first, first_at = attempt, at
+    if first is None:
         return None
-    first = min(here, key=lambda attempt: min(attempt.fatal_at, _frozen_at(attempt, now)))
     name = "task {} attempt {}".format(*first.key)
-    frozen_at = _frozen_at(first, now)
-    if frozen_at < first.fatal_at:
-        return Overrun(frozen_at, f"{name} let nothing else run beyond its timeout")
-    return Overrun(first.fatal_at, f"{name} outlived its lease")
+    if first_at < first.fatal_at:
+        return Overrun(first_at, f"{name} let nothing else run beyond its timeout")
+    return Overrun(first_at, f"{name} outlived its lease")
 
 
 def _frozen_at(attempt: Attempt, now: float) -> float:
@@ -299,4 +303,7 @@ def _has_timed_out(attempt: Attempt) -> bool:
     """Tell a run that took too long from a cancel: the server ends both at once."""
     if attempt.job.timeout is None or attempt.started_at is None or attempt.stop == "soft":
         return False
-    return boot_clock() >= attempt.started_at + attempt.job.timeout
+    begun_at = (
+        attempt.started_at if attempt.start_recorded_at is None else attempt.start_recorded_at
+    )
+    return boot_clock() >= begun_at + attempt.job.timeout

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.worker.allowing import Allowed
 from holdfast.worker.claimed.book import SharedBook
 from holdfast.worker.claimed.sqs import SqsInbox
@@ -32,6 +32,8 @@ class WorkerOptions:
     book: SharedBook | None = None
     imports: tuple[str, ...] = ()
     isolation: str = "auto"
+    # Where to import the codec from that encodes what functions return: module:object.
+    codec: str | None = None
     name: str = field(default_factory=socket.gethostname)
     drain_seconds: float = 30.0
     mark: str | None = None

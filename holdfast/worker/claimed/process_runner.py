@@ -61,7 +61,12 @@ class ProcessRunner:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def run(
-        self, attempt: Attempt, limit: CallLimit | None, imports: tuple[str, ...] = ()
+        self,
+        attempt: Attempt,
+        limit: CallLimit | None,
+        imports: tuple[str, ...] = (),
+        *,
+        codec: str | None = None,
     ) -> Outcome:
         """Run the attempt's process and say how it ended; nothing of it is left on return."""
         folder = self._folder / f"{attempt.task_id}.{attempt.number}"
@@ -69,7 +74,7 @@ class ProcessRunner:
             # Nobody else's business: the call holds the token of the lease.
             folder.mkdir(mode=0o700, parents=True)
             identity = identify(attempt, self._transport.server)
-            argv = write_call(attempt, folder, identity, limit=limit, imports=imports)
+            argv = write_call(attempt, folder, identity, limit=limit, imports=imports, codec=codec)
             return await self._run(attempt, argv, folder)
         except CannotStart as problem:
             return Outcome("failed", None, str(problem), "PermanentError", "fetch")

@@ -9,8 +9,9 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
+from holdfast.client.codec import read_codec
 from holdfast.client.transport import Transport
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.tracing.current import describe
 from holdfast.worker.allowing import CallLimit
 from holdfast.worker.claimed.attempt import Attempt, StopMode
@@ -25,7 +26,7 @@ from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome, failure
 from holdfast.worker.running.compensated_call import CompensatedCalls
 from holdfast.worker.running.failure_lines import log_failure
-from holdfast.worker.running.function import BadCall
+from holdfast.worker.running.function import BadCall, Functions
 from holdfast.worker.running.spans import begin_run, end_run
 from holdfast.worker.watchdog_handle import WatchdogLost
 
@@ -69,12 +70,13 @@ class RunningAttempts:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._options = options
+        codec = read_codec(options.codec)
         self._worker_id = worker_id
         self._keeper = keeper
         self._completions = completions
         self._processes = processes
         self._outputs = outputs
-        self._compensated = CompensatedCalls(transport)
+        self._compensated = CompensatedCalls(transport, codec)
         self._on_lost = on_lost
         self._on_failure = on_failure
         self.changes = Changes()
@@ -82,7 +84,7 @@ class RunningAttempts:
         self._functions = FunctionRunner(
             options.server,
             threads_max=options.concurrency,
-            limit_of=self._limit_of,
+            functions=Functions(self._limit_of, codec=codec),
             code=options.code,
             write=outputs.write,
             on_end=self._end_function,
@@ -90,6 +92,7 @@ class RunningAttempts:
             on_unblocked=self.changes.notify,
         )
         self._running: dict[Attempt, FunctionCall | asyncio.Task[Outcome | None]] = {}
+        self._suspects: set[Attempt] = set()  # of those that run
         self._reserved = 0
         self._met_suspects = False
         self._isolated = asyncio.Semaphore(max(ISOLATED_MIN, os.cpu_count() or 1))
@@ -104,7 +107,7 @@ class RunningAttempts:
         """Count the tasks that one claim may ask for; none beside one that is suspect."""
         if self.is_leaving or self.stuck or self._functions.is_blocked:
             return 0
-        if self._count_unreported() >= UNACKNOWLEDGED_MAX or self._has_suspect():
+        if self._count_unreported() >= UNACKNOWLEDGED_MAX or self._suspects:
             return 0
         if self._met_suspects:
             # More of them may follow: one by one, so that none is fetched to be handed back.
@@ -130,12 +133,13 @@ class RunningAttempts:
         # One suspect at a time, and alone: others, of this claim and of the one beside it, may run
         # elsewhere meanwhile. So may all, if this worker is about to leave, and what came so late
         # that its lease would run out here.
-        excess = suspects if self._has_suspect() else suspects[1:]
+        excess = suspects if self._suspects else suspects[1:]
         spare = [a for a in attempts if self.stuck or a in excess or _is_too_late(a)]
         spare += self.book.take([a for a in attempts if a not in spare])
         if spare:
             self.hand_back(spare)
             attempts = [attempt for attempt in attempts if attempt not in spare]
+        self._suspects.update(attempt for attempt in suspects if attempt not in spare)
         for attempt in attempts:
             variables = copy_context()
             attempt.span = variables.run(
@@ -200,9 +204,6 @@ class RunningAttempts:
         """Count the attempts that are over and that the server has not heard the end of."""
         return len(self._completions) + len(self._outputs)
 
-    def _has_suspect(self) -> bool:
-        return any(attempt.is_suspect for attempt in self._running)
-
     def _begin_functions(self, attempts: Sequence[Attempt]) -> None:
         """Have leases kept, and then user code begin."""
         calls = [c for a in attempts if isinstance(c := self._running[a], FunctionCall)]
@@ -256,7 +257,9 @@ class RunningAttempts:
 
     async def _start_process(self, attempt: Attempt) -> Outcome:
         limit = self._limit_of(attempt.job.entrypoint)
-        return await self._processes.run(attempt, limit, self._options.imports)
+        return await self._processes.run(
+            attempt, limit, self._options.imports, codec=self._options.codec
+        )
 
     def _limit_of(self, entrypoint: Entrypoint) -> CallLimit | None:
         return self._options.allowed.limit(entrypoint, self._options.name)
@@ -304,6 +307,7 @@ class RunningAttempts:
         del self._running[attempt]
         self.book.give_back(attempt)
         self.stuck.discard(attempt)
+        self._suspects.discard(attempt)
         attempt.is_over, attempt.ended_at = True, boot_clock()
         attempt.on_stop = attempt.on_renewed = None
         end_run(attempt.span, outcome)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import Invalid, Stopping
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.wire.sqs import (
     ANSWER_SECONDS,
     BATCH_MAX,

@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.client.transport import Transport
 from holdfast.model.addresses import without_login
 from holdfast.model.outage import Outage
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.tracing.current import describe
 from holdfast.worker.claimed.attempt import Attempt, StopMode
 from holdfast.worker.claimed.claimer import Claimer
@@ -65,7 +65,11 @@ class Worker:
             on_failure=partial(self._on_loop, self._fail),
         )
         self._completions = Completions(
-            self._transport, self.worker_id, on_acknowledged=self._forget, on_failure=self._fail
+            self._transport,
+            self.worker_id,
+            on_acknowledged=self._forget,
+            on_failure=self._fail,
+            on_idle=self._note_idle,
         )
         self._processes = ProcessRunner(
             options.folder / "attempts",
@@ -87,21 +91,28 @@ class Worker:
             on_lost=self._forget,
             on_failure=self._fail,
         )
-        self._claims = Claims(
-            self._transport,
-            self.credential,
-            options.queues,
-            capacity=options.capacity,
-            book=None if options.book is None else options.book.name,
-            hand_back=self._running.hand_back,
-        )
+        self._claims = self._make_claims(options)
         self._wake_ups = options.open_inbox and WakeUpMessages(options.open_inbox())
-        self._claimer = Claimer(self._claims, self._running, self._wake_ups)
+        self._claimer = Claimer(
+            self._claims, self._running, self._completions, wake_ups=self._wake_ups
+        )
         self._leaving: asyncio.Task[None] | None = None
         self._problem: BaseException | None = None
         self._draining = asyncio.Event()
         self._stopping = asyncio.Event()
         self.registered = asyncio.Event()  # from then on it may speak in its own name
+
+    def _make_claims(self, options: WorkerOptions) -> Claims:
+        return Claims(
+            self._transport,
+            self.credential,
+            options.queues,
+            capacity=options.capacity,
+            book=None if options.book is None else options.book.name,
+            # Not what gets a process of its own first: that takes its time, and may have to wait.
+            starts_at_once=options.isolation != "process",
+            hand_back=self._running.hand_back,
+        )
 
     async def run(self) -> None:
         """Work until told to drain, and until what was begun has ended or been handed back.
@@ -178,6 +189,10 @@ class Worker:
         self._keeper.drop(attempt)
         if self._wake_ups is not None:
             self._wake_ups.drop(attempt.key)
+        self._running.changes.notify()
+
+    def _note_idle(self) -> None:
+        """See whether to claim: no completion is under way that would take a claim along."""
         self._running.changes.notify()
 
     def _on_loop(self, method: Callable[..., None], *arguments: Any) -> None:

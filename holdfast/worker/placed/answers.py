@@ -16,7 +16,7 @@ RESULTS_BYTES_MAX = 8 << 20
 
 
 def write_answer(
-    request: WorkerHeartbeatRequest, attempts: Iterable[PlacedAttempt]
+    request: WorkerHeartbeatRequest, attempts: Iterable[PlacedAttempt], *, draining: bool = False
 ) -> WorkerHeartbeatAnswer:
     """Name all attempts; what ended and does not fit any more counts as running for this once."""
     running: list[RunningTask] = []
@@ -35,4 +35,5 @@ def write_answer(
         number=request.number,
         running_tasks=running,
         completed_tasks=completed,
+        draining=draining,
     )

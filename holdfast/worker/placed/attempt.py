@@ -196,6 +196,7 @@ class PlacedAttempt:
             build=self.build or None,
             trace_parent=span_of(self),
             outputs=outcome.outputs,
+            put_off=outcome.put_off,
         )
 
     def remove(self) -> None:

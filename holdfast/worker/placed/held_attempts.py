@@ -41,6 +41,10 @@ class HeldAttempts:
         """How many run."""
         return len(self._running)
 
+    async def open(self) -> None:
+        """Be ready to begin attempts. Raises OSError if this host cannot."""
+        await self._runner.open()
+
     def find(self, key: Key) -> PlacedAttempt | None:
         """Find an attempt that is held."""
         return self._held.get(key)
@@ -104,6 +108,7 @@ class HeldAttempts:
             task.cancel()
         if following or self._removing:
             await asyncio.wait([*following, *self._removing])
+        await self._runner.close()
 
     def _run(self, attempt: PlacedAttempt, work: Coroutine[Any, Any, None]) -> None:
         self._running[attempt] = task = asyncio.create_task(work)

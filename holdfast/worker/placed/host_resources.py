@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import GPU_MAX, Capacity, parse_size
+from holdfast.model.workers.resources import GPU_MAX, Capacity, parse_size
 
 GPU_QUERY = ["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"]
 GPU_SECONDS_MAX = 10

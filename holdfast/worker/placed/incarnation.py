@@ -7,7 +7,7 @@ can only have been stored later, so a worker whose answers do not arrive stops b
 from collections import OrderedDict
 
 from holdfast.errors import Refused
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.wire.cluster import WorkerHeartbeatRequest
 
 ANSWERS_KEPT_MAX = 64

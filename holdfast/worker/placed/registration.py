@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from holdfast.client.pauses import Pauses
 from holdfast.errors import IllegalMove, Invalid, NotAllowed, NotFound, Refused, Unavailable
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.requests import WorkerRegisterRequest
 from holdfast.worker.placed.incarnation import Incarnation

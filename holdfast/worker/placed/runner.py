@@ -11,12 +11,14 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.client.codec import read_codec
 from holdfast.client.transport import Transport
-from holdfast.model.outcomes import BUILD_UNAVAILABLE, MISSING_TOOL
+from holdfast.model.work.outcomes import BUILD_UNAVAILABLE, MISSING_TOOL
 from holdfast.worker.allowing import Allowed
 from holdfast.worker.building.builder import Builder, Built
 from holdfast.worker.building.caches import BuildFailed, BuildUnavailable, ToolMissing, try_hold
 from holdfast.worker.placed.attempt import PlacedAttempt, decide_outcome
+from holdfast.worker.placed.launcher_handle import Launcher
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimOrder
 from holdfast.worker.processes.clock import boot_clock
@@ -35,8 +37,6 @@ from holdfast.worker.running.uncancelled import wait_until_done
 log = logging.getLogger("holdfast.placed")
 DISK_FREE_BYTES_MIN = 64 << 20
 BUILD_LOOK_SECONDS = 1.0
-START_LOOK_SECONDS = 0.02
-START_LOOK_SECONDS_MAX = 1.0
 # How long an end is not reported because its output is still under way; less if it was stopped.
 OUTPUT_SECONDS_MAX = 30.0
 STOPPED_OUTPUT_SECONDS_MAX = 1.0
@@ -52,6 +52,7 @@ class PlacedRunner:
         *,
         allowed: Allowed,
         imports: tuple[str, ...] = (),
+        codec: str | None = None,
         name: str = "",
         has_devices: bool = False,
         uids: AttemptUids | None = None,
@@ -59,13 +60,23 @@ class PlacedRunner:
     ) -> None:
         self._transport = transport
         self._builder = builder
-        self._compensated = CompensatedCalls(transport)
+        self._launcher = Launcher()
+        self._compensated = CompensatedCalls(transport, read_codec(codec))
         self._imports = imports
+        self._codec = codec
         self._allowed = allowed
         self._name = name
         self._has_devices = has_devices
         self._uids = uids
         self._on_change = on_change
+
+    async def open(self) -> None:
+        """Begin what the first attempt would have to wait for."""
+        await asyncio.to_thread(self._launcher.start)
+
+    async def close(self) -> None:
+        """Start nothing any more; what runs runs on."""
+        await asyncio.to_thread(self._launcher.close)
 
     async def run(self, attempt: PlacedAttempt) -> None:
         """Build and run an attempt; its outcome is in it, and nothing of it runs, on return.
@@ -210,6 +221,7 @@ class PlacedRunner:
             identify(attempt, server),
             limit=self._allowed.limit(entrypoint, self._name, brings_code=brings_code),
             imports=self._imports,
+            codec=self._codec,
             python=python,
         )
         deadline = attempt.kill_at
@@ -239,14 +251,11 @@ class PlacedRunner:
         if self._uids is not None:
             uid = await asyncio.to_thread(self._uids.give, folder)
             order = msgspec.structs.replace(order, uid=uid)
-        return await Shim.start(folder, order, held)
+        return await Shim.start(self._launcher, folder, order, inherit=held)
 
     async def _notice_start(self, attempt: PlacedAttempt, shim: Shim) -> None:
         """Note the start as soon as the command runs."""
-        pause = START_LOOK_SECONDS
-        while not shim.has_started():
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, START_LOOK_SECONDS_MAX)
+        await shim.wait_for_start()
         if attempt.state != "RUNNING":
             attempt.state = "RUNNING"
             self._on_change()

@@ -6,9 +6,12 @@ Only registering has to succeed: what else does not arrive, the next heartbeat b
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from holdfast.client.transport import Transport
 from holdfast.errors import Refused, Unavailable
+from holdfast.model.programs import DATE_HEADER, write_date
 from holdfast.wire.answers import TaskCompleteAnswer, WorkerRegisterAnswer
 from holdfast.wire.cluster import WorkerDrainRequest, WorkerLeaveRequest, WorkerNewsRequest
 from holdfast.wire.requests import (
@@ -21,7 +24,7 @@ from holdfast.wire.status import Changed
 
 log = logging.getLogger("holdfast.placed")
 CALL_SECONDS_MAX = 15.0
-GATHER_SECONDS = 0.02
+CALLED_SECONDS_MAX = 0.5
 
 
 class ServerCalls:
@@ -30,12 +33,18 @@ class ServerCalls:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._is_call_wanted = asyncio.Event()
+        self._was_called = asyncio.Event()
 
     async def register(self, body: WorkerRegisterRequest) -> WorkerRegisterAnswer:
         """Register an incarnation. Raises what the server refuses, or Unavailable."""
         path = "/internal/worker-register"
         return await self._transport.call(
-            "POST", path, WorkerRegisterAnswer, body=body, seconds_max=CALL_SECONDS_MAX
+            "POST",
+            path,
+            WorkerRegisterAnswer,
+            body=body,
+            headers={DATE_HEADER: write_date(datetime.now(UTC))},
+            seconds_max=CALL_SECONDS_MAX,
         )
 
     def ask_for_call(self) -> None:
@@ -43,12 +52,23 @@ class ServerCalls:
         self._is_call_wanted.set()
 
     async def send_call_requests(self, worker_id: Callable[[], str]) -> None:
-        """Pass on what `ask_for_call` asks, once for all within a moment, until cancelled."""
+        """Pass on what `ask_for_call` asks, at once, until cancelled.
+
+        What happens before the call comes is in the answer to it, and needs no asking.
+        """
         while True:
             await self._is_call_wanted.wait()
-            await asyncio.sleep(GATHER_SECONDS)
             self._is_call_wanted.clear()
+            self._was_called.clear()
             await self._call("/internal/worker-news", body=WorkerNewsRequest(worker_id()))
+            with suppress(TimeoutError):  # there may be no leader this moment
+                async with asyncio.timeout(CALLED_SECONDS_MAX):
+                    await self._was_called.wait()
+
+    def note_called(self) -> None:
+        """Note that a call is being answered, with all that has happened here."""
+        self._is_call_wanted.clear()
+        self._was_called.set()
 
     async def drain(self, worker_id: str) -> bool:
         """Report that nothing more is taken here."""

@@ -14,6 +14,7 @@ from typing import Self
 import msgspec
 
 from holdfast.errors import Invalid
+from holdfast.worker.placed.launcher_handle import Launcher
 from holdfast.worker.placed.shim_launch import launch_shim
 from holdfast.worker.placed.shim_leftovers import (
     kill_leftovers,
@@ -36,24 +37,26 @@ OVERDUE_SECONDS = 2.0  # a shim that has not kept its deadline by then is stuck
 class Shim:
     """A shim, its command and their folder. One event loop owns it."""
 
-    def __init__(self, folder: Path, order: ShimOrder, *, child: int | None) -> None:
+    def __init__(self, folder: Path, order: ShimOrder) -> None:
         self.folder = folder
         self.token = order.token
         self.uid = order.uid
         self.note = order.note
-        self._child = child  # not reaped yet, so the number is its own
         self._overdue_at = math.inf  # of an adopted one we do not know
+        self._said = asyncio.Event()  # while it is waited for
 
     @classmethod
-    async def start(cls, folder: Path, order: ShimOrder, inherit: Sequence[int] = ()) -> Self:
+    async def start(
+        cls, launcher: Launcher, folder: Path, order: ShimOrder, *, inherit: Sequence[int] = ()
+    ) -> Self:
         """Start a command under a shim, which keeps the descriptors; it outlives this process.
 
         Raises OSError if this host cannot. What hinders the command itself, `wait` returns. If
         cancelled, the shim may have been started: adopt the folder.
         """
         order.check()
-        child = await asyncio.to_thread(launch_shim, folder, order, inherit)
-        started = cls(folder, order, child=child)
+        await asyncio.to_thread(launch_shim, launcher, folder, order, inherit=inherit)
+        started = cls(folder, order)
         started._expect_end(order.deadline)
         return started
 
@@ -67,7 +70,7 @@ class Shim:
             order.check()
         except (OSError, ValueError, RecursionError) as error:
             raise Invalid("folder", f"{folder} holds no order of a shim: {error}") from error
-        return cls(folder, order, child=None)
+        return cls(folder, order)
 
     def is_alive(self) -> bool:
         """Tell whether the shim runs: it holds its lock to its end."""
@@ -77,6 +80,14 @@ class Shim:
     def has_started(self) -> bool:
         """Tell whether the command runs or ran."""
         return (self.folder / shim_folder.STARTED).exists()
+
+    async def wait_for_start(self) -> None:
+        """Wait until the command runs or ran; `wait` has to be under way, to hear of it."""
+        while not self.has_started():
+            self._said.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._said.wait()
 
     def read_usage(self) -> UsageSoFar | None:
         """Read what the command has used until lately, if the shim has written any of it down."""
@@ -160,7 +171,9 @@ class Shim:
 
         def read() -> None:
             with suppress(BlockingIOError):
-                if not os.read(alive, len(shim_folder.READY)):
+                if os.read(alive, len(shim_folder.BEGUN)):
+                    self._said.set()
+                else:
                     loop.remove_reader(alive)
                     is_closed.set()
 
@@ -168,7 +181,9 @@ class Shim:
             loop.add_reader(alive, read)
             read()  # an end before we opened it wakes nobody
             with suppress(TimeoutError):
-                await asyncio.wait_for(is_closed.wait(), POLL_SECONDS)
+                async with asyncio.timeout(POLL_SECONDS):
+                    await is_closed.wait()
+            if is_closed.is_set() and self.is_alive():  # it was killed, and is on its way
                 await asyncio.sleep(UNLOCK_SECONDS)
         except OSError:  # not the pipe any more that it was
             await asyncio.sleep(POLL_SECONDS)
@@ -190,7 +205,6 @@ class Shim:
                 ended = self._lost_exit()
                 with suppress(OSError):  # no room, or no folder any more: we know it all the same
                     shim_folder.write_json(str(path), msgspec.to_builtins(ended), is_synced=True)
-            self._reap()
             return ended
 
     def _lost_exit(self) -> ShimExit:
@@ -206,9 +220,3 @@ class Shim:
             usage=None,
             limits="none" if started is None else started.limits,
         )
-
-    def _reap(self) -> None:
-        if self._child is not None:
-            with suppress(ChildProcessError):
-                os.waitpid(self._child, 0)
-            self._child = None

@@ -17,9 +17,9 @@ import msgspec
 from holdfast.client.transport import Transport
 from holdfast.model.addresses import without_login
 from holdfast.model.outage import Outage
-from holdfast.model.resources import AttributeValue, Capacity
 from holdfast.model.shapes import read_tolerantly
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.workers.resources import AttributeValue, Capacity
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.wire.cluster import (
     PlacedJob,
     TaskToRun,
@@ -67,6 +67,7 @@ class PlacedOptions:
     attributes: dict[str, AttributeValue] = field(default_factory=dict)
     has_devices: bool = False
     imports: tuple[str, ...] = ()
+    codec: str | None = None
     name: str = field(default_factory=socket.gethostname)
     host: str = "127.0.0.1"
     port: int = 0
@@ -98,6 +99,7 @@ class PlacedWorker:
                 self._transport,
                 Builder(cache, self._transport),
                 imports=options.imports,
+                codec=options.codec,
                 allowed=options.allowed,
                 name=options.name,
                 has_devices=options.has_devices,
@@ -142,6 +144,7 @@ class PlacedWorker:
         async with self._open() as address:
             requests = asyncio.create_task(self._calls.send_call_requests(lambda: self.worker_id))
             try:
+                await self._attempts.open()
                 left = await asyncio.to_thread(find_leftover, self.options.folder)
                 for attempt in left.attempts:
                     # Before anybody can call: what is not here would count as missing.
@@ -183,7 +186,8 @@ class PlacedWorker:
                 attempt.ask_to_stop("hard")
         self._attempts.forget_dropped(wanted | ended.keys())
         self._incarnation.note_answer(boot_clock())
-        return write_answer(request, self._attempts)
+        self._calls.note_called()
+        return write_answer(request, self._attempts, draining=self.is_draining)
 
     def _want(self, task: TaskToRun, expires_at: float | None) -> None:
         key = (task.task_id, task.attempt)

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import signal
+import warnings  # noqa: F401 - or `exec` would import it, once for each command
 
 from holdfast.worker.processes.launcher import take_uid
 from holdfast.worker.processes.resource_limits import Limits
@@ -17,6 +18,14 @@ REPORT_BYTES_MAX = 4096
 _FAILED = b"!"
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
+# The signals whose ways we, or Python, have changed: what is ignored would be inherited.
+_CHANGED = tuple(
+    int(getattr(signal, f"SIG{name}")) for name in ("HUP", "INT", "TERM", "CHLD", "PIPE", "XFSZ")
+)
+# As `_LIBC`, but in the sense of a fork: nothing else of Python runs meanwhile.
+_PYTHON = ctypes.PyDLL(None, use_errno=True)
+_CLONE3, _CLONE_INTO_CGROUP = 435, 0x200000000
+_EXIT_SIGNAL, _CGROUP, _WORDS = 4, 10, 11  # in the kernel's struct clone_args
 
 
 class Order:
@@ -45,13 +54,18 @@ class CommandStart:
         os.set_blocking(self.pipe, False)
         self._report = b""
         shim = os.getpid()
-        self.pid = os.fork()
+        cgroup = limits.open()
+        born_there = None if cgroup is None else _fork_into(cgroup)
+        self.pid = os.fork() if born_there is None else born_there
         if self.pid == 0:
+            is_there = born_there is not None
             try:
-                _become(order, limits, shim=shim, output=output, report=theirs)
+                _become(order, limits, is_there=is_there, shim=shim, output=output, report=theirs)
             finally:
                 os._exit(127)
         os.close(theirs)
+        if cgroup is not None:
+            os.close(cgroup)
 
     def is_over(self) -> bool:
         """Read what was reported; True once it is the command, or never will be."""
@@ -74,16 +88,32 @@ class CommandStart:
         return reason.decode("utf-8", "replace") if failed else None
 
 
-def _become(order: Order, limits: Limits, *, shim: int, output: int, report: int) -> None:
+def _fork_into(cgroup: int) -> int | None:
+    """Fork a process that is in another cgroup from its birth; None where that cannot be had."""
+    arguments = (ctypes.c_uint64 * _WORDS)()
+    arguments[0], arguments[_EXIT_SIGNAL] = _CLONE_INTO_CGROUP, signal.SIGCHLD
+    arguments[_CGROUP] = cgroup
+    _PYTHON.PyOS_BeforeFork()
+    pid = int(_PYTHON.syscall(_CLONE3, arguments, ctypes.c_size_t(ctypes.sizeof(arguments))))
+    if pid == 0:
+        _PYTHON.PyOS_AfterFork_Child()
+    else:
+        _PYTHON.PyOS_AfterFork_Parent()
+    return None if pid < 0 else pid
+
+
+def _become(
+    order: Order, limits: Limits, *, is_there: bool, shim: int, output: int, report: int
+) -> None:
     os.setsid()
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_DFL)  # ignored ones would be inherited
+    for number in _CHANGED:
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.dup2(output, 1)
     os.dup2(output, 2)
     step = "cannot set the limits"
     try:
-        enforced = limits.enter()
+        enforced = limits.enter(is_there=is_there)
         step = f"cannot be the user {order.uid}"
         if order.uid:
             take_uid(order.uid)

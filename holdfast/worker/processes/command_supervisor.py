@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from holdfast.worker.processes import process_tree, resource_limits, shim_folder, watchdog
 from holdfast.worker.processes.clock import boot_clock
@@ -29,9 +30,10 @@ from holdfast.worker.processes.command_usage import CommandUsage
 SLICE_SECONDS_MAX = 1.0
 SLICE_SECONDS_MIN = 0.02
 USAGE_SECONDS = 1.0  # a command that runs no longer has its usage in its end alone
+FORKS_PER_CORE_MAX = 5000.0  # a second, threads too: a host that makes more does nothing else
 PAUSE_SECONDS_MIN = 0.001
 PAUSE_SECONDS_MAX = 1.0
-CONTROL_BYTES_MAX = 1 << 20
+CONTROL_BYTES_MAX = 1 << 16  # all that a pipe holds
 LINE_BYTES_MAX = 100
 NEVER = float("inf")
 _PR_SET_CHILD_SUBREAPER = 36
@@ -42,10 +44,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class CommandSupervisor:
     """One command, from its start to the end of all that came of it."""
 
-    def __init__(self, folder: str, order: Order, control: int) -> None:
+    def __init__(self, folder: str, order: Order, *, control: int, alive: int) -> None:
         self._folder = folder
         self._order = order
         self._control = control
+        self._alive = alive
         self._unfinished_line = b""
         self._limits = resource_limits.Limits(order.memory, order.cpu)
         self._usage = CommandUsage(self._limits)
@@ -56,6 +59,7 @@ class CommandSupervisor:
         self._error: str | None = None
         self._started_at: float | None = None
         self._pid = 0
+        self._began_at = boot_clock()
         self._status: int | None = None
         self._slice = SLICE_SECONDS_MIN
         self._output_size = 0
@@ -122,6 +126,12 @@ class CommandSupervisor:
             self._started_at = time.time()
             started = {"started_at": self._started_at, "limits": enforced_by}
             shim_folder.write_json(f"{self._folder}/{shim_folder.STARTED}", started)
+            self._tell_start()
+
+    def _tell_start(self) -> None:
+        """Have the worker look, if there is one."""
+        with suppress(OSError):  # filled by the command, say: then it looks by itself
+            os.write(self._alive, shim_folder.BEGUN)
 
     def _note_usage(self) -> None:
         """Write down what the command has used so far, once it has run for a while."""
@@ -201,7 +211,11 @@ class CommandSupervisor:
             time.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
         uids = [self._order.uid] if self._order.uid else []
-        while not watchdog.sweep([], [watchdog.entry_of(self._order.mark)], uids=uids):
+        # None of them is our descendant any more; others were given the mark since we began.
+        is_young = boot_clock() < self._began_at + _count_seconds_of_numbers()
+        after = os.getpid() if is_young else 0
+        entries = [watchdog.entry_of(self._order.mark)]
+        while not watchdog.sweep([], entries, uids=uids, after=after):
             continue  # it pauses by itself
         if self._limits.cgroup is None:
             return
@@ -211,18 +225,28 @@ class CommandSupervisor:
             sys.stderr.write(f"could not remove {self._limits.cgroup}\n")
 
     def _is_gone(self) -> bool:
+        """Kill what is left, and tell whether that was nothing."""
         cgroup = self._limits.cgroup
         if cgroup is not None:
             resource_limits.kill_cgroup(cgroup)
         if self._status is None:  # not reaped, so the number is its own
             watchdog.kill_group(self._pid)
             _send(os.kill, self._pid, signal.SIGKILL)  # it may not lead its group yet
+        if self._reap():
+            return cgroup is None or not resource_limits.list_pids(cgroup)
         process_tree.kill_listed(lambda: process_tree.list_tree(os.getpid()))
+        return False
+
+    def _reap(self) -> bool:
+        """Reap what has ended, and tell whether nothing is left of the command's own.
+
+        Orphans become our children, so that who has no child has no descendant at all.
+        """
         for _ in range(process_tree.REAP_MAX):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:  # no descendant at all: an orphan would be our child
-                return cgroup is None or not resource_limits.list_pids(cgroup)
+            except ChildProcessError:
+                return True
             if pid == 0:
                 break
             if pid == self._pid:
@@ -283,7 +307,16 @@ def main(folder: str) -> None:
     alive = os.open(f"{folder}/{shim_folder.ALIVE}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot become the reaper of descendants")
-    with open(f"{folder}/{shim_folder.ORDER}", "rb") as file:
-        supervisor = CommandSupervisor(folder, Order(file.read()), control)
+    with open(f"{folder}/{shim_folder.ORDER}", "rb", buffering=0) as file:
+        supervisor = CommandSupervisor(folder, Order(file.read()), control=control, alive=alive)
     os.write(alive, shim_folder.READY)
     supervisor.run()
+    # Before the end of file on `alive`, which has the worker look: an exit gives both back at will.
+    fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def _count_seconds_of_numbers() -> float:
+    """Count for how long, at least, the numbers of processes do not begin anew."""
+    with open("/proc/sys/kernel/pid_max", "rb", buffering=0) as file:
+        numbers = int(file.read())
+    return numbers / (FORKS_PER_CORE_MAX * (os.cpu_count() or 1))

@@ -14,11 +14,32 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE, _PARENT, _SESSION, _PAGES = 0, 1, 3, 21  # fields of /proc/PID/stat after the program's name
 _TICKS = slice(11, 15)  # its own, and those of children that it has reaped
+HAS_CHILDREN_FILES = os.path.exists("/proc/thread-self/children")
 
 
-def list_tree(top: int) -> dict[int, tuple[int, float]]:
-    """List the living processes below one: the bytes each holds, the seconds of cpu it has had."""
-    return _Processes().below(top)
+def list_tree(
+    top: int, *, has_children_files: bool = HAS_CHILDREN_FILES
+) -> dict[int, tuple[int, float]]:
+    """List the living processes below one: the bytes each holds, the seconds of cpu it has had.
+
+    Where the kernel says who the children of a thread are, nothing else of /proc is read: hundreds
+    of shims that look at all processes would have the host do little else. One that loses its
+    parent this moment may be missed.
+    """
+    if not has_children_files:
+        return _Processes().below(top)
+    found: dict[int, tuple[int, float]] = {}
+    seen = {top}
+    todo = [top]
+    while todo:
+        below = [pid for pid in _list_children(todo.pop()) if pid not in seen]
+        seen.update(below)
+        todo += below
+        for pid in below:
+            fields = _read_stat(str(pid))
+            if fields is not None and _lives(fields):
+                found[pid] = _held(fields)
+    return found
 
 
 def list_sessions(leaders: Collection[int]) -> dict[int, dict[int, tuple[int, float]]]:
@@ -36,11 +57,10 @@ class _Processes:
         self._held: dict[int, tuple[int, float]] = {}
         for name in os.listdir("/proc"):
             fields = _read_stat(name) if name.isdigit() else None
-            if fields is not None and fields[_STATE] not in (b"Z", b"X"):
+            if fields is not None and _lives(fields):
                 self._children.setdefault(int(fields[_PARENT]), []).append(int(name))
                 self._sessions.setdefault(int(fields[_SESSION]), []).append(int(name))
-                memory = int(fields[_PAGES]) * _PAGE_BYTES
-                self._held[int(name)] = memory, _cpu_seconds(fields)
+                self._held[int(name)] = _held(fields)
 
     def below(self, top: int) -> dict[int, tuple[int, float]]:
         """List what is below a process."""
@@ -109,6 +129,27 @@ def _read_stat(name: str) -> list[bytes] | None:
     except OSError:  # gone
         return None
     return text[text.rindex(b")") + 2 :].split()  # a program's name may hold anything
+
+
+def _list_children(pid: int) -> list[int]:
+    """List the children of a process: each of its threads has its own."""
+    folder = f"/proc/{pid}/task"
+    children: list[int] = []
+    try:
+        for thread in os.listdir(folder):
+            with open(f"{folder}/{thread}/children", "rb", buffering=0) as file:
+                children += map(int, file.readall().split())
+    except OSError:  # gone
+        return children
+    return children
+
+
+def _lives(fields: list[bytes]) -> bool:
+    return fields[_STATE] not in (b"Z", b"X")
+
+
+def _held(fields: list[bytes]) -> tuple[int, float]:
+    return int(fields[_PAGES]) * _PAGE_BYTES, _cpu_seconds(fields)
 
 
 def _cpu_seconds(fields: list[bytes]) -> float:

@@ -18,6 +18,7 @@ PREFIX = "holdfast-"
 CONTROLLERS = ("memory", "cpu")
 CPU_PERIOD_US = 100_000
 CPU_QUOTA_US_MIN = 1_000  # the kernel takes no less
+READ_BYTES = 1 << 16
 REMOVE_TURNS_MAX = 50
 REMOVE_PAUSE_SECONDS = 0.01
 
@@ -59,7 +60,8 @@ class Limits:
     def plan(self, own: str | None, name: str) -> None:
         """Choose the cgroup of a command, without making it, from the one that we are in."""
         if own is not None:
-            parent, self._controllers = _choose_parent(own)
+            parent, lent = _choose_parent(own)
+            self._controllers = [*lent]
             self.cgroup = path_of(parent, name)
 
     def make(self) -> None:
@@ -73,9 +75,23 @@ class Limits:
             end_cgroup(self.cgroup)
             self.cgroup, self._controllers = None, []
 
-    def enter(self) -> str:
-        """Put this process under the limits and say what enforces them."""
-        has_entered = self.cgroup is not None and _try_write(f"{self.cgroup}/cgroup.procs", "0")
+    def open(self) -> int | None:
+        """Open the cgroup, for a process to be born there: to move one takes the kernel long."""
+        if self.cgroup is None:
+            return None
+        try:
+            return os.open(self.cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return None
+
+    def enter(self, *, is_there: bool = False) -> str:
+        """Put this process under the limits and say what enforces them.
+
+        One that `is_there` was born in the cgroup.
+        """
+        has_entered = is_there or (
+            self.cgroup is not None and _try_write(f"{self.cgroup}/cgroup.procs", "0")
+        )
         held_by = self._controllers if has_entered else []
         if not self._memory:
             return "cgroup2" if self._cpu and "cpu" in held_by else "none"
@@ -196,10 +212,18 @@ def _limit_address_space(memory: int) -> None:
 
 def _read(path: str) -> str:
     try:
-        with open(path) as file:
-            return file.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # not this kernel's, or gone
         return ""
+    try:
+        text = b""
+        while piece := os.read(fd, READ_BYTES):
+            text += piece
+        return os.fsdecode(text)
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
 
 
 def _write(path: str, text: str) -> None:

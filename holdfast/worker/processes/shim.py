@@ -1,7 +1,8 @@
 """The shim: one small process beside every placed attempt, which outlives the worker.
 
-Run as a program (`python -I -S shim.py FOLDER`), so it knows the standard library only. Worker and
-shim meet in the attempt's folder alone, so any later worker process takes over where one has died:
+Forked by its launcher (`holdfast.worker.processes.shim_launcher`), which this file is run as: so it
+knows the standard library only. Worker and shim meet in the attempt's folder alone, so any later
+worker process takes over where one has died:
 
     worker                      FOLDER                       shim
       | argv, token, deadline ->  order.json               -> |  starts the command
@@ -35,8 +36,7 @@ def pretend_packages(here: str) -> None:
 
 if __name__ == "__main__":
     pretend_packages(os.path.dirname(os.path.abspath(__file__)))
-    # What it does is a module of its own, so that it is compiled once and not by every shim.
-    from holdfast.worker.processes.command_supervisor import main
+    # What it does is a module of its own, so that it is compiled once.
+    from holdfast.worker.processes.shim_launcher import main
 
-    main(sys.argv[1])
-    os._exit(0)  # at once: the worker waits for the lock
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -10,6 +10,7 @@ USAGE = "usage.json"
 LOCK, CONTROL, ALIVE = "lock", "control", "alive"
 OUTPUT, LOG = "output.log", "shim.log"
 READY = b"ready\n"  # what a shim writes to ALIVE once it holds its lock
+BEGUN = b"begun\n"  # and once STARTED is there
 
 # What a command has made of its lock; anything else is trouble of this host, and passes.
 _SPOILED = {
@@ -24,10 +25,11 @@ def write_json(path: str, content: object, *, is_synced: bool = False) -> None:
     if os.path.lexists(unfinished):
         os.unlink(unfinished)
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(fd, "w") as file:
-        json.dump(content, file)
+    with open(fd, "wb", buffering=0) as file:
+        text = memoryview(json.dumps(content).encode())
+        while text:
+            text = text[file.write(text) :]
         if is_synced:
-            file.flush()
             os.fsync(fd)
     os.rename(unfinished, path)
     if is_synced:

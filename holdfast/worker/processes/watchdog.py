@@ -34,6 +34,7 @@ SLICE_SECONDS = 1.0
 PASSES_CLEAN = 2  # one pass can miss a process in the middle of an exec
 PASSES_MAX = 8  # with the pauses half a second: another deadline may be near
 PASSES_MAX_AT_END = 600  # with the pauses ten minutes: by then the leases have run out anyway
+YOUNGER_MAX = 256  # beyond, looking at each number costs more than reading which there are
 PAUSE_SECONDS = 0.002
 PAUSE_SECONDS_MAX = 1.0
 PIPE_BYTES_MAX = 1 << 20
@@ -62,10 +63,12 @@ def sweep(
     uids: Collection[int] = (),
     pipe: str | None = None,
     passes_max: int = PASSES_MAX,
+    after: int = 0,
 ) -> bool:
     """Kill groups, carriers of entries, and all of a uid; False if some do not die in time.
 
-    With a pipe, whoever holds that, too.
+    With a pipe, whoever holds that, too. `after` the start of a process of that number, if nothing
+    older can be meant: then most of /proc need not be read.
     """
     assert 0 not in uids, "root is nobody's own uid"
     clean = 0
@@ -73,7 +76,7 @@ def sweep(
     for _ in range(passes_max):
         for pgid in groups:
             kill_group(pgid)
-        clean = 0 if _kill_marked(entries, uids, pipe) else clean + 1
+        clean = 0 if _kill_marked(entries, uids, pipe, after=after) else clean + 1
         if clean == PASSES_CLEAN:
             return True
         time.sleep(pause)
@@ -81,10 +84,12 @@ def sweep(
     return False
 
 
-def _kill_marked(entries: Collection[bytes], uids: Collection[int], pipe: str | None) -> int:
+def _kill_marked(
+    entries: Collection[bytes], uids: Collection[int], pipe: str | None, *, after: int
+) -> int:
     spared = {os.getpid(), os.getppid()}
     killed = 0
-    for name in os.listdir("/proc"):
+    for name in _list_younger(after) if after else os.listdir("/proc"):
         if not name.isdigit() or int(name) in spared:
             continue
         if (
@@ -98,6 +103,18 @@ def _kill_marked(entries: Collection[bytes], uids: Collection[int], pipe: str | 
                 continue
             killed += 1
     return killed
+
+
+def _list_younger(pid: int) -> Collection[str]:
+    """List at least the processes that were started after one that was started lately."""
+    with open("/proc/loadavg", "rb") as file:
+        last = int(file.read().split()[-1])  # the number that was given out last
+    if pid <= last < pid + YOUNGER_MAX:
+        return [str(number) for number in range(pid + 1, last + 1)]
+    names = os.listdir("/proc")
+    if last < pid:  # the numbers have begun anew
+        return names
+    return [name for name in names if name.isdigit() and int(name) > pid]
 
 
 def _carries(name: str, entries: Collection[bytes]) -> bool:

@@ -17,9 +17,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.client.codec import load_codec
 from holdfast.client.context import Connection, Context, Identity, Lease, current
-from holdfast.errors import Refused, Unavailable
-from holdfast.model.spec import Entrypoint
+from holdfast.errors import Invalid, Refused, Unavailable
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.model.traces import TraceContext
 from holdfast.tracing.current import follow_trace
 from holdfast.tracing.switch import start_tracing, stop_tracing
@@ -28,6 +29,7 @@ from holdfast.wire.raw import absent_is_null
 from holdfast.wire.requests import Nothing, Progress
 from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running.attempt_outcome import STOPPED, Outcome, failure
+from holdfast.worker.running.batch import read_answers
 from holdfast.worker.running.function import (
     BadCall,
     Callee,
@@ -55,6 +57,8 @@ class ChildCall(msgspec.Struct, frozen=True):
     input: msgspec.Raw = absent_is_null()
     undoes: bool = False
     limit: CallLimit | None = None
+    # Where its worker has its codec from.
+    codec: str | None = None
 
 
 def main(folder: Path) -> None:
@@ -68,12 +72,17 @@ def main(folder: Path) -> None:
 def run(call: ChildCall) -> Outcome:
     """Find the function, call it, and say how it ended."""
     is_stopping = False
-    connection = cache(lambda: connect(call.identity.server))
+    try:
+        codec = None if call.codec is None else load_codec(call.codec)
+    except Invalid as error:
+        return failure(error, "fetch")
+    connection = cache(lambda: connect(call.identity.server, codec))
     context = Context(
         call.identity,
         is_cancelled=lambda: is_stopping,
         note_progress=_ProgressReporter(call.identity, connection).note,
         connection=connection,
+        codec=codec,
     )
 
     def ask_to_stop() -> None:
@@ -82,7 +91,7 @@ def run(call: ChildCall) -> Outcome:
 
     try:
         _import_all(call.imports)
-        callee = find_function(call.entrypoint, call.limit)
+        callee = find_function(call.entrypoint, call.limit, codec)
         if call.entrypoint.results:
             callee = _fill_in(callee, call.entrypoint, connection(), lease=call.identity.lease)
         args, kwargs = arguments_of(
@@ -95,7 +104,13 @@ def run(call: ChildCall) -> Outcome:
     follow_trace(TraceContext.read(call.identity.trace_parent))
     try:
         work = _run_coroutine if callee.is_async else _run_plainly
+        if callee.batch is not None:  # of one: others are in other processes
+            args, kwargs = [[*args, *kwargs.values()][:1]], {}
         value = work(callee, args, kwargs, ask_to_stop=ask_to_stop)
+        if callee.batch is not None:
+            [value] = read_answers(value, 1)
+            if isinstance(value, BaseException):
+                return failure(value)
     except TaskStopped:
         return STOPPED
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is its outcome

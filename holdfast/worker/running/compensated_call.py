@@ -5,17 +5,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.client.argument_jobs import replace_all
+from holdfast.client.codec import PayloadCodec
 from holdfast.client.context import Lease
 from holdfast.client.outcome import SUCCEEDED
 from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
-from holdfast.model.spec import Entrypoint
-from holdfast.model.undo import UndoRecord
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.work.undo import UndoRecord
 from holdfast.wire import attempt_calls
 from holdfast.wire.attempt_calls import COMPENSATED_PATH
 from holdfast.worker.running.attempt_outcome import failure
-from holdfast.worker.running.dependency_results import PATIENCE_SECONDS, JobResults, fetch_results
-from holdfast.worker.running.function import BadCall
+from holdfast.worker.running.dependency_results import (
+    PATIENCE_SECONDS,
+    JobResults,
+    decode_results,
+    fetch_results,
+)
+from holdfast.worker.running.function import BadCall, decoded
 from holdfast.worker.running.runnable import Runnable, lease_of
 
 # Of results of other jobs among the arguments; what is beyond is left out.
@@ -34,8 +40,9 @@ class CompensatedCall(NamedTuple):
 class CompensatedCalls:
     """Completes the records of compensations. The tasks of one job share a call: it is kept."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, codec: PayloadCodec | None = None) -> None:
         self._transport = transport
+        self._codec = codec
         self._latest: tuple[str, CompensatedCall] | None = None
 
     async def complete(self, attempt: Runnable) -> msgspec.Raw:
@@ -70,7 +77,7 @@ class CompensatedCalls:
         except (Refused, Unavailable) as error:
             problem = TransientError(f"the call that it undoes cannot be read: {error}")
             raise BadCall(failure(problem, "input")) from error
-        entrypoint = found.entrypoint
+        entrypoint = decoded(found.entrypoint, self._codec)
         if entrypoint.pickle is not None:
             # The positions of results are within: only user code could put them there.
             return CompensatedCall([], {}, entrypoint.pickle, is_cut=bool(entrypoint.results))
@@ -104,7 +111,7 @@ class CompensatedCalls:
             if problem.outcome.error_class != ValidationError.__name__:
                 raise
             return None  # gone, or too large
-        return _as_json(found[job_id])
+        return _as_json(decode_results(found[job_id], self._codec))
 
 
 def _as_json(fetched: JobResults) -> msgspec.Raw | None:

@@ -6,17 +6,18 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.client.argument_jobs import replace_all
+from holdfast.client.codec import PayloadCodec
 from holdfast.client.context import Lease
-from holdfast.client.outcome import RESULTS_PER_PAGE, SUCCEEDED, open_result
+from holdfast.client.outcome import RESULTS_PER_PAGE, SUCCEEDED, decode_result, open_result
 from holdfast.client.pages import read_pages
 from holdfast.client.transport import Transport
 from holdfast.errors import NotFound, Refused, TransientError, Unavailable, ValidationError
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire.attempt_calls import given_results_path
 from holdfast.wire.requests import PageQuery
 from holdfast.wire.status import ResultPage, TaskResult
 from holdfast.worker.running.attempt_outcome import failure
-from holdfast.worker.running.function import BadCall, Callee, unopened
+from holdfast.worker.running.function import BadCall, Callee, open_encoded, unopened
 
 FETCHES_MAX = 8
 BYTES_MAX = 256 << 20
@@ -75,6 +76,7 @@ def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, JobResul
     pickled = any(result.pickled for fetched in found.values() for result in fetched.results)
     if pickled and callee.limit is not None:
         raise BadCall(callee.limit.refuse_pickles())
+    found = {job_id: decode_results(fetched, callee.codec) for job_id, fetched in found.items()}
     try:
         values = {job_id: _open(fetched) for job_id, fetched in found.items()}
     except (Exception, SystemExit) as error:
@@ -88,6 +90,13 @@ def fill_in(callee: Callee, entrypoint: Entrypoint, found: Mapping[str, JobResul
         )
         raise BadCall(failure(ValidationError(problem), "input")) from error
     return callee._replace(**filled)
+
+
+def decode_results(fetched: JobResults, codec: PayloadCodec | None) -> JobResults:
+    """Make results readable that a codec has encoded. Raises BadCall."""
+    return open_encoded(
+        lambda: fetched._replace(results=[decode_result(codec, r) for r in fetched.results])
+    )
 
 
 def _open(fetched: JobResults) -> Any:

@@ -4,7 +4,7 @@ import logging
 from contextvars import Context
 from functools import partial
 
-from holdfast.model.outcomes import NOT_RETRYABLE
+from holdfast.model.work.outcomes import NOT_RETRYABLE
 from holdfast.tracing.current import Subject, describe
 from holdfast.worker.running.attempt_outcome import Outcome
 
@@ -14,7 +14,7 @@ LINE_LENGTH_MAX = 500
 
 def log_failure(attempt: Subject, outcome: Outcome) -> None:
     """Log how an attempt failed; other ends are no news for whoever looks after the worker."""
-    if outcome.status not in ("failed", "worker_failed"):
+    if outcome.status not in ("failed", "worker_failed") or outcome.put_off is not None:
         return
     # In a context of its own: the attempt did not write this.
     line = partial(log.warning, "%s", describe_failure(attempt, outcome), extra=describe(attempt))

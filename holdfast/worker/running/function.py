@@ -1,27 +1,38 @@
 """Find a task's function, and put together the arguments that it is called with."""
 
-import base64
 import importlib
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from holdfast import errors
+from holdfast.client.codec import (
+    PASSING,
+    PayloadCodec,
+    decode_entrypoint,
+    decode_value,
+    has_payloads,
+)
 from holdfast.client.context import Context
+from holdfast.client.functions.batches import BatchParameters, BatchSize
 from holdfast.client.functions.parameters import DoesNotFit, Parameters
+from holdfast.client.pickles import unpickle
 from holdfast.client.task import CONTEXT_PARAMETER, TaskFunction
 from holdfast.client.undo import read_undo
-from holdfast.model.outcomes import Stage
-from holdfast.model.spec import Entrypoint
-from holdfast.model.undo import UndoRecord
+from holdfast.model.submitting.payloads import find_codec_name
+from holdfast.model.submitting.spec import Entrypoint
+from holdfast.model.work.outcomes import Stage
+from holdfast.model.work.undo import UndoRecord
 from holdfast.wire.answers import ClaimedJob
 from holdfast.wire.requests import Progress
 from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running.attempt_outcome import Outcome, failure, storable
 
 MESSAGE_LENGTH_MAX = 256
+Opened = TypeVar("Opened")
+_decode = msgspec.json.Decoder().decode
 
 
 class TaskStopped(BaseException):
@@ -40,6 +51,9 @@ class Callee(NamedTuple):
     kwargs: dict[str, Any]
     pickled: bool
     limit: CallLimit | None = None
+    # It is called once for many tasks, with a list of what each of them brings.
+    batch: BatchSize | None = None
+    codec: PayloadCodec | None = None
 
 
 class BadCall(Exception):
@@ -50,14 +64,17 @@ class BadCall(Exception):
         self.outcome = outcome
 
 
-def find_function(entrypoint: Entrypoint, limit: CallLimit | None = None) -> Callee:
+def find_function(
+    entrypoint: Entrypoint, limit: CallLimit | None = None, codec: PayloadCodec | None = None
+) -> Callee:
     """Import or unpickle what an entrypoint names, within a limit. Raises BadCall."""
     if limit is not None and entrypoint.pickle is not None:
         raise BadCall(limit.refuse_pickles())
+    entrypoint = decoded(entrypoint, codec)
     steps: list[Any] = []
     try:
         if entrypoint.pickle is not None:
-            found, args, kwargs = _unpickle(entrypoint.pickle)
+            found, args, kwargs = unpickle(entrypoint.pickle)
         else:
             assert entrypoint.function is not None, "a command is not a function"
             steps = _import(entrypoint.function)
@@ -71,18 +88,19 @@ def find_function(entrypoint: Entrypoint, limit: CallLimit | None = None) -> Cal
         refusal = limit.find_refusal(entrypoint.function, steps)
         if refusal is not None:
             raise BadCall(refusal)
-    isolation = "auto"
+    isolation, batch = "auto", None
     if isinstance(found, TaskFunction):
-        isolation = found.options.isolation
+        isolation, batch = found.options.isolation, found.batch
         found = found.function
     if not callable(found):
         what = entrypoint.function or "what was pickled"
         problem = errors.PermanentError(f"{what} is not a function")
         raise BadCall(failure(problem, "fetch"))
     signature = _signature_of(found)
+    read = Parameters if batch is None else BatchParameters
     return Callee(
         found,
-        None if signature is None else Parameters(found, signature),
+        None if signature is None else read(found, signature),
         _is_async(found),
         signature is not None and CONTEXT_PARAMETER in signature.parameters,
         isolation,
@@ -90,6 +108,8 @@ def find_function(entrypoint: Entrypoint, limit: CallLimit | None = None) -> Cal
         kwargs,
         entrypoint.pickle is not None,
         limit,
+        batch,
+        codec,
     )
 
 
@@ -100,9 +120,11 @@ class Functions:
         self,
         limit_of: Callable[[Entrypoint], CallLimit | None] = lambda _: None,
         *,
+        codec: PayloadCodec | None = None,
         functions_max: int = 1000,
     ) -> None:
         self._limit_of = limit_of
+        self.codec = codec
         self._functions_max = functions_max
         self._found: dict[str, Callee] = {}
 
@@ -110,21 +132,23 @@ class Functions:
         """Find a function with the arguments of its job, in any thread. Raises BadCall."""
         path = entrypoint.function
         if path is None:
-            return find_function(entrypoint, self._limit_of(entrypoint))
+            return find_function(entrypoint, self._limit_of(entrypoint), self.codec)
         callee = self._found.get(path)
         if callee is None:
             if len(self._found) >= self._functions_max:
                 self._found.clear()
             # Without the arguments of this one job, which may be large.
             bare = Entrypoint(function=path)
-            callee = self._found[path] = find_function(bare, self._limit_of(bare))
-        return _with_arguments(callee, entrypoint)
+            callee = self._found[path] = find_function(bare, self._limit_of(bare), self.codec)
+        return _with_arguments(callee, decoded(entrypoint, self.codec))
 
     def find_known(self, job: ClaimedJob) -> Callee | None:
         """Find a function that can be called without running user code first; None if it cannot."""
         entrypoint = job.entrypoint
         callee = self._found.get(entrypoint.function or "")
         if callee is None or entrypoint.results or job.compensates_job_id is not None:
+            return None
+        if has_payloads(entrypoint):
             return None
         return _with_arguments(callee, entrypoint)
 
@@ -148,10 +172,13 @@ def arguments_of(
             record = msgspec.json.decode(text, type=UndoRecord)
             if callee.limit is not None and (record.is_pickled or record.pickle is not None):
                 raise BadCall(callee.limit.refuse_pickles())
-            args.insert(0, read_undo(record))
+            args.insert(0, open_encoded(lambda: read_undo(record, callee.codec)))
         elif fan_out:
-            value = msgspec.json.decode(text)
-            args.insert(0, _unpickle(value) if callee.pickled else value)
+            value = _decode(text)
+            if find_codec_name(value) is not None:
+                encoded = value
+                value = open_encoded(lambda: decode_value(callee.codec, encoded))
+            args.insert(0, unpickle(value) if callee.pickled else value)
     except BadCall:
         raise
     except Exception as error:
@@ -170,6 +197,21 @@ def arguments_of(
         raise BadCall(failure(errors.ValidationError(str(error)), "input")) from error
     except Exception as error:  # by code of the user's that makes an object of it
         raise unreadable(error) from error
+
+
+def decoded(entrypoint: Entrypoint, codec: PayloadCodec | None) -> Entrypoint:
+    """Give an entrypoint whose arguments can be read. Raises BadCall."""
+    return open_encoded(lambda: decode_entrypoint(codec, entrypoint))
+
+
+def open_encoded(read: Callable[[], Opened]) -> Opened:
+    """Read what may be encoded. Raises BadCall: for good, unless the codec says otherwise."""
+    try:
+        return read()
+    except errors.Invalid as error:
+        raise BadCall(failure(errors.ValidationError(str(error)), "input")) from error
+    except PASSING as error:
+        raise BadCall(failure(error, "input")) from error
 
 
 def unreadable(error: BaseException) -> BadCall:
@@ -192,12 +234,6 @@ def describe_progress(fraction: float, message: object | None) -> Progress:
     return Progress(
         fraction, None if message is None else storable(str(message), MESSAGE_LENGTH_MAX)
     )
-
-
-def _unpickle(text: str) -> Any:
-    import cloudpickle
-
-    return cloudpickle.loads(base64.b64decode(text))
 
 
 def _import(path: str) -> list[Any]:

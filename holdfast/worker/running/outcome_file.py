@@ -1,7 +1,8 @@
 """How the process of a function reports its end to the worker: a file in the attempt's folder.
 
-User code can write there as well, so it is read with suspicion: a process reports success or
-failure. Whether a failure was a stop that somebody had asked for, the worker knows itself.
+User code can write there as well, so it is read with suspicion: a process reports success, failure
+or that it waits for a signal. Whether a failure was a stop that somebody had asked for, the worker
+knows itself.
 """
 
 import os
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.model.work.outcomes import PUT_OFF_MS_MAX, PutOff
 from holdfast.worker.running.attempt_outcome import (
     CLASS_LENGTH_MAX,
     ERROR_LENGTH_MAX,
+    WAITING,
     Outcome,
     storable,
 )
@@ -45,13 +48,23 @@ def read_outcome(folder: Path, *, was_asked_to_stop: bool) -> Outcome | None:
     match outcome.status:
         case "succeeded":
             return Outcome("succeeded", 0, result=outcome.result, outputs=outcome.outputs)
-        case "failed" if was_asked_to_stop:
+        case "failed" | "waiting" if was_asked_to_stop:
             return Outcome("killed", error=error_text)
+        case "waiting":
+            return WAITING
         case "failed":
             kind = storable(outcome.error_class or "TransientError", CLASS_LENGTH_MAX)
-            return Outcome("failed", None, error_text, kind, outcome.stage)
+            return Outcome(
+                "failed", None, error_text, kind, outcome.stage, put_off=_clamp(outcome.put_off)
+            )
         case status:
             return _unfit(f"its function reported the status {status!r}, which is not its own")
+
+
+def _clamp(put_off: PutOff | None) -> PutOff | None:
+    if put_off is None:
+        return None
+    return PutOff(min(max(put_off.after_ms, 0), PUT_OFF_MS_MAX), put_off.free)
 
 
 def _unfit(problem: str) -> Outcome:

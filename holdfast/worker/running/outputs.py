@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.model.datasets import ENTRIES_BYTES_MAX, OutputEntry
-from holdfast.model.order import Output
+from holdfast.model.submitting.order import Output
 from holdfast.worker.running.attempt_outcome import Outcome
 from holdfast.worker.running.regular_file import open_regular
 

@@ -28,6 +28,7 @@ def write_call(
     *,
     limit: CallLimit | None,
     imports: Sequence[str] = (),
+    codec: str | None = None,
     python: str = sys.executable,
 ) -> list[str]:
     """Write down what the process needs, and choose its command line."""
@@ -39,7 +40,9 @@ def write_call(
         return ["/bin/sh", "-c", entrypoint.shell]
     job = attempt.job
     undoes = job.compensates_job_id is not None
-    call = ChildCall(identity, entrypoint, job.fan_out, list(imports), attempt.input, undoes, limit)
+    call = ChildCall(
+        identity, entrypoint, job.fan_out, list(imports), attempt.input, undoes, limit, codec
+    )
     (folder / CALL_FILE).write_bytes(msgspec.json.encode(call))
     return [python, "-m", "holdfast.worker.running.child", str(folder)]
 

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.client.both import LoopThread
+from holdfast.client.codec import PayloadCodec
 from holdfast.client.context import Connection, Identity, Lease
 from holdfast.client.token import UNNAMED
 from holdfast.client.transport import Transport
@@ -28,9 +29,9 @@ class Runnable(Protocol):
         """The job it belongs to."""
 
 
-def identify(attempt: Runnable, server: str) -> Identity:
-    """Say which attempt this is, for its function and its process."""
-    timeout = attempt.job.timeout
+def identify(attempt: Runnable, server: str, *, run_seconds: float = 0.0) -> Identity:
+    """Say which attempt this is, for its function and its process; it has run so long by now."""
+    left = None if attempt.job.timeout is None else attempt.job.timeout - run_seconds
     return Identity(
         server=server,
         task_id=attempt.task_id,
@@ -43,7 +44,7 @@ def identify(attempt: Runnable, server: str) -> Identity:
         trace_parent=attempt.trace_parent,
         outputs=attempt.job.outputs,
         environment=attempt.job.environment,
-        deadline=None if timeout is None else datetime.now(UTC) + timedelta(seconds=timeout),
+        deadline=None if left is None else datetime.now(UTC) + timedelta(seconds=left),
     )
 
 
@@ -52,9 +53,9 @@ def lease_of(attempt: Runnable) -> Lease:
     return Lease(attempt.task_id, attempt.number, attempt.lease_token)
 
 
-def connect(server: str) -> Connection:
+def connect(server: str, codec: PayloadCodec | None = None) -> Connection:
     """Open the connection by which attempts call the server, each by its lease, on a thread."""
     thread = LoopThread("holdfast-calls")
     transport = Transport(server, speaker=UNNAMED)
     thread.run(transport.__aenter__())
-    return Connection(transport, thread)
+    return Connection(transport, thread, codec)

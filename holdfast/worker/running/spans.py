@@ -77,7 +77,8 @@ def end_run(span: "Span | None", outcome: Outcome) -> None:
             "holdfast.stage": outcome.stage,
         }
     )
-    if outcome.status in ("failed", "worker_failed"):
+    # What was put off has not failed: its code wants to go on later.
+    if outcome.status in ("failed", "worker_failed") and outcome.put_off is None:
         span.fail(outcome.error or outcome.status, kind=outcome.error_class)
     span.end()
 

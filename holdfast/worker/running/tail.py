@@ -7,7 +7,7 @@ from typing import Annotated, BinaryIO
 import msgspec
 from msgspec import Meta
 
-from holdfast.model.log_limits import HEAD_BYTES, TAIL_BYTES
+from holdfast.model.work.log_limits import HEAD_BYTES, TAIL_BYTES
 from holdfast.worker.processes.shim_folder import write_json
 from holdfast.worker.running.regular_file import open_regular, read_regular
 

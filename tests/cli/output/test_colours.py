@@ -1,7 +1,7 @@
 """States look the same everywhere."""
 
 from holdfast.cli.output.colours import COLOURS, badge
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 
 
 def test_every_state_has_its_colour_and_badge() -> None:

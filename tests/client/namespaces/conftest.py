@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.client.both import Bound
 from holdfast.client.client import Client
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire.requests import JobRequest
 
 Given = ParamSpec("Given")

@@ -7,7 +7,7 @@ import pytest
 from holdfast.client.client import Client
 from holdfast.client.functions.describing import describe
 from holdfast.errors import NotFound
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.worker.announcing import announce
 from tests.client import app
 from tests.client.namespaces.conftest import Face

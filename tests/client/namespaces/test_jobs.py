@@ -11,7 +11,7 @@ import pytest
 from holdfast.client import deadline, pages
 from holdfast.client.client import Client
 from holdfast.errors import IllegalMove, Invalid, KeyReused, NotFound
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire.requests import JobRequest
 from tests.client.hand import Hand
 from tests.client.namespaces.conftest import Face

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.client.client import Client
 from holdfast.errors import Invalid, NotFound, Refused
-from holdfast.model.policies import PolicyDefaults, PolicyLimits
+from holdfast.model.submitting.policies import PolicyDefaults, PolicyLimits
 from holdfast.wire.policies import PolicyRequest
 from tests.client.namespaces.conftest import Face
 

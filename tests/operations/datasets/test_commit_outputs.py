@@ -1,12 +1,14 @@
 """Outputs are committed with the success of their task: once, whole, or not at all."""
 
+from uuid import uuid4
+
 import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, Refused, TooLarge
 from holdfast.ledger.keys import request_key
 from holdfast.model.datasets import ENTRIES_MAX, OutputEntry
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending import complete as completing
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from tests.audits import assert_audit_is_silent
@@ -66,6 +68,18 @@ async def test_a_failed_attempt_commits_nothing(world: World, library: Library) 
     )
     assert row[0] == 1
     await assert_audit_is_silent(world.ledger.database)
+
+
+async def test_a_stranger_commits_nothing_and_is_told_so(world: World, library: Library) -> None:
+    await library.submit()
+    [claim] = await world.claim()
+    await world.start(claim)
+    before = await world.dump()
+    for stranger in (claim._replace(lease_token=uuid4()), claim._replace(attempt=1)):
+        with pytest.raises(LeaseConflict):
+            await library.commit(stranger, an_entry())
+    assert await world.dump() == before
+    assert (await library.commit(claim, an_entry())).accepted
 
 
 async def test_a_killed_attempt_commits_nothing(world: World, library: Library) -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from holdfast.errors import Invalid, NotFound, TooLarge, Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.server_limits import ServerLimits
-from holdfast.model.spec import Limits, Submission
+from holdfast.model.limits.server_limits import ServerLimits
+from holdfast.model.submitting.spec import Limits, Submission
 from holdfast.operations.datasets import triggers as dataset_triggers
 from holdfast.operations.datasets.triggers import delete_trigger, put_trigger, start_triggered
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from tests.audits import assert_audit_is_silent
 from tests.datasets import Library
 from tests.world import World

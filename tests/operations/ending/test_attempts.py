@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim
 from tests.world import World
 
 FAILED, DEAD = TaskState.FAILED, TaskState.DEAD_LETTERED

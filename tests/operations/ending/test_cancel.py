@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict, NotFound
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
-from holdfast.operations.claim import Claim
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.follow_up import follow_up, follow_up_all
 from tests.world import World

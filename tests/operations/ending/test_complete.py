@@ -8,10 +8,10 @@ import pytest
 from holdfast.errors import Invalid, LeaseConflict, TooLarge
 from holdfast.ledger.keys import request_key
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Limits
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending import complete as complete_module
 from holdfast.operations.ending.complete import Completed, Completion, complete
 from holdfast.operations.notes import Note

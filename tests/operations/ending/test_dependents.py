@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.ids import TaskId
-from holdfast.model.states import JobState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState
 from holdfast.operations.ending import dependents
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.dependents import find_forgotten, release_dependents
 from holdfast.operations.follow_up import follow_up, follow_up_all
-from holdfast.operations.partitions import prune_partition
-from holdfast.operations.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.submitting import chunk, store
+from holdfast.operations.upkeep.partitions import prune_partition
+from holdfast.operations.upkeep.requeue import give_up_scheduling, requeue_due
 from holdfast.store.database import Database
-from holdfast.store.tables.tasks import NewTasks
+from holdfast.store.tables.work.tasks import NewTasks
 from tests.audits import assert_audit_is_silent
 from tests.chunks import shrink_chunks
 from tests.placed_world import PlacedWorld

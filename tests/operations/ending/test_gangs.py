@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.errors import LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending.attempts import add_siblings
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.ending.complete import Completed, Completion, complete

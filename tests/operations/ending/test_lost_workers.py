@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending import lost_workers
 from holdfast.operations.ending.lost_workers import BATCH_MAX, end_gone_worker, lose_worker
 from holdfast.store.database import Database

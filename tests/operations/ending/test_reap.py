@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending.reap import read_outage, reap
 from holdfast.rules.outage import is_free
 from holdfast.store.database import Database

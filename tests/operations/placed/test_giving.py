@@ -3,9 +3,9 @@
 import json
 from collections import defaultdict
 
-from holdfast.model.ids import TaskId
-from holdfast.model.resources import Capacity
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.placed.giving import Giver
 from holdfast.operations.placed.snapshot import Snapshot, Wants
 from holdfast.rules.placement.scheduler import Placement

@@ -136,3 +136,14 @@ async def test_what_a_leader_does_keeps_nobody_from_renewing_its_term(ledger: Le
         await hold_term(tx, term)
         await hold_term(other, term)
         assert await lead(ledger, "one") == term
+
+
+async def test_a_leader_that_is_gone_is_followed_before_its_term_runs_out(ledger: Ledger) -> None:
+    old = await a_term(ledger)
+    assert await lead(ledger, "other", is_gone=lambda leader: leader == "someone") is None
+    new = await lead(ledger, "other", is_gone=lambda leader: leader == "one")
+    assert new == Term("other", old.epoch + 1)
+    with pytest.raises(Deposed):
+        await hold(ledger, old)
+    # It was not gone at all: it loses the term, and nothing else.
+    assert await lead(ledger, "one") is None

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from asyncpg import RaiseError
 
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Limits
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.placed.leadership import Deposed, resign
 from holdfast.operations.placed.place import Scheduler

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.placed.leadership import Deposed, resign
 from holdfast.operations.placed.undelivered import (
     Undelivered,

@@ -2,11 +2,11 @@
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.policies import PolicyLimits, TypePolicy
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.policies import PolicyLimits, TypePolicy
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.policies import set_policy
 from holdfast.operations.submitting.accept import accept
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 
 
 def a_job(**fields: object) -> Submission:

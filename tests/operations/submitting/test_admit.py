@@ -5,11 +5,11 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.policies import TypePolicy
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.policies import TypePolicy
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.policies import set_policy
 from holdfast.operations.submitting.admit import PoliciesChanged, admit
-from holdfast.rules.submission import complete_submission, parse_spec
+from holdfast.rules.submitting.submission import complete_submission, parse_spec
 from tests.world import World
 
 

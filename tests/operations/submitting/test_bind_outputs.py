@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid, KeyReused
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.submitting import chunk
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.replay import Manner, replay
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import LockTimeout
 from tests.audits import assert_audit_is_silent
 from tests.chunks import shrink_chunks

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import Invalid, LeaseConflict
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
+from holdfast.model.work.fence import Fence
 from holdfast.operations.submitting.children import get_parent
 from tests.world import World, fence_of
 

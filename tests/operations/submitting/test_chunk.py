@@ -7,14 +7,14 @@ import pytest
 
 from holdfast.errors import IllegalMove, KeyReused
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.prune import Retention, prune
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit, submit_one
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.operations.upkeep.prune import Retention, prune
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from tests.world import World
 
 LARGE = 25_000

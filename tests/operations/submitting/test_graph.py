@@ -6,14 +6,14 @@ import pytest
 
 from holdfast.errors import Invalid, KeyReused, NotFound, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits, Submission
-from holdfast.model.states import JobState
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.world import World

@@ -6,12 +6,12 @@ import pytest
 
 from holdfast.errors import IllegalMove, Invalid, NotFound
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit, submit_one
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from tests.world import World
 
 

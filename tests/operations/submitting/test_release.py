@@ -5,9 +5,9 @@ import pytest
 from holdfast.errors import TooLarge
 from holdfast.ledger.keys import request_key
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits
-from holdfast.model.states import JobState
+from holdfast.model.submitting.spec import Limits
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState
 from holdfast.operations.submitting.release import Broken, find_broken, release
 from holdfast.operations.submitting.replay import replay
 from tests.audits import assert_audit_is_silent

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.policies import PolicyDefaults, TypePolicy
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.policies import PolicyDefaults, TypePolicy
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.policies import set_policy
 from holdfast.operations.submitting import repeats
 from holdfast.operations.submitting.admit import admit
 from holdfast.operations.submitting.repeats import find_first
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import complete_submission, parse_spec
-from holdfast.store.tables.jobs import KeyedJob
+from holdfast.rules.submitting.submission import complete_submission, parse_spec
+from holdfast.store.tables.work.jobs import KeyedJob
 from tests.world import World
 
 KEYED = {"entrypoint": {"function": "app:work"}, "queue": "q", "idempotency_key": "k"}

@@ -11,9 +11,9 @@ import pytest
 from holdfast.errors import IllegalMove, Invalid, TooLarge
 from holdfast.ledger.keys import request_key
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Limits
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.dead_letters import dead_letter_task
 from holdfast.operations.follow_up import follow_up_all
 from holdfast.operations.submitting import replay as operation

@@ -9,8 +9,8 @@ import pytest
 from holdfast.errors import IllegalMove, Invalid, KeyReused, NotFound, TooLarge
 from holdfast.ledger.keys import RequestKey, request_key
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.submitting import resubmission
 from holdfast.operations.submitting.rerun import Rerun, rerun
 from tests.audits import assert_audit_is_silent

@@ -1,10 +1,10 @@
 """A job described again asks for what it asked for, but for what held only the first time."""
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.submitting.resubmission import describe_again, note_replays
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from tests.world import World
 
 

@@ -9,17 +9,17 @@ import pytest
 from holdfast.errors import IllegalMove, Invalid, KeyReused, NotFound, TooLarge
 from holdfast.ledger.keys import request_key
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits, Submission
-from holdfast.model.states import JobState
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import JobState
 from holdfast.operations.ending.cancel import cancel_job
 from holdfast.operations.submitting import resubmission
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.submitting.replay import replay
 from holdfast.operations.submitting.rerun import rerun
 from holdfast.operations.submitting.resume import Resumed, resume
-from holdfast.rules.submission import parse_inputs, parse_spec
-from holdfast.store.reads.tasks import list_continued
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
+from holdfast.store.reads.work.tasks import list_continued
 from tests.audits import assert_audit_is_silent
 from tests.chunks import shrink_chunks
 from tests.datasets import Library

@@ -8,14 +8,14 @@ import pytest
 from holdfast.errors import IllegalMove, Invalid, KeyReused
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.partitions import prune_partition
 from holdfast.operations.submitting.admit import admit
 from holdfast.operations.submitting.store import Submitted, store_jobs
 from holdfast.operations.submitting.submit import submit_one
-from holdfast.rules.submission import complete_submission, parse_spec
+from holdfast.operations.upkeep.partitions import prune_partition
+from holdfast.rules.submitting.submission import complete_submission, parse_spec
 from tests.audits import assert_audit_is_silent
 from tests.world import World
 

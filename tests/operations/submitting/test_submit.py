@@ -7,12 +7,12 @@ import pytest
 
 from holdfast.errors import Invalid, KeyReused, TooLarge
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.submitting.store import Submitted
 from holdfast.operations.submitting.submit import submit, submit_one
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from holdfast.store.database import Database
 from tests.world import World
 

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits, Submission
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.follow_up import follow_up, follow_up_all
-from holdfast.operations.prune import Retention, prune
 from holdfast.operations.submitting import chunk
 from holdfast.operations.submitting.graph import submit_batch
 from holdfast.operations.undoing import compensate
-from holdfast.rules.submission import parse_spec
+from holdfast.operations.upkeep.prune import Retention, prune
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.chunks import shrink_chunks

@@ -4,11 +4,11 @@ import asyncio
 from datetime import timedelta
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.follow_up import follow_up_all
-from holdfast.operations.partitions import prune_partition
 from holdfast.operations.submitting.replay import replay
 from holdfast.operations.undoing.undo import note_undos
+from holdfast.operations.upkeep.partitions import prune_partition
 from holdfast.store.database import Database
 from tests.journeys.test_saga import a_saga, alone
 from tests.world import World

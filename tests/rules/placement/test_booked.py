@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.rules.placement.booked import add_up, take_most
 from tests.rules.placement_builders import a_shape
 

@@ -1,6 +1,6 @@
 """What the workers of a queue lack for claimed tasks that name resources."""
 
-from holdfast.model.resources import Capacity, Resources
+from holdfast.model.workers.resources import Capacity, Resources
 from holdfast.rules.placement.claiming import explain_no_room
 from holdfast.rules.placement.snapshot import WorkerView
 

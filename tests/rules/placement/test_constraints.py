@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import OPERATORS, AttributeValue, Constraint
+from holdfast.model.workers.resources import OPERATORS, AttributeValue, Constraint
 from holdfast.rules.placement.constraints import (
     check_constraint,
     matches,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.rules.placement.devices import count_given, list_devices
 
 

@@ -1,6 +1,6 @@
 """What no worker could ever run, and what only has to wait."""
 
-from holdfast.model.resources import Capacity, Constraint
+from holdfast.model.workers.resources import Capacity, Constraint
 from holdfast.rules.placement.impossible import Impossible, list_impossible
 from tests.rules.placement_builders import GB, NOW, a_demand, a_gang, a_shape, a_worker
 

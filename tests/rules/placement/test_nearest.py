@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 
-from holdfast.model.resources import Capacity, Constraint
+from holdfast.model.workers.resources import Capacity, Constraint
 from holdfast.rules.placement.nearest import NEAREST_MAX
 from holdfast.rules.placement.scheduler import Demand, WorkerView, explain
 from tests.rules.placement_builders import (

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from holdfast.model.resources import Capacity, Constraint
+from holdfast.model.workers.resources import Capacity, Constraint
 from holdfast.rules.placement.constraints import matches
 from holdfast.rules.placement.scheduler import Demand, Reason, Shape, WorkerView, explain, plan
 from tests.rules import naive_placement as naive

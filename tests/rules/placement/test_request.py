@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid, TooLarge
-from holdfast.model.resources import Resources
-from holdfast.model.spec import Limits, Submission
-from holdfast.rules.submission import complete_submission, parse_spec
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.workers.resources import Resources
+from holdfast.rules.submitting.submission import complete_submission, parse_spec
 
 LIMITS = Limits(gang_tasks_max=8)
 HASH = "0" * 64

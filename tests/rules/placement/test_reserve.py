@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.model.resources import Capacity, Constraint
+from holdfast.model.workers.resources import Capacity, Constraint
 from holdfast.rules.placement.reserve import choose_workers
 from holdfast.rules.placement.room import Room
 from holdfast.rules.placement.snapshot import Shape, WorkerView

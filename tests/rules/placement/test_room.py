@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.model.resources import Capacity, Constraint
+from holdfast.model.workers.resources import Capacity, Constraint
 from holdfast.rules.placement.room import SLOTS, Room, Taken, count_fits, sum_by_group
 from holdfast.rules.placement.snapshot import Shape, WorkerView
 from tests.rules.placement_builders import GB, a_shape, a_worker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.rules.placement.scheduler import (
     RESERVATIONS_MAX,
     RESERVE_AFTER_SECONDS,

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import Constraint, Coscheduling, Resources
-from holdfast.model.spec import Entrypoint, JobSpec
+from holdfast.model.submitting.spec import Entrypoint, JobSpec
+from holdfast.model.workers.resources import Constraint, Coscheduling, Resources
 from holdfast.rules.placement.snapshot import Shape, missing_members, rank, shape_of
 from tests.rules.placement_builders import a_demand, a_gang
 

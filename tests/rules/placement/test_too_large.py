@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.model.resources import Capacity, Resources
+from holdfast.model.workers.resources import Capacity, Resources
 from holdfast.rules.placement.too_large import describe_need, explain_too_large
 
 SMALL, BIG = Capacity(2, 4_000_000_000), Capacity(8, 1_000_000_000)

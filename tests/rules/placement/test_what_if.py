@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.rules.placement.scheduler import explain
 from holdfast.rules.placement.what_if import (
     WhatIf,

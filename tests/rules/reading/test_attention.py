@@ -27,6 +27,11 @@ def told(**standings: Any) -> list[tuple[str, str]]:
         ({"paused_by": "eve", "depth": 0}, None, ""),
         ({"is_served": False, "waited_seconds": 60}, "critical", "no worker serves it"),
         ({"is_served": False, "waited_seconds": 59}, None, ""),
+        (
+            {"waited_seconds": 61, "limited_by": "mail"},
+            "warning",
+            "limit mail lets nothing more start, 0 run; 3 tasks in line",
+        ),
         ({"waited_seconds": 61}, "critical", "nothing runs or finishes; 3 tasks in line"),
         ({"waited_seconds": 61, "running": 4}, "warning", "nothing finished in the last minute"),
         (

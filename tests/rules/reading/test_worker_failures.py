@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.rules.reading.worker_failures import BadWorker, fails_nearly_all, find_bad_workers
-from holdfast.store.tables.samples import WorkerEnds
+from holdfast.store.tables.upkeep.samples import WorkerEnds
 
 
 @pytest.mark.parametrize(

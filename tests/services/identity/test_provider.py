@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from holdfast.errors import Invalid, NotAllowed, Unauthenticated, Unavailable
-from holdfast.model.roles import Role
+from holdfast.model.access.roles import Role
 from holdfast.services.identity import keys as keys_module
 from holdfast.services.identity.claims import OidcSettings
 from holdfast.services.identity.provider import IdentityProvider, Returned, is_safe

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.operations.placed.leadership import Deposed, resign
 from holdfast.services.leading.lag import LAG_SECONDS, LATE_SECONDS
 from holdfast.store.database import Database
@@ -94,7 +94,7 @@ async def test_a_new_worker_is_found_and_a_ring_for_it_speeds_that_up(fleet: Fle
         await eventually(lambda: second.received)
 
 
-async def test_the_first_answer_of_a_worker_and_the_end_of_an_attempt_are_told(
+async def test_the_first_answer_of_a_worker_and_start_and_end_of_an_attempt_are_told(
     fleet: Fleet, world: World
 ) -> None:
     worker = await fleet.add("w1")
@@ -104,9 +104,12 @@ async def test_the_first_answer_of_a_worker_and_the_end_of_an_attempt_are_told(
         beats.ring(["w1"])
         await eventually(worker.running)
         assert fleet.changes == 1
-        worker.succeed(task_id)
+        worker.start(task_id)
         beats.ring(["w1"])
         await eventually(lambda: fleet.changes == 2)
+        worker.succeed(task_id)
+        beats.ring(["w1"])
+        await eventually(lambda: fleet.changes == 3)
 
 
 async def test_a_worker_that_hangs_holds_up_nobody_and_is_not_called_twice(fleet: Fleet) -> None:

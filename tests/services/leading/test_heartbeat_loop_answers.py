@@ -5,8 +5,8 @@ from uuid import uuid4
 
 from aiohttp import web
 
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.placed.leadership import resign
 from holdfast.operations.placed.worker_heartbeats import Failure, count_failures
 from holdfast.store.database import Database

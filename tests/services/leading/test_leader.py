@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Submission
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.placed.leadership import lead
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.services.leading.leader import Leader
 from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.waking.doorbell import Doorbells

@@ -7,16 +7,16 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.spec import Limits, Submission
-from holdfast.model.states import TaskState
+from holdfast.model.submitting.spec import Limits, Submission
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.placed.worker_heartbeats import Prepared, Wanted, prepare
 from holdfast.operations.register import drain
 from holdfast.operations.report import Report
 from holdfast.operations.usage import Usage
-from holdfast.rules.submission import complete_submission, parse_spec, terms_of
+from holdfast.rules.submitting.submission import complete_submission, parse_spec, terms_of
 from holdfast.services.leading.worker_calls import (
     CallFailed,
     interpret,

@@ -4,11 +4,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
-from holdfast.model.states import TaskState
+from holdfast.model.work.outcomes import PutOff
+from holdfast.model.work.states import TaskState
+from holdfast.operations.signals import wait_for_signal
 from holdfast.services.measuring import metrics as metrics_module
 from holdfast.services.measuring.metrics import Metrics
 from tests.placed_world import PlacedWorld
-from tests.world import World
+from tests.world import World, fence_of
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -47,7 +49,9 @@ async def test_every_counter_is_there_before_anything_happened(ledger: Ledger) -
         "lease_conflicts_total",
         "lease_expiries_total",
         "retries_total",
+        "signal_waits_total",
         "failures_total",
+        "put_offs_total",
         "dead_letters_total",
         "submitted_tasks_total",
     ):
@@ -55,6 +59,24 @@ async def test_every_counter_is_there_before_anything_happened(ledger: Ledger) -
     text = Metrics(ledger).render().decode()
     for name in ("transitions_total", "wait_seconds", "run_seconds"):
         assert f"# TYPE holdfast_{name}" in text
+
+
+async def test_a_wait_for_a_signal_is_no_retry(ledger: Ledger, world: World) -> None:
+    metrics = Metrics(ledger)
+    ledger.on_commit = metrics.count
+    await world.submit([1, 2, 3], max_retries_failure=1)
+    waiting, put_off, failing = await world.claim(3)
+    for claim in (waiting, put_off, failing):
+        await world.start(claim)
+    await wait_for_signal(ledger, fence_of(waiting), name="go", number=1, timeout=None)
+    await world.complete(waiting, "waiting")
+    await world.complete(put_off, "failed", error="later", put_off=PutOff(60_000))
+    await world.fail(failing)
+    samples = read(metrics)
+    assert counter(samples, "signal_waits_total") == 1
+    assert counter(samples, "put_offs_total") == 1
+    assert counter(samples, "retries_total") == 1
+    assert moves(samples)["WORKER_FAILED", "PENDING"] == 1
 
 
 async def test_a_small_story_is_counted_right(ledger: Ledger, world: World) -> None:
@@ -166,3 +188,28 @@ async def test_a_runaway_number_of_types_is_folded(ledger: Ledger, world: World)
     counts = {kind: counter(samples, "wait_seconds_count", type=kind) for kind in "ab"}
     assert counts == {"a": 2, "b": 1}
     assert counter(samples, "wait_seconds_count", type="other") == 2
+
+
+async def test_what_was_put_off_is_counted_and_no_failure_of_its_type(
+    ledger: Ledger, world: World
+) -> None:
+    metrics = Metrics(ledger)
+    told: list[News] = []
+    ledger.on_commit = told.append
+    await world.submit(on_exhausted="fail", max_retries_failure=1)
+    for after_ms in (0, 1):
+        [mine] = await world.claim()
+        await world.start(mine)
+        await world.complete(mine, "failed", put_off=PutOff(after_ms))
+    for news in told:
+        metrics.count(news)
+    assert counter(read(metrics), "put_offs_total") == 1
+    assert sum(len(news.failures) for news in told) == 1, "only the last has failed for good"
+
+
+async def test_turns_at_limits_are_counted_by_what_was_told(ledger: Ledger) -> None:
+    metrics = Metrics(ledger)
+    for given in ("at_once", "later", "later"):
+        metrics.count_turn("stripe", given)
+    text = metrics.render().decode()
+    assert 'holdfast_limit_turns_total{given="later",limit="stripe"} 2.0' in text

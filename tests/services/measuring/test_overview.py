@@ -4,22 +4,22 @@ import asyncio
 
 import pytest
 
-from holdfast.model.ids import TaskId
-from holdfast.model.outcomes import Status
-from holdfast.model.resources import Capacity
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.outcomes import Status
+from holdfast.model.workers.resources import Capacity
 from holdfast.operations.dead_letters import discard
 from holdfast.operations.ending.complete import Completion
 from holdfast.operations.register import Registration, drain, register
 from holdfast.operations.submitting.replay import replay
 from holdfast.rules.placement.impossible import Impossible
 from holdfast.rules.reading.attention import ATTENTION_MAX, Attention
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from holdfast.services.measuring.overview import Overviews, read_attention
 from holdfast.services.reasons import Reasons
 from holdfast.services.runtime import Runtime
 from holdfast.store.database import Database
-from holdfast.store.reads import queues
+from holdfast.store.reads.limits import queues
 from tests.cluster import Cluster
 from tests.world import World, fence_of
 

@@ -6,23 +6,25 @@ import pytest
 
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
-from holdfast.model.spec import Submission
-from holdfast.rules.submission import parse_inputs, parse_spec
+from holdfast.model.submitting.spec import Submission
+from holdfast.model.work.outcomes import PutOff
+from holdfast.operations.signals import wait_for_signal
+from holdfast.rules.submitting.submission import parse_inputs, parse_spec
 from holdfast.services.measuring.metrics import Metrics
 from holdfast.services.measuring.samples import Samples
 from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.services.waking.doorbell import Doorbells
 from holdfast.services.waking.wake_ups import WakeUps
 from holdfast.store.database import Database, LockTimeout
-from holdfast.store.reads.samples import (
+from holdfast.store.reads.upkeep.samples import (
     Step,
     count_ends_by_worker,
     count_failures_by_type,
     read_steps,
 )
-from holdfast.store.tables.samples import Counts, WorkerEnds
+from holdfast.store.tables.upkeep.samples import Counts, WorkerEnds
 from tests.steps import LONGEST_STEP_SECONDS, to_the_start_of_a_step
-from tests.world import World, a_stored_job
+from tests.world import World, a_stored_job, fence_of
 
 SPEC = {"entrypoint": {"function": "app:work"}, "queue": "q"}
 
@@ -74,6 +76,29 @@ async def test_a_small_story_is_counted_right(
     await quiet.samples.write()
     assert await read(database) == [Step(counts, waits, 0, 0)]
     assert await read_types(database) == [("report", 3, 2)]
+
+
+async def test_a_pause_is_neither_an_end_nor_a_failure_of_its_worker(
+    quiet: Runtime, world: World, database: Database
+) -> None:
+    await to_the_start_of_a_step(world)
+    spec = parse_spec(SPEC | {"type": "report"})
+    await quiet.writers.submit(Submission(spec, parse_inputs([1, 2, 3, 4])))
+    waiting, put_off, handed_back, fine = await world.claim(4)
+    for claim in (waiting, put_off, handed_back, fine):
+        await world.start(claim)
+    await wait_for_signal(world.ledger, fence_of(waiting), name="approval", number=1, timeout=None)
+    assert (await world.complete(waiting, "waiting")).accepted
+    later = PutOff(600_000, free=True)
+    await world.complete(put_off, "failed", error_class="RetryAfter", put_off=later)
+    await world.complete(handed_back, "handed_back")
+    await world.succeed(fine)
+    await quiet.samples.write()
+    [step] = await read(database)
+    assert step.counts == Counts(submitted=4, succeeded=1, worker_failed=1, retried=1)
+    async with database.transaction() as tx:
+        since = await tx.now() - timedelta(hours=1)
+        assert await count_ends_by_worker(tx, since) == {"w1": WorkerEnds(succeeded=1)}
 
 
 async def test_two_servers_add_up(world: World, database: Database, database_url: str) -> None:

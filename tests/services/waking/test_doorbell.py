@@ -1,6 +1,7 @@
 """Bells: as many are woken as the news is worth, and no ring is lost between look and wait."""
 
 import asyncio
+from typing import NamedTuple
 
 import pytest
 
@@ -154,3 +155,76 @@ async def test_a_cancel_is_not_lost_when_it_meets_a_ring(steps: int) -> None:
     waiting.cancel()
     await eventually(waiting.done)
     assert waiting.cancelled()
+
+
+class Wish(NamedTuple):
+    """What somebody asks for."""
+
+    request: str = "up to two"
+    is_over: bool = False
+
+
+async def test_a_wish_is_fulfilled_without_a_ring() -> None:
+    doorbells = Doorbells()
+    with doorbells.listen([OTHER, DOOR], wish=Wish()) as listener:
+        waiting = asyncio.create_task(listener.wait(60))
+        await asyncio.sleep(0)
+        with doorbells.borrow("q") as loan:
+            assert loan is not None
+            assert loan.request == "up to two"
+            loan.give(["one"])
+            with doorbells.borrow("other") as twice:
+                assert twice is None
+            assert doorbells.ring(DOOR) == 1, "who has something is not rung"
+        assert not await waiting
+        assert listener.given == ["one"]
+
+
+async def test_who_is_given_nothing_looks_by_himself() -> None:
+    doorbells = Doorbells()
+    with doorbells.listen([DOOR], wish=Wish()) as listener:
+        waiting = asyncio.create_task(listener.wait(60))
+        await asyncio.sleep(0)
+        with pytest.raises(ZeroDivisionError), doorbells.borrow("q"):
+            raise ZeroDivisionError
+        assert await waiting
+        assert listener.given is None
+
+
+async def test_who_is_lent_stays_until_he_has_his_answer() -> None:
+    doorbells = Doorbells()
+    with doorbells.listen([DOOR], wish=Wish()) as listener:
+        waiting = asyncio.create_task(listener.wait(0.001))
+        await asyncio.sleep(0)
+        with doorbells.borrow("q") as loan:
+            doorbells.close()
+            done, _ = await asyncio.wait([waiting], timeout=0.05)
+            assert not done
+            assert loan is not None
+            loan.give(["one"])
+        assert not await waiting
+        assert listener.given == ["one"]
+        with doorbells.borrow("q") as loan:
+            assert loan is None, "nothing is lent by a server that stops"
+
+
+async def test_the_first_who_sits_there_with_a_wish_is_lent() -> None:
+    doorbells = Doorbells()
+    with (
+        doorbells.listen([DOOR], wish=Wish()) as looks,
+        doorbells.listen([DOOR]) as wants_nothing,
+        doorbells.listen([DOOR], wish=Wish(is_over=True)) as is_over,
+        doorbells.listen([DOOR], wish=Wish("first")) as first,
+        doorbells.listen([DOOR], wish=Wish("second")) as second,
+    ):
+        sitting = [wants_nothing, is_over, first, second]
+        waits = [asyncio.create_task(each.wait(60)) for each in sitting]
+        await asyncio.sleep(0)
+        with doorbells.borrow("q") as one, doorbells.borrow("q") as two:
+            assert one is first
+            assert two is second
+            with doorbells.borrow("q") as three:
+                assert three is None
+        assert not looks.was_rung
+        doorbells.close()
+        await asyncio.gather(*waits)

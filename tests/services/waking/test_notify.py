@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.services.waking import notify
 from holdfast.services.waking.notify import CHANNEL, NotifyTransport, listening
 from holdfast.store.database import Database
@@ -73,20 +75,27 @@ async def _listens_anew(clock: Clock, lost: int) -> bool:
 
 
 async def test_a_database_that_is_away_is_waited_for(
-    database: Database,
+    database_url: str,
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(notify, "AGAIN_SECONDS", 0.01)
-    url, database.url = database.url, "postgresql://127.0.0.1:1/nowhere"
+    parts = urlsplit(database_url)
+    asked = dict(parse_qsl(parts.query))
+    way, sockets = tmp_path / "way", asked["host"]
+    way.symlink_to(sockets)
+    url = parts._replace(query=urlencode(asked | {"host": str(way)})).geturl()
     queues: list[str] = []
-    async with listening(database, queues.append):
-        await eventually(lambda: len(caplog.records) >= 2)
-        database.url = url
-        await eventually(lambda: clock.fetch(LISTENERS))
-        await NotifyTransport(database).publish("q", [])
-        await eventually(lambda: queues)
+    async with Database(url) as database:
+        way.unlink()
+        async with listening(database, queues.append):
+            await eventually(lambda: len(caplog.records) >= 2)
+            way.symlink_to(sockets)
+            await eventually(lambda: clock.fetch(LISTENERS))
+            await NotifyTransport(database).publish("q", [])
+            await eventually(lambda: queues)
     assert " is away: " in caplog.records[0].getMessage()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import Unavailable
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.operations.queues import pause_queue
 from holdfast.services.waking.republish import Republisher
 from tests.world import World

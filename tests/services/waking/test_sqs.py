@@ -8,7 +8,7 @@ import time
 import pytest
 
 from holdfast.errors import Invalid, Stopping, Unavailable
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.services.waking.sqs import SENDING_MAX, SqsPublisher, Unpublished
 from holdfast.wire.sqs import decode_hint, queue_name
 from tests.sqs import (

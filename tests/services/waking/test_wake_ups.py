@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.errors import Unavailable
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUps
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.store.database import Database
 from holdfast.store.reads.actions import ActionFilter, list_actions
-from holdfast.store.tables.actions import NewAction, record_actions
+from holdfast.store.tables.access.actions import NewAction, record_actions
 from tests.world import World
 
 DONE = [

@@ -6,15 +6,16 @@ one whose statistics know a single type, owner and queue, for which any index lo
 
 import json
 from collections.abc import Iterator
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.spec import Submission
+from holdfast.model.submitting.spec import Submission
 from holdfast.operations.submitting.submit import submit
-from holdfast.rules.submission import parse_spec
+from holdfast.rules.submitting.submission import parse_spec
 from holdfast.store.database import Database
 from holdfast.store.statements import Statement, load_statements
 
@@ -53,6 +54,7 @@ IN_ORDER = {
     },
     "list_results": {"jobs": "job_id", "tasks": "task_index", "attempts": "attempt"},
     "get_job_with_spec": {"jobs": "job_id"},
+    "find_terms": {"jobs": "job_id"},
     "count_ahead": {"ready": "urgency"},
     "read_feeding": {"outbox": "job_id"},
     "walk_open_dead_letters": {"dead_letters": "job_id"},
@@ -64,7 +66,7 @@ IN_ORDER = {
     "count_jobs_in_line": {"ready": "job_id"},
     "count_placed_of_jobs": {"ready": "job_id"},
     "read_resources": {"jobs": "job_id ="},
-    "list_unmet": {"dependencies": "job_id ="},
+    "list_unmet": {"dependencies": "job_id =", "jobs": "job_id ="},
     "read_end": {"jobs": "job_id", "events": "task_index", "dependencies": "job_id ="},
     "walk_up": {"dependencies": "job_id ="},
     "walk_down": {"dependencies": "depends_on ="},
@@ -96,6 +98,7 @@ SORTED = {
     },
     "list_events_of_job": {"events": "job_id", "jobs": "job_id"},
     "list_events_of_job_within": {"events": "ts", "jobs": "job_id"},
+    "list_events_of_job_before": {"events": "ts", "jobs": "job_id"},
     "list_events_of_task": {"events": "task_index", "jobs": "job_id"},
     "list_notes": {
         "notes": "kind",
@@ -156,6 +159,18 @@ SORTED = {
     },
     "read_resumable": {"jobs": "job_id =", "continuations": "job_id =", "undos": "job_id ="},
     "list_replays": {"events": "task_index"},
+    "list_parked": {"waiting": "job_id", "tasks": "task_index", "signal_waits": "job_id"},
+    "list_kept": {"signals": "job_id", "signal_waits": "job_id"},
+    "list_gates": {"gated": "_id", "limit_spent": "bucket_id"},
+    "read_turn": {"gated": "_id"},
+    "list_holders": {"leases": "held"},
+    "list_buckets": {"limit_buckets": "limit_id", "leases": "held", "gated": "bucket_id"},
+    "find_schedule": {"schedules": "name"},
+    "list_schedules": {"schedules": "name"},
+    "list_firings": {"schedule_firings": "schedule_id", "jobs": "job_id"},
+    "list_last_firings": {"schedule_firings": "schedule_id", "jobs": "job_id"},
+    "count_misses": {"schedule_misses": "schedule_id"},
+    "list_last_misses": {"schedule_misses": "schedule_id"},
     "lock_open_letters": {"dead_letters": "job_id ="},
     "lock_streams": {"jobs": "job_id ="},
     "hold_streams": {"jobs": "job_id ="},
@@ -174,22 +189,25 @@ OVERVIEW = {
     "read_worker_samples": {"worker_samples": "at >="},
     "read_type_times": {"type_samples": "at >="},
     "count_pending": {"ready": "", "waiting": ""},
+    "count_parked": {"waiting": "", "signal_waits": "task_index", "tasks": "task_index"},
     "count_placed": {"ready": ""},
     "count_open_states": {"tasks": "task_index"},
     "count_open_letters": {"dead_letters": ""},
     "list_finishing_queues": {"events": "ts", "jobs": "job_id"},
 }
 EXPECTED = {**IN_ORDER, **SORTED, **OVERVIEW}
-READS = resources.files("holdfast.store") / "sql" / "reads"
+READS = Path(holdfast.__file__).parent / "store" / "sql" / "reads"
 STATEMENTS = {
     **{
         name: statement
-        for file in READS.iterdir()
-        for name, statement in load_statements(f"reads/{file.name.removesuffix('.sql')}").items()
+        for file in READS.rglob("*.sql")
+        for name, statement in load_statements(
+            str(file.relative_to(READS.parent).with_suffix(""))
+        ).items()
     },
-    "list_demands_of_job": load_statements("cluster")["list_demands_of_job"],
-    **{name: load_statements("tasks")[name] for name in ("read_inputs", "measure_inputs")},
-    **{name: found for name, found in load_statements("resume").items() if name in SORTED},
+    "list_demands_of_job": load_statements("workers/cluster")["list_demands_of_job"],
+    **{name: load_statements("work/tasks")[name] for name in ("read_inputs", "measure_inputs")},
+    **{name: found for name, found in load_statements("order/resume").items() if name in SORTED},
 }
 # A walk that starts at the front of an index, or a merge of two answers that are in order.
 UNBOUNDED = {
@@ -204,6 +222,7 @@ SOME = {
     "int2": "1",
     "int4": "1",
     "int8": "1",
+    "float8": "1",
     "text": "'x'",
     "timestamptz": "now()",
     "interval": "'1 s'",
@@ -323,17 +342,32 @@ WHOLE_TABLES = {
     },
     "from line to line, each counted up to a bound": {"list_lines"},
     "a share of the pages, so that some hundred are read": {
-        "sample_depths", "sample_ready", "sample_waiting",
+        "sample_depths", "sample_gated", "sample_ready", "sample_waiting",
+        "sample_waiting_of_queues",
     },
-    "the size of a table, which is not read": {"measure_ready"},
+    "the size of a table, which is not read": {"measure_gated", "measure_ready", "measure_waiting"},
     "the first so many, in the order of an index": {"count_waiting"},
+    "the first so many": {"count_gated"},
+    "every limit or shared queue, and what stands behind each up to a bound": {
+        "count_use", "list_queue_gates", "list_shares", "count_in_shares",
+    },
     "a row for each queue that was ever paused": {"list_paused", "read_condition"},
     "no more rows than a dataset may have triggers": {"list_triggers"},
     "every job that is live, or a range of jobs: once a minute, and in no request": {
         "count_live_tasks", "count_bytes",
     },
     "a row for each partition": {"list_ranges"},
-    "no table": {"read_horizon", "read_stored_until"},
+    "no table": {
+        "read_horizon", "read_stored_until", "list_horizon_holders", "read_position",
+        "read_wal_position", "read_replay",
+    },
+    "the catalogue or the statistics of Postgres, when the doctor is asked": {
+        "read_settings", "read_clocks", "count_connections", "read_transaction_id_age",
+        "list_missing_rights", "read_role", "list_table_rows", "list_unvacuumed", "list_standbys",
+    },
+    "what is open now, counted once, when the doctor is asked": {
+        "read_ranges", "read_backlog", "read_leader", "list_schedule_problems",
+    },
 }  # fmt: skip
 
 

@@ -6,11 +6,12 @@ from contextvars import copy_context
 from types import ModuleType
 from typing import Any
 
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.function_runner import FunctionCall, FunctionRunner
 from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.running.attempt_outcome import Outcome
+from holdfast.worker.running.function import Functions
 from holdfast.worker.running_code import RunningCode
 from tests.worker.claims import an_attempt
 
@@ -25,7 +26,7 @@ class Inside:
         self.runner = FunctionRunner(
             NOWHERE,
             threads_max=1,
-            limit_of=lambda _: None,
+            functions=Functions(),
             code=RunningCode(),
             write=self._write,
             on_end=self._end,

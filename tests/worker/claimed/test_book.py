@@ -1,6 +1,6 @@
 """The book of a worker of queues: what is free, what is offered, what is taken."""
 
-from holdfast.model.resources import Capacity, Resources
+from holdfast.model.workers.resources import Capacity, Resources
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.book import Book, SharedBook
 from tests.worker.claims import an_attempt

@@ -7,12 +7,13 @@ import pytest
 
 from holdfast.client.transport import Transport
 from holdfast.errors import LeaseConflict
-from holdfast.model.ids import parse_task_id
-from holdfast.model.resources import Capacity
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.work.ids import parse_task_id
+from holdfast.model.workers.resources import Capacity
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.operations.register import Registration, register
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.claims import Claims, Replaced
+from holdfast.worker.processes.clock import boot_clock
 from tests.client.peer import Say, listening
 from tests.waiting import eventually
 from tests.worker.faulty_proxy import FaultyProxy
@@ -76,6 +77,22 @@ async def test_an_incarnation_that_was_replaced_is_told_so(
     await workplace.submit(call("add", 1))
     with pytest.raises(Replaced):
         await Claims(transport, FIRST, [QUEUE], hand_back=refuse).claim(1, 0)
+
+
+async def test_a_lease_counts_from_its_request_however_late_the_answer(
+    workplace: Workplace,
+) -> None:
+    async with FaultyProxy(workplace.url) as proxy, Transport(proxy.url) as transport:
+        claims = Claims(transport, FIRST, [QUEUE], hand_back=refuse)
+        await workplace.submit(call("add", 1), lease=60.0)
+        proxy.hold_answers()
+        claiming = asyncio.create_task(claims.claim(1, 0))
+        await eventually(lambda: workplace.fetch("select 1 from holdfast.leases"))
+        leased_by = boot_clock()
+        await eventually(lambda: boot_clock() > leased_by + 0.2)
+        proxy.mend()
+        [attempt] = await claiming
+    assert attempt.expires_at <= leased_by + 60.0
 
 
 async def test_what_was_claimed_for_a_call_that_is_given_up_is_handed_back(

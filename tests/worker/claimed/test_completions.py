@@ -10,10 +10,11 @@ import pytest
 
 from holdfast.api import bodies
 from holdfast.client.transport import Transport
+from holdfast.errors import RetryAfter
 from holdfast.worker.claimed import completions as module
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.completions import Completions
-from holdfast.worker.running.attempt_outcome import KILLED, Outcome
+from holdfast.worker.running.attempt_outcome import KILLED, Outcome, failure
 from tests.client.peer import Say, listening
 from tests.waiting import eventually
 from tests.worker.claims import an_attempt
@@ -230,3 +231,16 @@ async def test_a_server_that_does_not_know_its_name_is_sent_the_same_again() -> 
         [first, *again] = [heard.json["completions"] for heard in peer.heard]
     assert first[0]["status"] == "succeeded"
     assert again == [first, first]
+
+
+async def test_a_server_that_cannot_put_off_is_told_of_a_failure() -> None:
+    unknown = Say(400, b'{"error": {"code": "invalid", "message": "completions[0].put_off: no"}}')
+    accepted = Say(200, b'{"results": [{"task_id": "7.0", "accepted": true}]}')
+    with listening() as peer:
+        peer.script = [unknown, accepted]
+        async with sending(peer.url) as sender:
+            sender.completions.add(an_attempt(), failure(RetryAfter(60, free=True)))
+            await sender.completions.wait_until_acknowledged()
+        [[first], [again]] = [heard.json["completions"] for heard in peer.heard]
+    assert first.pop("put_off") == {"after_ms": 60_000, "free": True}
+    assert again == first

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from holdfast.client.transport import Transport
-from holdfast.model.log_limits import HEAD_BYTES, TAIL_BYTES
+from holdfast.model.work.log_limits import HEAD_BYTES, TAIL_BYTES
 from holdfast.worker.claimed import function_output as output_module
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.function_output import AttemptOutput, FunctionOutputs

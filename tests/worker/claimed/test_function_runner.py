@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.model.order import ResultPosition
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.order import ResultPosition
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED, Outcome
 from tests.waiting import eventually
 from tests.worker import sample_tasks

@@ -14,6 +14,7 @@ from holdfast.client.transport import Transport
 from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.requests import Progress, WorkerRegisterRequest
 from holdfast.worker.claimed import attempt as attempt_module
+from holdfast.worker.claimed import lease_keeper
 from holdfast.worker.claimed.attempt import Attempt
 from holdfast.worker.claimed.completions import Completions
 from holdfast.worker.claimed.lease_keeper import Keeper
@@ -127,6 +128,28 @@ async def test_renewals_do_not_need_the_loop_of_the_worker(
             assert not kept.stops
 
 
+async def test_a_renewal_counts_from_when_it_was_asked_for(
+    workplace: Workplace, watchdog: WatchdogHandle, worker_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_keeper, "BEAT_SECONDS_MAX", 30.0)
+    async with FaultyProxy(workplace.url) as proxy, keeping(proxy.url, watchdog, worker_id) as kept:
+        attempt = await an_attempt_of(workplace, worker_id, lease=120.0)
+        kept.keeper.hold([attempt])
+        first, stored = attempt.expires_at, (await lease_of(workplace, attempt))["expires_at"]
+        proxy.hold_answers()
+        attempt.renew_at = 0.0
+
+        async def is_renewed() -> bool:
+            return bool((await lease_of(workplace, attempt))["expires_at"] > stored)
+
+        await eventually(is_renewed)
+        renewed_by = boot_clock()
+        await eventually(lambda: boot_clock() > renewed_by + 0.2)
+        proxy.mend()
+        await eventually(lambda: attempt.expires_at > first)
+        assert attempt.expires_at <= renewed_by + 120.0
+
+
 async def test_what_was_dropped_is_renewed_no_longer(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
@@ -173,7 +196,7 @@ async def test_a_conflict_about_an_attempt_that_is_over_stops_nobody(
 async def test_a_lease_that_was_taken_away_stops_the_code(
     workplace: Workplace, kept: Kept, worker_id: str
 ) -> None:
-    attempt = await an_attempt_of(workplace, worker_id)
+    attempt = await an_attempt_of(workplace, worker_id, lease=120.0)  # longer than we look
     kept.keeper.hold([attempt])
     attempt.lease_token = uuid4()
     attempt.renew_at = 0.0

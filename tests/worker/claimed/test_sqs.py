@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid, Stopping
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.wire.sqs import SqsUnavailable, encode_hint
 from holdfast.worker.claimed.sqs import Message, SqsInbox
 from tests.sqs import (

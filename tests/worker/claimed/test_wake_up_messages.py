@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from holdfast.model.ids import parse_task_id
+from holdfast.model.work.ids import parse_task_id
 from holdfast.services.waking.republish import Republisher
 from holdfast.services.waking.sqs import SqsPublisher
 from holdfast.wire.sqs import encode_hint, queue_name

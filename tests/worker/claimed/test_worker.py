@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.outcomes import CancelMode
+from holdfast.model.work.outcomes import CancelMode
+from holdfast.model.work.states import TaskState
 from tests.waiting import eventually
 from tests.worker.faulty_proxy import FaultyProxy
 from tests.worker.workplace import SAMPLES, Workplace, call
@@ -65,6 +66,19 @@ async def test_a_failure_is_told_with_its_class_and_stage(workplace: Workplace) 
         await workplace.reach(task_id, "FAILED")
         attempt = await workplace.ended(task_id)
         assert (attempt["error_class"], attempt["stage"]) == (error_class, stage)
+
+
+@pytest.mark.parametrize("name", ["put_off", "put_off_in_thread", "put_off_in_process"])
+async def test_a_function_may_ask_to_be_called_later_at_no_cost(
+    workplace: Workplace, name: str
+) -> None:
+    task_id = await workplace.submit(call(name), on_exhausted="fail")
+    workplace.hire()
+    task = await workplace.reach(task_id, "SUCCEEDED")
+    assert (task["result"], task["failure_count"]) == ("1", 0)
+    attempt = await workplace.ended(task_id)
+    assert (attempt["state"], attempt["error_class"]) == (TaskState.FAILED, "RetryAfter")
+    assert attempt["error"] == "RetryAfter: put off for 0.01 s at no cost: not yet"
 
 
 async def test_a_start_is_in_the_ledger_while_the_code_runs(

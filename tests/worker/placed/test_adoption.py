@@ -4,8 +4,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from holdfast.model.ids import parse_task_id
-from holdfast.model.states import TaskState
+from holdfast.model.work.ids import parse_task_id
+from holdfast.model.work.states import TaskState
 from holdfast.operations.logs import read_log
 from tests.audits import assert_audit_is_silent
 from tests.killing import kill_and_see_gone

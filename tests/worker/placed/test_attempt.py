@@ -8,7 +8,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.worker.placed.attempt import PlacedAttempt, StopMode, TakeoverRecord, decide_outcome
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder, ShimUsage
@@ -200,7 +200,7 @@ def test_what_it_uses_is_reported_now_and_then_if_it_has_changed(
     order = ShimOrder(argv=["true"], environment={}, cwd="/", token="t", deadline=boot_clock())
     attempt = an_attempt(tmp_path)
     assert attempt.report().usage is None
-    attempt.shim = Shim(tmp_path, order, child=None)
+    attempt.shim = Shim(tmp_path, order)
     assert attempt.report().usage is None
     used = {"cpu_seconds": 0.5, "memory_peak_bytes": 9, "processes_max": 1, "limits": "none"}
     path = str(tmp_path / shim_folder.USAGE)
@@ -210,7 +210,7 @@ def test_what_it_uses_is_reported_now_and_then_if_it_has_changed(
     assert attempt.report().usage is None
     monkeypatch.setattr("holdfast.worker.placed.attempt.USAGE_SECONDS", 0.0)
     attempt = an_attempt(tmp_path)
-    attempt.shim = Shim(tmp_path, order, child=None)
+    attempt.shim = Shim(tmp_path, order)
     assert attempt.report().usage == used | {"cpu_seconds": 0.6}
     assert attempt.report().usage is None
     (tmp_path / shim_folder.USAGE).write_text('{"cpu_seconds": "spoiled"}')

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.waiting import eventually

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.client.transport import Transport
-from holdfast.model.resources import Resources
+from holdfast.model.workers.resources import Resources
 from holdfast.worker.allowing import EVERYTHING
 from holdfast.worker.building.builder import Builder
 from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord

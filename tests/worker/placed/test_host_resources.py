@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.model.resources import Capacity
+from holdfast.model.workers.resources import Capacity
 from holdfast.worker.placed.host_resources import choose_gpus, find_capacity, parse_gpu
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.client.transport import Transport
 from holdfast.errors import Invalid, Unavailable
-from holdfast.model.worker_credentials import WorkerCredential
+from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.wire.answers import WorkerRegisterAnswer
 from holdfast.wire.requests import WorkerRegisterRequest
 from holdfast.worker.placed.incarnation import Incarnation

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.worker.placed.shim_handle import Shim
 from holdfast.worker.processes import shim_folder
-from tests.worker.shimmed import a_script, an_order, find_shim, run, running
+from tests.worker.shimmed import a_script, an_order, find_shim, launching, run, running
 
 
 async def test_folder_and_order_are_nobody_elses_business(tmp_path: Path) -> None:
@@ -20,8 +20,8 @@ async def test_folder_and_order_are_nobody_elses_business(tmp_path: Path) -> Non
 
 async def test_a_folder_holds_one_order_ever(tmp_path: Path) -> None:
     await run(tmp_path, a_script("exit 0"))
-    with pytest.raises(FileExistsError):
-        await Shim.start(tmp_path, a_script("exit 0"))
+    with launching() as launcher, pytest.raises(FileExistsError):
+        await Shim.start(launcher, tmp_path, a_script("exit 0"))
     assert (await Shim.adopt(tmp_path).wait()).exit_code == 0
 
 
@@ -33,8 +33,8 @@ async def test_a_host_that_cannot_start_a_shim_keeps_nothing_of_it(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", program)
-        with pytest.raises(error):
-            await Shim.start(tmp_path / "folder", a_script("exit 0"))
+        with launching() as launcher, pytest.raises(error):
+            await Shim.start(launcher, tmp_path / "folder", a_script("exit 0"))
     assert os.listdir(tmp_path / "folder") in ([], [shim_folder.LOG])
     assert (await run(tmp_path / "folder", a_script("exit 0"))).exit_code == 0
 

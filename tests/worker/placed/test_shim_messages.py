@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.worker.placed.shim_handle import Shim
-from tests.worker.shimmed import a_script
+from tests.worker.shimmed import a_script, launching
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ from tests.worker.shimmed import a_script
 async def test_an_order_that_makes_no_sense_is_refused(
     tmp_path: Path, field: str, changes: dict[str, Any]
 ) -> None:
-    with pytest.raises(Invalid) as refused:
-        await Shim.start(tmp_path / "folder", a_script("exit 0", **changes))
+    with launching() as launcher, pytest.raises(Invalid) as refused:
+        await Shim.start(launcher, tmp_path / "folder", a_script("exit 0", **changes))
     assert refused.value.field == field
     assert os.listdir(tmp_path) == []
 

@@ -1,5 +1,7 @@
 """What a shim does with a command: real processes, each seen to its end."""
 
+import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -117,9 +119,14 @@ async def test_a_daemon_that_left_the_session_and_cleared_its_environment_is_kil
 
 
 async def test_who_carries_the_mark_elsewhere_dies_with_the_command(tmp_path: Path) -> None:
-    order = a_script("exit 0")
-    stray, stranger = start_sleeper(order.mark), start_sleeper(order.mark + "0")
-    await run(tmp_path, order)
+    order = a_script("read line < go", cwd=str(tmp_path))
+    os.mkfifo(tmp_path / "go")
+    async with running(tmp_path / "folder", order) as shim:
+        # By somebody else, on its behalf: no descendant of the shim is it.
+        stray, stranger = start_sleeper(order.mark), start_sleeper(order.mark + "0")
+        async with asyncio.timeout(60):
+            await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
+            assert (await shim.wait()).exit_code == 0
     assert stray.wait(60) == -signal.SIGKILL
     assert lives(stranger)
     stranger.kill()

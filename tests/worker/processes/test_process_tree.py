@@ -65,14 +65,36 @@ def test_the_cpu_of_a_process_is_read_until_it_is_reaped() -> None:
     assert process_tree.read_cpu_seconds(process.pid) is None
 
 
-def test_all_that_lives_below_a_process_is_listed_with_its_memory(top: psutil.Process) -> None:
+@pytest.mark.parametrize("has_children_files", [True, False])
+def test_all_that_lives_below_a_process_is_listed_with_its_memory(
+    top: psutil.Process, has_children_files: bool
+) -> None:
     below = living_below(top)
-    listed = process_tree.list_tree(top.pid)
+    listed = process_tree.list_tree(top.pid, has_children_files=has_children_files)
     assert set(listed) == {process.pid for process in below}
     for process in below:
         memory, cpu = listed[process.pid]
         assert 0 < memory < 2**30
         assert cpu <= sum(process.cpu_times()[:2])
+
+
+def test_the_child_of_any_thread_is_listed() -> None:
+    script = (
+        "import os, threading\n"
+        "def start():\n"
+        "    os.spawnlp(os.P_NOWAIT, 'sleep', 'sleep', '600')\n"
+        "    print(flush=True)\n"
+        "    input()\n"
+        "threading.Thread(target=start).start()"
+    )
+    command = [sys.executable, "-c", script]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        [child] = process_tree.list_tree(process.pid)
+        os.kill(child, signal.SIGKILL)
+        process.communicate(b"\n")
 
 
 def test_a_zombie_and_a_process_without_children_have_nobody(top: psutil.Process) -> None:

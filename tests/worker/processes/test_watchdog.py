@@ -118,6 +118,19 @@ def test_a_process_outside_the_group_is_known_by_its_mark(
         assert lives(stranger)
 
 
+@pytest.mark.parametrize("younger_max", [0, 256])
+def test_who_was_there_before_is_spared_however_many_came_since(
+    sleepers: list[subprocess.Popen[bytes]], younger_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "YOUNGER_MAX", younger_max)
+    older, first, *_ = sleepers
+    later = start_sleeper(MARKS[0])
+    assert older.pid < first.pid < later.pid, "the numbers have begun anew; run it again"
+    assert watchdog.sweep([], [watchdog.entry_of(MARKS[0])], after=first.pid)
+    assert later.wait(60) == -signal.SIGKILL
+    assert lives(older)
+
+
 def test_a_mark_that_only_begins_alike_is_another(sleepers: list[subprocess.Popen[bytes]]) -> None:
     leader = sleepers[0]
     longer = start_sleeper(MARKS[0] + "0")

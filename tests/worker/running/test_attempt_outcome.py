@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import holdfast as hf
+from holdfast.model.work.outcomes import PutOff
 from holdfast.worker.running.attempt_outcome import (
     ERROR_LENGTH_MAX,
     RESULT_BYTES_MAX,
@@ -121,3 +122,12 @@ def test_a_text_is_made_storable_and_cut() -> None:
     assert storable("a\0b", 100) == "a\\x00b"
     assert storable("\ud800", 100) == "\\ud800"
     assert len(storable("\0" * 100, 100)) == 100
+
+
+def test_what_is_put_off_says_for_how_long_and_brings_no_traceback() -> None:
+    outcome = failure(hf.RetryAfter(90))
+    assert (outcome.status, outcome.error_class) == ("failed", "RetryAfter")
+    assert (outcome.error, outcome.put_off) == ("RetryAfter: put off for 90 s", PutOff(90_000))
+    free = failure(hf.RetryAfter(0.25, "closed", free=True))
+    assert free.error == "RetryAfter: put off for 0.25 s at no cost: closed"
+    assert free.put_off == PutOff(250, free=True)

@@ -95,15 +95,17 @@ def test_a_uid_under_which_something_still_runs_is_not_given(house: Path) -> Non
     assert uids.give(an_attempt(house, "1.1.0")) == FIRST + 30
 
 
-@pytest.mark.parametrize("name", [b"\xff", b"a\x0bUid: 7"])
-def test_a_uid_is_given_whatever_other_processes_are_called(house: Path, name: bytes) -> None:
+@pytest.mark.parametrize(("name", "uid"), [(b"\xff", FIRST + 44), (b"a\x0bUid: 7", FIRST + 45)])
+def test_a_uid_is_given_whatever_other_processes_are_called(
+    house: Path, name: bytes, uid: int
+) -> None:
     program = os.path.join(os.fsencode(house), name)
     os.symlink(os.fsencode(shutil.which("sleep") or ""), program)
     stray = subprocess.Popen(["sleep", "600"], executable=program)
     try:
         while Path(f"/proc/{stray.pid}/comm").read_bytes() != name + b"\n":
             assert stray.poll() is None  # it takes its name a moment after it was started
-        assert AttemptUids(FIRST + 40, FIRST + 40).give(an_attempt(house, "1.0.0")) == FIRST + 40
+        assert AttemptUids(uid, uid).give(an_attempt(house, "1.0.0")) == uid
     finally:
         stray.kill()
         stray.wait(30)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from holdfast.client.context import Identity
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.worker.running.attempt_outcome import STOPPED, Outcome
 from holdfast.worker.running.child import CALL_FILE, ChildCall, run
 from holdfast.worker.running.outcome_file import read_outcome

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.client.context import Lease
 from holdfast.client.transport import Transport
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.wire.status import TaskResult
 from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running import dependency_results as results_module

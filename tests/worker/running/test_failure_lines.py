@@ -5,6 +5,7 @@ from contextvars import ContextVar
 
 import pytest
 
+from holdfast.errors import RetryAfter
 from holdfast.worker.running.attempt_outcome import KILLED, Outcome, failure
 from holdfast.worker.running.failure_lines import (
     LINE_LENGTH_MAX,
@@ -68,6 +69,11 @@ def test_what_could_not_be_run_is_logged_too_and_not_as_if_the_attempt_had_writt
 
 
 def test_other_ends_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    for outcome in (Outcome("succeeded"), KILLED, Outcome("handed_back")):
+    for outcome in (
+        Outcome("succeeded"),
+        KILLED,
+        Outcome("handed_back"),
+        failure(RetryAfter(5)),
+    ):
         log_failure(an_attempt(), outcome)
     assert caplog.records == []

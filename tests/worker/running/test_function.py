@@ -13,7 +13,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.client.context import Connection, Context, Identity
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running.function import (
     MESSAGE_LENGTH_MAX,

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from holdfast.model.datasets import OutputEntry
-from holdfast.worker.running.attempt_outcome import ERROR_LENGTH_MAX, Outcome
+from holdfast.model.work.outcomes import PUT_OFF_MS_MAX, PutOff
+from holdfast.worker.running.attempt_outcome import ERROR_LENGTH_MAX, WAITING, Outcome
 from holdfast.worker.running.outcome_file import BYTES_MAX, FILE, read_outcome, write_outcome
 
 FAILED = Outcome("failed", None, "boom", "TransientError", "exec")
@@ -28,12 +29,22 @@ def left(folder: Path, text: str | bytes) -> Outcome:
         Outcome("succeeded", 0, result='{"a":[1,"ä"]}'),
         Outcome("succeeded", 0, outputs=[OutputEntry("2024", "s3://bucket/a")]),
         FAILED,
+        WAITING,
+        Outcome("failed", None, "later", "RetryAfter", "exec", put_off=PutOff(5, free=True)),
     ],
 )
 def test_what_was_written_is_read(tmp_path: Path, outcome: Outcome) -> None:
     write_outcome(tmp_path, outcome)
     assert read_outcome(tmp_path, was_asked_to_stop=False) == outcome
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_time_that_no_server_takes_is_made_one(tmp_path: Path) -> None:
+    for given, taken in ((-5, 0), (PUT_OFF_MS_MAX + 1, PUT_OFF_MS_MAX)):
+        write_outcome(tmp_path, Outcome("failed", None, "x", "RetryAfter", put_off=PutOff(given)))
+        outcome = read_outcome(tmp_path, was_asked_to_stop=False)
+        assert outcome is not None
+        assert outcome.put_off == PutOff(taken)
 
 
 def test_nothing_is_read_where_nothing_was_left(tmp_path: Path) -> None:
@@ -43,6 +54,8 @@ def test_nothing_is_read_where_nothing_was_left(tmp_path: Path) -> None:
 def test_a_failure_after_a_request_to_stop_is_how_it_was_stopped(tmp_path: Path) -> None:
     write_outcome(tmp_path, FAILED)
     assert read_outcome(tmp_path, was_asked_to_stop=True) == Outcome("killed", error="boom")
+    write_outcome(tmp_path, WAITING)
+    assert read_outcome(tmp_path, was_asked_to_stop=True) == Outcome("killed")
     write_outcome(tmp_path, Outcome("succeeded", 0))
     assert read_outcome(tmp_path, was_asked_to_stop=True) == Outcome("succeeded", 0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.datasets import ENTRIES_BYTES_MAX, OutputEntry
-from holdfast.model.order import Output
+from holdfast.model.submitting.order import Output
 from holdfast.worker.running.attempt_outcome import HANDED_BACK, Outcome
 from holdfast.worker.running.outputs import FILE, list_output_variables, read_success, with_outputs
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.worker.allowing import CallLimit
 from holdfast.worker.running.child import CALL_FILE, ChildCall
 from holdfast.worker.running.process_setup import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.spec import Entrypoint
+from holdfast.model.submitting.spec import Entrypoint
 from holdfast.worker.running.function import find_function
 from holdfast.worker.running.returning import describe_return
 from tests.client.contexts import build_context

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.errors import Invalid, Unavailable
-from holdfast.model.order import Output
+from holdfast.model.submitting.order import Output
 from holdfast.wire.status import Changed
 from holdfast.worker.running.runnable import connect, identify
 from tests.worker.claims import an_attempt

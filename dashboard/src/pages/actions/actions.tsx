@@ -23,6 +23,8 @@ const ACTIONS: Record<string, string> = {
   resume: "resumed",
   pause_queue: "paused",
   resume_queue: "resumed",
+  set_shares: "set the shares of",
+  unset_shares: "took back the shares of",
   drain_worker: "drained",
   set_policy: "set the policy of",
   unset_policy: "took back the policy of",
@@ -33,6 +35,18 @@ const ACTIONS: Record<string, string> = {
   create_token: "made",
   rotate_token: "rotated",
   revoke_token: "revoked",
+  put_limit: "set",
+  delete_limit: "deleted",
+  declare_schedule: "declared",
+  retire_schedule: "retired",
+  set_schedule: "set",
+  delete_schedule: "deleted",
+  pause_schedule: "paused",
+  resume_schedule: "resumed",
+  run_schedule: "ran",
+  backfill_schedule: "backfilled",
+  signal: "sent a signal to",
+  let_pass: "let the chain go on after",
 };
 
 const COLUMNS: Column<Action>[] = [

@@ -2,7 +2,7 @@
 import { Empty, Panel, Read } from "../../parts/page";
 import { Ago, Block, Id, Nothing, Said } from "../../parts/show";
 import { type Column, Table } from "../../parts/table";
-import { pretty } from "../../parts/text";
+import { readable } from "../../parts/text";
 import { type Dataset, type Trigger, useTriggers } from "./reads";
 
 const COLUMNS: Column<Trigger>[] = [
@@ -53,7 +53,7 @@ export function Triggers({ dataset }: { dataset: Dataset }) {
             rows={triggers}
             columns={COLUMNS}
             rowKey={(row) => row.name}
-            detail={(row) => <Block text={pretty(row.spec)} label={`spec of ${row.name}`} />}
+            detail={(row) => <Block text={readable(row.spec)} label={`spec of ${row.name}`} />}
             empty={
               <Empty title="No trigger: a cut-over starts no job.">
                 <p>

@@ -176,6 +176,7 @@ function JobFacts({ job }: { job: Job }) {
           <Took from={job.started_at_ms} to={job.finished_at_ms} />
         </Fact>
         <Totals job={job} />
+        <Terms job={job} />
         {Object.keys(job.labels).length > 0 && (
           <Fact name="Labels">
             <Labels labels={job.labels} />
@@ -230,6 +231,46 @@ function MoreFacts({ job }: { job: Job }) {
       </div>
     </details>
   );
+}
+
+/** Under which terms it was submitted: by when it has to start, as the only one, by a schedule. */
+function Terms({ job }: { job: Job }) {
+  const isScoped = useScope() !== null;
+  const { terms } = job;
+  if (terms == null) return null;
+  const { expires_at_ms: expires, unique, firing } = terms;
+  return (
+    <>
+      {expires != null && (
+        <Fact name="Expires, if not started">
+          <Clock ms={expires} date />
+        </Fact>
+      )}
+      {unique != null && (
+        <Fact name="Unique">
+          <Said text={`by ${unique.by}, while ${unique.states.map(inWords).join(" or ")}`} />
+          {!unique.holds_key && <span className="text-dim"> (no more)</span>}
+        </Fact>
+      )}
+      {firing != null && (
+        <Fact name="Schedule">
+          {isScoped ? (
+            <Said text={firing.schedule} />
+          ) : (
+            <Link href={`/schedules/${encodeURIComponent(firing.schedule)}`}>
+              <Said text={firing.schedule} />
+            </Link>
+          )}
+          {", for "}
+          <Clock ms={firing.instant_ms} date />
+        </Fact>
+      )}
+    </>
+  );
+}
+
+function inWords(state: string): string {
+  return state.replace("_", " ");
 }
 
 function Totals({ job }: { job: Job }) {

@@ -2,7 +2,7 @@
 import type { Job } from "../../api/types";
 import { Empty, Panel } from "../../parts/page";
 import { Block, Said } from "../../parts/show";
-import { pretty } from "../../parts/text";
+import { readable } from "../../parts/text";
 import { plainLines } from "./plain";
 
 export function Spec({ job }: { job: Job }) {
@@ -22,7 +22,7 @@ export function Spec({ job }: { job: Job }) {
         </dl>
       </Panel>
       <Panel title="As stored">
-        <Block text={pretty(job.spec)} label="spec" />
+        <Block text={readable(job.spec)} label="spec" />
       </Panel>
     </div>
   );

@@ -3,7 +3,7 @@ import { Link } from "wouter";
 import type { DeadLetter } from "../../api/types";
 import { Failure, Loading } from "../../parts/page";
 import { Ago, Block, Fact, Facts, Id, Nothing, Said } from "../../parts/show";
-import { pretty } from "../../parts/text";
+import { readable } from "../../parts/text";
 import { Actions } from "./actions";
 import { useLetter } from "./reads";
 
@@ -65,7 +65,7 @@ export function Inspect({ letter }: { letter: DeadLetter }) {
             .
           </p>
         ) : (
-          <Block text={pretty(letter.input)} label={`input of ${letter.task_id}`} />
+          <Block text={readable(letter.input)} label={`input of ${letter.task_id}`} />
         )}
       </div>
       {!isSettled(letter) && (

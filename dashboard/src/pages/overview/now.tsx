@@ -12,6 +12,8 @@ const TILES: [name: keyof Overview["tasks"], place: string | null, meaning: stri
   ["paused", "/queues", "in a paused queue"],
   ["unserved", "/queues", "no worker serves them"],
   ["never_fits", null, "fit no worker, see above"],
+  ["gated", "/limits", "wait for a limit"],
+  ["awaiting_signal", "/jobs?state=pending", "wait for a signal"],
   ["waiting", "/queues", "due later"],
   ["assigned", "/jobs?state=running", "a worker has them"],
   ["building", "/jobs?state=running", "being prepared"],
@@ -20,6 +22,9 @@ const TILES: [name: keyof Overview["tasks"], place: string | null, meaning: stri
 
 /** What stands in line and cannot start: shown if there is any. */
 const BLOCKED: string[] = ["paused", "unserved", "never_fits"];
+
+/** What waits beside the line: shown if there is any. */
+const BESIDE: string[] = ["gated", "awaiting_signal"];
 
 /** In the order in which people ask for them. */
 const ENDED = [
@@ -32,7 +37,8 @@ const ENDED = [
 ] as const;
 
 export function TasksNow({ tasks }: { tasks: Overview["tasks"] }) {
-  const tiles = TILES.filter(([name]) => !BLOCKED.includes(name) || Number(tasks[name]) > 0);
+  const rare = [...BLOCKED, ...BESIDE];
+  const tiles = TILES.filter(([name]) => !rare.includes(name) || Number(tasks[name]) > 0);
   return (
     <Panel
       title="Tasks now"

@@ -4,7 +4,7 @@ import type { Job, Task } from "../../api/types";
 import { bytes } from "../../parts/format";
 import { Panel, Read } from "../../parts/page";
 import { Block, Said } from "../../parts/show";
-import { pretty } from "../../parts/text";
+import { codecOf, pretty, readable } from "../../parts/text";
 import { readJson } from "./json";
 import { useInput, useResult } from "./reads";
 
@@ -48,7 +48,8 @@ function Input({ value, isPickled, jobId }: { value: unknown; isPickled: boolean
       </p>
     );
   }
-  return isPickled ? <Pickled value={value} /> : <Block text={pretty(value)} label="Input" />;
+  const isShown = !isPickled || codecOf(value) !== null;
+  return isShown ? <Block text={readable(value)} label="Input" /> : <Pickled value={value} />;
 }
 
 function Returned({ told }: { told: Result }) {
@@ -61,8 +62,10 @@ function Returned({ told }: { told: Result }) {
       </div>
     );
   }
-  if (told.pickled && told.result !== null) return <Pickled value={told.result} />;
-  return <Block text={pretty(told.result)} label="Result" />;
+  if (told.pickled && told.result !== null && codecOf(told.result) === null) {
+    return <Pickled value={told.result} />;
+  }
+  return <Block text={readable(told.result)} label="Result" />;
 }
 
 /** Bytes that only Python can read; a browser does well not to try. */

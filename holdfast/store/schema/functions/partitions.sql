@@ -47,7 +47,7 @@ begin
 end $$;
 revoke execute on function holdfast.drop_partition(bigint) from public;
 
--- As operations/partitions.py does it when ids have run ahead; held until the caller's transaction ends.
+-- As operations/upkeep/partitions.py does it when ids have run ahead; held until the caller's transaction ends.
 create or replace function holdfast.ensure_partition(job_id bigint) returns void language plpgsql as $$
 declare
     newest holdfast.partitions;

@@ -1,4 +1,5 @@
--- Submitting by SQL: what a spec may look like. What is checked is what rules/submission.py checks, in its order.
+-- Submitting by SQL: what a spec may look like. Checked is what
+-- rules/submitting/submission.py checks, in its order.
 
 create or replace function holdfast.refuse_field(field text, problem text) returns void language plpgsql as $$
 begin
@@ -43,6 +44,8 @@ begin
             perform holdfast.refuse_field(given.field, 'is not a known field; remove it or correct its name');
         elsif given.left_out then
             continue;
+        elsif given.type = 'text or object' and given.found in ('string', 'object') then
+            continue;
         elsif given.found <> (case given.type when 'integer' then 'number' else given.type end) then
             perform holdfast.refuse_field(given.field, format(
                 'is of type %s; give one of type %s', given.found, given.type));
@@ -65,8 +68,10 @@ begin
         "max_retries_failure": "integer?", "max_retries_preemption": "integer?", "backoff": "object?",
         "max_task_failures": "integer?", "on_exhausted": "string?", "scheduling_timeout": "number?",
         "timeout": "number?", "on_timeout": "string?", "lease": "number?", "grace": "number?",
-        "not_before": "number?", "priority": "integer?", "idempotency_key": "string?",
-        "correlation_id": "string?", "trace_id": "string?", "verbose_events": "boolean?", "placed": "boolean"}');
+        "not_before": "number?", "expires": "number?", "expires_at": "number?", "priority": "integer?",
+        "concurrency_key": "text or object?", "slots": "integer?", "idempotency_key": "string?",
+        "correlation_id": "string?", "trace_id": "string?", "verbose_events": "boolean?", "unique": "object?",
+        "chain": "string?", "on_failure": "string?", "placed": "boolean"}');
     perform holdfast.refuse_field('placed', format('goes without a queue, and %L is one; give one of them',
                                                    spec ->> 'queue'))
       where spec -> 'placed' = 'true' and spec ->> 'queue' is not null;
@@ -75,6 +80,11 @@ begin
         "pickle": "string?"}');
     perform holdfast.check_fields('backoff.', coalesce(nullif(spec -> 'backoff', 'null'), '{}'), '{
         "base": "number", "factor": "number", "ceiling": "number"}');
+    if jsonb_typeof(spec -> 'concurrency_key') = 'object' then
+        perform holdfast.check_fields('concurrency_key.', spec -> 'concurrency_key', '{"input": "string"}');
+        perform holdfast.refuse_field('concurrency_key.input', 'is missing; give it a value')
+          where not spec -> 'concurrency_key' ? 'input';
+    end if;
     perform holdfast.refuse_field(format('entrypoint.command[%s]', position - 1), 'is not a string; give one')
        from jsonb_array_elements(nullif(spec #> '{entrypoint,command}', 'null'))
             with ordinality as words(word, position)
@@ -83,8 +93,10 @@ begin
        from unnest(array['labels', 'environment']) as field, jsonb_each(spec -> field)
       where jsonb_typeof(value) <> 'string';
     perform holdfast.refuse_field(field, format('is unknown; use %s or %s', one, other))
-       from (values ('on_exhausted', 'fail', 'dead_letter'), ('on_timeout', 'kill', 'fail')) as known(field, one, other)
+       from (values ('on_exhausted', 'fail', 'dead_letter'), ('on_timeout', 'kill', 'fail'),
+                    ('on_failure', 'pass', 'block')) as known(field, one, other)
       where spec ->> field not in (one, other);
+    perform holdfast.check_unique_shape(nullif(spec -> 'unique', 'null'));
 end $$;
 
 create or replace function holdfast.check_entrypoint(entrypoint jsonb) returns void language plpgsql as $$
@@ -115,9 +127,10 @@ end $$;
 create or replace function holdfast.check_texts(spec jsonb, limits holdfast.limits) returns void language plpgsql as $$
 declare
     field text;
+    of_limits text;
 begin
     foreach field in array array['name', 'type', 'owner', 'queue', 'idempotency_key', 'correlation_id',
-                                 'trace_id'] loop
+                                 'trace_id', 'chain'] loop
         perform holdfast.refuse_field(field, 'is empty; leave it out or give it a value') where spec ->> field = '';
         perform holdfast.check_size(field, length(spec ->> field), limits.text_length_max, 'characters');
     end loop;
@@ -127,11 +140,23 @@ begin
     perform holdfast.refuse_field('queue', format(
                 '%L is not a queue name; use letters, digits and ._:/-', spec ->> 'queue'))
       where spec ->> 'queue' !~ '^[A-Za-z0-9][A-Za-z0-9._:/-]*$';
+    perform holdfast.refuse_field('on_failure', 'goes with a chain; name one, or leave it out')
+      where spec ->> 'on_failure' is not null and spec ->> 'chain' is null;
     foreach field in array array['labels', 'environment'] loop
         perform case when key = '' then holdfast.refuse_field(field, 'has an empty name; give it one') end,
                 holdfast.check_size(field, length(key), limits.text_length_max, 'characters'),
                 holdfast.check_size(field || '.' || key, length(value), limits.error_length_max, 'characters')
            from jsonb_each_text(spec -> field);
+    end loop;
+    for field, of_limits in
+        select case jsonb_typeof(given) when 'object' then 'concurrency_key.input' else 'concurrency_key' end,
+               case jsonb_typeof(given) when 'object' then given ->> 'input' else given #>> '{}' end
+          from (select spec -> 'concurrency_key' as given) as mine
+    loop
+        perform holdfast.refuse_field(field, 'is empty; leave it out or give it a value') where of_limits = '';
+        perform holdfast.check_size(field, length(of_limits), limits.text_length_max, 'characters');
+        perform holdfast.refuse_field(field, 'has an empty step; write it like customer.id')
+          where field = 'concurrency_key.input' and '' = any (string_to_array(of_limits, '.'));
     end loop;
 end $$;
 
@@ -147,17 +172,24 @@ begin
                     ('max_task_failures', 0, limits.tasks_max),
                     ('replicas', 1, limits.tasks_max),
                     ('priority', -1000000, 1000000),
+                    ('slots', 1, 1000),
                     ('lease', limits.lease_seconds_min::numeric, limits.lease_seconds_max::numeric),
                     ('timeout', 0.001, year),
                     ('scheduling_timeout', 0.001, year),
                     ('grace', 0, 86400),
                     ('not_before', 0, 253370764800),
+                    ('expires', 0.001, year),
+                    ('expires_at', 0, 253370764800),
                     ('backoff.base', 0, 86400),
                     ('backoff.factor', 1, 100),
                     ('backoff.ceiling', coalesce((spec #>> '{backoff,base}')::numeric, 0.5), 86400)
             ) as ranges(field, lowest, highest)
       where coalesce((spec #>> string_to_array(field, '.'))::numeric, case field when 'backoff.ceiling' then 60 end)
             not between lowest and highest;
+    perform holdfast.refuse_field('expires', 'goes without expires_at; give one of the two')
+      where num_nonnulls(spec ->> 'expires', spec ->> 'expires_at') = 2;
+    perform holdfast.refuse_field('expires_at', 'ends before the job may start; let it expire later')
+      where (spec ->> 'expires_at')::numeric <= nullif((spec ->> 'not_before')::numeric, 0);
     perform holdfast.refuse_field('max_attempts', 'means max_retries_failure + 1; give one of the two')
       where num_nonnulls(spec ->> 'max_attempts', spec ->> 'max_retries_failure') = 2;
 end $$;

@@ -1,4 +1,4 @@
--- Submitting by SQL: what is stored of a spec, as rules/submission.py and rules/policy_fill.py make it.
+-- Submitting by SQL: what is stored of a spec, as rules/submitting/submission.py and rules/policies/fill.py make it.
 
 create or replace function holdfast.first_word(line text) returns text language sql immutable as $$
     select substring(line from '[^\x09-\x0d\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+')
@@ -32,6 +32,7 @@ declare
         select jsonb_object_agg(key, case key
                    when 'entrypoint' then (select jsonb_object_agg(part.key, part.value) from jsonb_each(value) as part
                                             where part.value not in ('null', '[]', '{}'))
+                   when 'unique' then holdfast.complete_unique(value)
                    when 'backoff' then '{"base": 0.5, "factor": 2, "ceiling": 60}' || value
                    else value end)
           from jsonb_each(spec)
@@ -41,7 +42,7 @@ begin
     return defaults || own;
 end $$;
 
--- What workers have announced of its function, where the spec says nothing, as rules/announced.py adds it.
+-- What workers have announced of its function, where the spec says nothing, as rules/submitting/announced.py adds it.
 create or replace function holdfast.add_announced(spec jsonb, fan_out boolean) returns jsonb
     language plpgsql as $$
 declare
@@ -65,6 +66,9 @@ begin
     end if;
     if own ? 'max_attempts' then
         announced := announced - 'max_retries_failure';
+    end if;
+    if own ? 'expires_at' then
+        announced := announced - 'expires';
     end if;
     if fan_out then
         announced := announced - 'replicas';

@@ -1,6 +1,8 @@
 -- The guards of attempts, open and ended.
 
-create or replace trigger a_lease_keeps_its_identity before update on holdfast.leases for each row
+-- A renewal names none of these columns, and so costs none of this.
+create or replace trigger a_lease_keeps_its_identity
+    after update of job_id, task_index, attempt, lease_token, created_at, ending on holdfast.leases for each row
     when (new.job_id <> old.job_id or new.task_index <> old.task_index
           or new.attempt <> old.attempt or new.lease_token <> old.lease_token
           or new.created_at <> old.created_at or (old.ending and not new.ending))

@@ -1,6 +1,10 @@
 -- The guards of jobs, the events of their own streams, and what lists of jobs are read by.
 
-create or replace trigger a_job_only_moves_forward before update on holdfast.jobs for each row
+-- By their columns: most statements only count, and need not be compared with rules on what they do not name. After
+-- the update: a trigger before it would lock each row once more.
+create or replace trigger a_job_only_moves_forward
+    after update of job_id, num_tasks, spec, state, seq, event_type, event_at, submitted_at, finished_at, cancel_mode
+    on holdfast.jobs for each row
     when (new.state <> old.state and (
               old.finished_at is not null or new.seq <> old.seq + 1 or new.submitted_at is null
               or not (new.state = {RUNNING} and old.state = {PENDING} or new.finished_at is not null))
@@ -27,9 +31,14 @@ create or replace trigger a_job_is_born_pending before insert on holdfast.jobs f
                and new.seq = (new.submitted_at is not null)::int))
     execute function holdfast.refuse();
 
-create or replace trigger a_job_starts_after_what_it_depends_on before update on holdfast.jobs for each row
-    when (new.unmet > 0 and (new.started_at is not null or new.assigned + new.building + new.running > 0)
-          or new.unmet > old.unmet
+create or replace trigger a_job_starts_after_what_it_depends_on
+    after update of unmet, started_at, assigned, building, running on holdfast.jobs for each row
+    when (new.unmet > 0 and (new.started_at is not null or new.assigned + new.building + new.running > 0))
+    execute function holdfast.refuse();
+
+create or replace trigger what_a_job_depends_on_is_settled_once
+    after update of unmet, released_at, submitted_at, graph_id, compensates_job_id on holdfast.jobs for each row
+    when (new.unmet > old.unmet
           or old.released_at is not null and new.released_at is distinct from old.released_at
           or old.submitted_at is not null
              and (old.graph_id, old.compensates_job_id) is distinct from (new.graph_id, new.compensates_job_id))
@@ -93,7 +102,7 @@ begin
     end if;
     return null;
 end $$;
-create or replace trigger every_job_event_is_written after update on holdfast.jobs for each row
+create or replace trigger every_job_event_is_written after update of seq on holdfast.jobs for each row
     when (new.seq <> old.seq) execute function holdfast.write_job_event();
 
 create or replace function holdfast.forget_job_state() returns trigger

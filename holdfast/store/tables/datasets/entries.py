@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.model.ids import TaskId
+from holdfast.model.work.ids import TaskId
 from holdfast.rules.commits import EntryKey, NewEntry, Standing
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 from holdfast.store.tables.columns import attempt_columns
 from holdfast.store.tables.datasets.versions import Version
 
-_DATASETS = load_statements("datasets")
+_DATASETS = load_statements("datasets/datasets")
 
 
 class EntryCount(NamedTuple):

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from holdfast.model.order import Declared
+from holdfast.model.submitting.order import Declared
 from holdfast.rules.commits import Target
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 from holdfast.store.tables.datasets.versions import Version, VersionState
 
-_DATASETS = load_statements("datasets")
+_DATASETS = load_statements("datasets/datasets")
 
 
 class NewJobOutput(NamedTuple):

@@ -7,7 +7,7 @@ from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 from holdfast.store.tables.datasets.versions import Version
 
-_TRIGGERS = load_statements("dataset_triggers")
+_TRIGGERS = load_statements("datasets/triggers")
 
 
 class NewTrigger(NamedTuple):

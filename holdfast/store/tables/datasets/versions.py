@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
-_DATASETS = load_statements("datasets")
+_DATASETS = load_statements("datasets/datasets")
 
 VersionState = Literal["open", "sealed", "dropped"]
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
 
-_CLUSTER = load_statements("cluster")
+_CLUSTER = load_statements("workers/cluster")
 
 
 async def renew_term(tx: Transaction, leader: str, term: timedelta) -> int | None:
@@ -14,9 +14,20 @@ async def renew_term(tx: Transaction, leader: str, term: timedelta) -> int | Non
     return None if row is None else row[0]
 
 
-async def begin_term(tx: Transaction, leader: str, term: timedelta) -> int | None:
-    """Begin a term if nobody leads, and give its epoch; waits for those who hold the last one."""
-    row = await tx.fetch_one(_CLUSTER["begin_term"], leader=leader, term=term)
+async def begin_term(
+    tx: Transaction, leader: str, term: timedelta, *, gone: str | None = None
+) -> int | None:
+    """Begin a term if nobody leads, or one that is gone, and give its epoch.
+
+    Waits for those who hold the last term.
+    """
+    row = await tx.fetch_one(_CLUSTER["begin_term"], leader=leader, term=term, gone=gone)
+    return None if row is None else row[0]
+
+
+async def find_leader(tx: Transaction) -> str | None:
+    """Find who has led last and has not resigned."""
+    row = await tx.fetch_one(_CLUSTER["find_leader"])
     return None if row is None else row[0]
 
 

@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
 from holdfast.store.database import Database, Transaction
 from holdfast.store.statements import load_statements
 from holdfast.store.tables.columns import fence_columns, id_columns
 
-_CLUSTER = load_statements("cluster")
+_CLUSTER = load_statements("workers/cluster")
 
 
 class WantedAttempt(NamedTuple):
@@ -55,9 +55,9 @@ class PlacedStop(NamedTuple):
     ending: bool
 
 
-async def list_placed_stops(database: Database) -> list[PlacedStop]:
+async def list_placed_stops(tx: Transaction) -> list[PlacedStop]:
     """List all placed attempts that should stop."""
-    return list(map(PlacedStop._make, await database.fetch(_CLUSTER["list_placed_stops"])))
+    return list(map(PlacedStop._make, await tx.fetch(_CLUSTER["list_placed_stops"])))
 
 
 class UnfinishedLoss(NamedTuple):
@@ -67,9 +67,9 @@ class UnfinishedLoss(NamedTuple):
     cause: str
 
 
-async def list_unfinished_losses(database: Database) -> list[UnfinishedLoss]:
+async def list_unfinished_losses(tx: Transaction) -> list[UnfinishedLoss]:
     """List the losses that somebody has yet to finish."""
-    rows = await database.fetch(_CLUSTER["list_unfinished_losses"])
+    rows = await tx.fetch(_CLUSTER["list_unfinished_losses"])
     return list(map(UnfinishedLoss._make, rows))
 
 
@@ -143,7 +143,10 @@ async def list_devices(tx: Transaction) -> list[UsedDevice]:
 
 
 class PlacedTask(NamedTuple):
-    """A task, its worker, and the terms of the lease; ports and devices are JSON texts."""
+    """A task, its worker, and the terms of the lease; ports and devices are JSON texts.
+
+    `held` names the buckets of limits whose slots it takes, as a text.
+    """
 
     task_id: TaskId
     worker_id: str
@@ -151,6 +154,8 @@ class PlacedTask(NamedTuple):
     run_timeout: timedelta | None = None
     ports: str | None = None
     devices: str | None = None
+    held: str | None = None
+    slots: int | None = None
 
 
 async def place_tasks(tx: Transaction, placed: Sequence[PlacedTask]) -> int:
@@ -163,6 +168,8 @@ async def place_tasks(tx: Transaction, placed: Sequence[PlacedTask]) -> int:
         run_timeouts=[task.run_timeout for task in placed],
         ports=[task.ports for task in placed],
         devices=[task.devices for task in placed],
+        held=[task.held for task in placed],
+        slots=[task.slots for task in placed],
     )
     return len(rows)
 

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from holdfast.model.work.ids import TaskId
 from holdfast.store.database import Transaction
 from holdfast.store.statements import load_statements
+from holdfast.store.tables.work.ready import Passed
 
-_CLUSTER = load_statements("cluster")
+_CLUSTER = load_statements("workers/cluster")
+_LIMITS = load_statements("limits/limits")
 
 
 async def has_placed_ready(tx: Transaction) -> bool:
@@ -78,6 +81,7 @@ class TakenOfJob(NamedTuple):
     job_is_live: bool
     eligible_at: datetime
     avoid: str | None
+    gives_up_at: datetime | None
 
 
 async def take_ready_of_jobs(tx: Transaction, wanted: Sequence[WantedOfJob]) -> list[TakenOfJob]:
@@ -89,3 +93,28 @@ async def take_ready_of_jobs(tx: Transaction, wanted: Sequence[WantedOfJob]) -> 
         counts=[item.tasks for item in wanted],
     )
     return list(map(TakenOfJob._make, rows))
+
+
+async def pass_placed(tx: Transaction, tasks: Sequence[TakenOfJob]) -> dict[TaskId, Passed]:
+    """Ask the limits for tasks that were taken out of line; those that have to wait are put back.
+
+    Nothing is returned where there are no limits.
+    """
+    rows = await tx.fetch(
+        _LIMITS["pass_taken"],
+        job_ids=[task.job_id for task in tasks],
+        task_indexes=[task.task_index for task in tasks],
+        give_ups=[task.gives_up_at for task in tasks],
+        avoids=[task.avoid for task in tasks],
+    )
+    return {TaskId(row[0], row[1]): Passed._make(row) for row in rows}
+
+
+async def keep_for_gang(tx: Transaction, job_id: int, *, seconds: float) -> None:
+    """Keep for a gang in line what its limits lack, from those who come after it, for a while."""
+    await tx.fetch(_LIMITS["keep_for_gang"], job_id=job_id, seconds=seconds)
+
+
+async def open_due_placed(tx: Transaction, *, tasks_max: int) -> None:
+    """Put placed tasks back into line that waited for a rate, as far as it allows more."""
+    await tx.fetch(_CLUSTER["open_due_placed"], tasks_max=tasks_max)

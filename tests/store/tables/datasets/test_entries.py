@@ -2,7 +2,6 @@
 
 from holdfast.rules.commits import EntryKey, NewEntry, Standing
 from holdfast.store.database import Transaction
-from holdfast.store.tables.attempts import Success, succeed_attempts
 from holdfast.store.tables.datasets.entries import (
     Writer,
     copy_entries,
@@ -20,6 +19,7 @@ from holdfast.store.tables.datasets.versions import (
     let_version_be_replaced,
     open_version,
 )
+from holdfast.store.tables.work.attempts import Success, succeed_attempts
 from tests.world import World, fence_of
 
 
@@ -31,7 +31,7 @@ async def test_entries_are_committed_copied_and_deleted(world: World, tx: Transa
     await world.submit()
     [mine] = await world.claim()
     await world.start(mine)
-    await succeed_attempts(tx, [Success(fence_of(mine), 0, None)])
+    await succeed_attempts(tx, [Success(fence_of(mine), None)])
     await insert_dataset(tx, "d", actor="me", metadata="{}")
     version = Version("d", await open_version(tx, "d", actor="me"))
     writer = Writer(mine.task_id, mine.attempt)

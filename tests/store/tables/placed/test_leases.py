@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.fence import Fence
-from holdfast.model.ids import TaskId
-from holdfast.model.states import TaskState
+from holdfast.model.work.fence import Fence
+from holdfast.model.work.ids import TaskId
+from holdfast.model.work.states import TaskState
 from holdfast.store.tables.placed.leases import (
     Booked,
     PlacedTask,
@@ -22,7 +22,7 @@ from holdfast.store.tables.placed.leases import (
     renew_placed,
 )
 from holdfast.store.tables.placed.ready import WantedOfJob, take_ready_of_jobs
-from holdfast.store.tables.workers import mark_lost
+from holdfast.store.tables.workers.workers import mark_lost
 from tests.placed_world import PlacedWorld
 
 
@@ -54,12 +54,15 @@ async def test_a_placed_lease_is_wanted_renewed_and_adopted(
         assert await find_leases_of_worker(tx, [fence], worker_id="w2") == {fence}
         assert await find_leases_of_worker(tx, [fence], worker_id="w1") == set()
         await mark_lost(tx, [("w2", "gone")])
-    assert await list_unfinished_losses(ledger.database) == [("w2", "gone")]
+    async with ledger.database.transaction() as tx:
+        assert await list_unfinished_losses(tx) == [("w2", "gone")]
 
 
 async def test_what_was_asked_to_stop_is_listed(ledger: Ledger, cluster: PlacedWorld) -> None:
     await cluster.add("w1")
     task_id, _ = await cluster.placed(await cluster.submit())
-    assert await list_placed_stops(ledger.database) == []
+    async with ledger.database.transaction() as tx:
+        assert await list_placed_stops(tx) == []
     await cluster.cancel_task(task_id, "soft")
-    assert await list_placed_stops(ledger.database) == [("w1", *task_id, 0, False)]
+    async with ledger.database.transaction() as tx:
+        assert await list_placed_stops(tx) == [("w1", *task_id, 0, False)]

@@ -1,7 +1,7 @@
 """Placed work in line through its functions."""
 
 from holdfast.ledger.ledger import Ledger
-from holdfast.model.states import TaskState
+from holdfast.model.work.states import TaskState
 from holdfast.store.tables.placed.ready import (
     WantedOfJob,
     drop_ready_of_ended_jobs,

@@ -1,0 +1,1 @@
+"""What must hold of a run: pure functions over what was recorded, which know no code of ours."""

@@ -1,0 +1,1 @@
+"""Who calls, by which session or token, and what people have done."""

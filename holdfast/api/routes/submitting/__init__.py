@@ -1,0 +1,1 @@
+"""How work comes in: jobs, what they run in, schedules, and policies of types."""

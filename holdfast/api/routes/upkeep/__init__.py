@@ -1,0 +1,1 @@
+"""How the system as such does."""

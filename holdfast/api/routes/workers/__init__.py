@@ -1,0 +1,1 @@
+"""What workers call, and the attempts that they run; and how people see them."""

@@ -1,0 +1,1 @@
+"""What runs Holdfast's own processes, and what those need before they start."""

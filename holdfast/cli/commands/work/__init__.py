@@ -1,0 +1,1 @@
+"""What follows jobs and tasks, and what steps in."""

@@ -1,0 +1,1 @@
+"""How much there may be at once, and who gets how much of it."""

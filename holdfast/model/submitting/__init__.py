@@ -1,0 +1,1 @@
+"""What is submitted, and what it is held to."""

@@ -1,0 +1,1 @@
+"""Tasks and attempts: their names, their states, how they end."""

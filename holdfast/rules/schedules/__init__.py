@@ -1,0 +1,1 @@
+"""When schedules fire: their instants, and what is decided when one has come."""

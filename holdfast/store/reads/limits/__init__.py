@@ -1,0 +1,1 @@
+"""What holds tasks back: limits, shares, queues, and what owners have."""

@@ -1,0 +1,1 @@
+"""What tasks have written, and what has happened to them."""

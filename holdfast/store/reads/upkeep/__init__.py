@@ -1,0 +1,1 @@
+"""How the database and the servers do."""

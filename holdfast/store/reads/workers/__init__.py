@@ -1,0 +1,1 @@
+"""Workers: what they have, what they have run, and what none of them could."""

@@ -1,0 +1,1 @@
+"""Who may call, what callers have done, and what they were answered before."""

@@ -1,0 +1,1 @@
+"""How much may run at once, how queues are shared, and which are paused."""

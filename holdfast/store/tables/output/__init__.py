@@ -1,0 +1,1 @@
+"""What attempts leave behind while they run: logs, notes, checkpoints, addresses."""

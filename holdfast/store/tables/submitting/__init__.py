@@ -1,0 +1,1 @@
+"""What is stored when jobs come in, and what decides how they come in."""

@@ -1,0 +1,1 @@
+"""The work itself: jobs, their tasks in line, and the attempts at them."""

@@ -1,0 +1,1 @@
+"""Who runs tasks and who serves them, and which functions there are."""

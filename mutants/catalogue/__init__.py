@@ -1,0 +1,14 @@
+"""All mutations, by where they are planted."""
+
+from mutants.catalogue import claiming, deciding, following, keeping, limits, serving, working
+from mutants.mutation import Mutation
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *claiming.MUTATIONS,
+    *deciding.MUTATIONS,
+    *limits.MUTATIONS,
+    *following.MUTATIONS,
+    *serving.MUTATIONS,
+    *working.MUTATIONS,
+    *keeping.MUTATIONS,
+)
