@@ -1,7 +1,9 @@
 """Every route against its own description: what is drawn from it is answered as it says.
 
 Requests that fit the description and requests that do not go to a real server. None may be answered
-with a 5xx, an undocumented status, or content of another shape; what does not fit is refused.
+with a 5xx, an undocumented status, or content of another shape; what does not fit is refused. A few
+of each are drawn with every change; at night every boundary of every field is tried, which is
+thousands of requests for some routes.
 """
 
 import asyncio
@@ -68,14 +70,27 @@ OPERATION_IDS = [e.answer.__name__ for e in ROUTES if e.path not in ENDLESS]
 REFUSALS = ["400", "404", "405", "409", "413", "415"]
 # Read by each test: in a process that collects them, the cases of all routes are a gigabyte.
 description = schemathesis.pytest.from_fixture("schema")
+description_with_boundaries = schemathesis.pytest.from_fixture("schema_with_boundaries")
+
+
+def read_schema(*, has_boundaries: bool) -> BaseSchema:
+    """Read the description anew: what was drawn from it goes with the test."""
+    schema = schemathesis.openapi.from_dict(describe_unguarded())
+    schema.config.checks.negative_data_rejection.expected_statuses = REFUSALS
+    schema.config.phases.coverage.enabled = has_boundaries
+    return schema
 
 
 @pytest.fixture
 def schema() -> BaseSchema:
-    """Read the description anew: what was drawn from it goes with the test."""
-    schema = schemathesis.openapi.from_dict(describe_unguarded())
-    schema.config.checks.negative_data_rejection.expected_statuses = REFUSALS
-    return schema
+    """What is drawn with every change."""
+    return read_schema(has_boundaries=False)
+
+
+@pytest.fixture
+def schema_with_boundaries() -> BaseSchema:
+    """What is tried at night."""
+    return read_schema(has_boundaries=True)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +121,7 @@ def server_url(
     asyncio.run(run_sql(postgres.url("postgres"), f"drop database {name} with (force)"))
 
 
-def make_test(operation_id: str) -> Any:
+def make_test(operation_id: str, description: Any) -> Any:
     """Make the test of one route."""
 
     @settings(
@@ -127,7 +142,12 @@ def make_test(operation_id: str) -> Any:
 
 # Each has a name of its own: tests that share one would be taken for one when they are shared out.
 for operation_id in OPERATION_IDS:
-    globals()[f"test_{operation_id}_keeps_to_its_description"] = make_test(operation_id)
+    globals()[f"test_{operation_id}_keeps_to_its_description"] = make_test(
+        operation_id, description
+    )
+    globals()[f"test_{operation_id}_keeps_to_its_boundaries"] = pytest.mark.nightly(
+        make_test(operation_id, description_with_boundaries)
+    )
 
 
 def test_every_route_but_the_endless_ones_is_tried() -> None:
