@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from holdfast.api.app import ROUTES
+from mutants.catalogue import MUTATIONS
 from protocol.check import PROPERTIES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +41,7 @@ def test_a_guarantee_names_what_keeps_it_and_a_test_that_exists(row: list[str]) 
     files = (ROOT / "holdfast/store/schema").rglob("*.sql")
     schema = "".join(file.read_text() for file in files)
     tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
-    _, _, keeper, _, shown_by = row
+    keeper, shown_by = row[2], row[-1]
     for name in names_in(keeper):
         assert re.search(rf"\b(constraint|trigger|index) {name}\b", schema), name
     assert names_in(shown_by)
@@ -53,11 +54,28 @@ def test_guarantees_assume_what_is_explained_and_name_what_the_models_prove() ->
     explained = {row[0].strip() for row in rows_in(text.partition("\n## ")[0])}
     known = {name.lower() for name in PROPERTIES} | {"locks", "trace"}
     assumed, proven = set(), set()
-    for _, assumes, _, model, _ in rows_of_guarantees():
+    for _, assumes, _, model, *_ in rows_of_guarantees():
         assumed |= {word.strip() for word in assumes.split(",")}
         proven |= {word.strip() for word in model.split(",")}
     assert assumed == explained
     assert proven - {"not modelled"} == known
+
+
+def test_guarantees_name_checks_and_planted_bugs_that_there_are() -> None:
+    chaos = (ROOT / "docs" / "chaos.md").read_text(encoding="utf-8")
+    checks = {
+        name.strip()
+        for row in rows_in(chaos.partition("\n## What is checked")[2].partition("\n## ")[0])
+        for name in row[0].split(",")
+    }
+    named_checks, named_bugs = set(), set()
+    for _, _, _, _, chaos_checks, bugs, _ in rows_of_guarantees():
+        named_checks |= {name.strip() for name in chaos_checks.split(",")}
+        named_bugs |= set(re.findall(r"`([a-z0-9-]+)`", bugs))
+    assert "overlaps" in named_checks
+    assert named_checks - {"-"} <= checks
+    assert "claim-without-lock" in named_bugs
+    assert named_bugs <= {mutation.name for mutation in MUTATIONS}
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.splitlines()[0])
