@@ -140,6 +140,10 @@ class Doorbells:
         different = dict.fromkeys(bells)
         for bell in different:
             self._listening.setdefault(bell, {})[listener] = None
+        if self.is_closed:
+            listener.wake(
+                rung=False
+            )  # let in before the server stopped, and too late to be sent home
         try:
             yield listener
         finally:

@@ -138,6 +138,14 @@ async def test_closing_sends_everybody_home_without_news() -> None:
     assert doorbells.is_closed
 
 
+async def test_who_listens_after_the_closing_does_not_wait() -> None:
+    doorbells = Doorbells()
+    doorbells.close()
+    with doorbells.listen([DOOR], wish=Wish()) as late:
+        async with asyncio.timeout(20):
+            assert not await late.wait(3600)
+
+
 @pytest.mark.parametrize("steps", range(5))
 async def test_a_cancel_is_not_lost_when_it_meets_a_ring(steps: int) -> None:
     doorbells = Doorbells()
