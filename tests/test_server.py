@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,11 +16,12 @@ import aiohttp
 import asyncpg
 import pytest
 
+from holdfast import server as server_module
 from holdfast.client.transport import Transport
 from holdfast.errors import Invalid, Refused, Unavailable
 from holdfast.operations.claiming.claim import Claim
 from holdfast.operations.claiming.requests import ClaimRequest
-from holdfast.server import Address, RunningServer, run_until_signalled, serve
+from holdfast.server import GRACE_SECONDS, Address, RunningServer, run_until_signalled, serve
 from holdfast.services.runtime import Options
 from holdfast.tls.calling import CertificateRefused
 from holdfast.tls.serving import ServerTls
@@ -29,6 +31,7 @@ from tests.world import World
 
 JOB = {"entrypoint": {"function": "app:work"}, "queue": "q"}
 POLL = {"worker_id": "w1", "queues": ["q"], "wait_ms": 60_000}
+BEAT = {"worker_id": "w1", "leases": [], "wait_ms": 60_000}
 ANYWHERE = Address(port=0)
 
 
@@ -104,9 +107,7 @@ async def test_long_polls_end_at_once_and_nothing_is_handed_out(
     async with serve(Options(database_url), ANYWHERE) as server:
         url = f"{server.url}/internal"
         poll = asyncio.create_task(post(http, f"{url}/task-claim", POLL))
-        beat = asyncio.create_task(
-            post(http, f"{url}/heartbeat", {"worker_id": "w1", "leases": [], "wait_ms": 60_000})
-        )
+        beat = asyncio.create_task(post(http, f"{url}/heartbeat", BEAT))
         doorbells = server.runtime.doorbells
         await eventually(lambda: "q" in doorbells.names("queue"))
         await eventually(lambda: "w1" in doorbells.names("worker"))
@@ -122,11 +123,7 @@ async def test_long_polls_end_at_once_and_nothing_is_handed_out(
     ("path", "body", "expected"),
     [
         ("/internal/task-claim", POLL, {"claims": []}),
-        (
-            "/internal/heartbeat",
-            {"worker_id": "w1", "leases": [], "wait_ms": 60_000},
-            {"leases": []},
-        ),
+        ("/internal/heartbeat", BEAT, {"leases": [], "cancel": []}),
     ],
 )
 async def test_who_was_let_in_before_the_stop_and_listens_after_it_does_not_wait(
@@ -134,25 +131,83 @@ async def test_who_was_let_in_before_the_stop_and_listens_after_it_does_not_wait
 ) -> None:
     content = json.dumps(body).encode()
     async with serve(Options(database_url), ANYWHERE) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
-        writer.write(
-            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(content)}\r\nExpect: 100-continue\r\n\r\n".encode()
-        )
-        # It asks for the body: so the request has been let in.
-        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        reader, writer = await let_in(server, path, content)
         asyncio.get_running_loop().create_task(_send_late(writer, content, server))
-    answer = await reader.read()
+    status, answer = await read_last(reader)
     writer.close()
-    head, _, text = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200 "), answer
-    assert expected.items() <= json.loads(text).items()
+    assert status == 200
+    assert expected.items() <= answer.items()
+
+
+async def let_in(
+    server: RunningServer, path: str, content: bytes
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send the head of a request, and wait until the server asks for the body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+    writer.write(
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\nExpect: 100-continue\r\n\r\n".encode()
+    )
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    return reader, writer
 
 
 async def _send_late(writer: asyncio.StreamWriter, content: bytes, server: RunningServer) -> None:
-    """Send a body when the server is stopping."""
     await eventually(lambda: server.runtime.is_stopping)
     writer.write(content)
+
+
+async def read_last(reader: asyncio.StreamReader) -> tuple[int, Any]:
+    """Read the last answer of a connection."""
+    head, _, text = (await reader.read()).partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(text)
+
+
+async def test_what_takes_longer_than_a_stop_may_is_answered_with_our_words(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server_module, "GRACE_SECONDS", 0.2)
+    async with serve(Options(database_url), ANYWHERE) as server:
+        reader, writer = await let_in(server, "/api/jobs", b"a body that never comes")
+    status, answer = await read_last(reader)
+    writer.close()
+    assert (status, answer["error"]["code"]) == (503, "stopping")
+    assert "Traceback" not in caplog.text
+
+
+async def test_who_connects_while_a_server_stops_does_not_hold_it_up(
+    database_url: str, tmp_path: Path
+) -> None:
+    authority = TestAuthority(tmp_path / "ca")
+    tls = ServerTls(authority.issue("s", "localhost"))
+    async with serve(Options(database_url), Address(port=0, tls=tls)) as server:
+        # Accepted, and not yet a connection: it has not said a word of TLS.
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+        asyncio.get_running_loop().create_task(_speak_late(writer, authority, server))
+        began_at = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began_at < GRACE_SECONDS
+    assert (await read_last(reader))[0] == 503
+    writer.close()
+
+
+async def _speak_late(
+    writer: asyncio.StreamWriter, authority: TestAuthority, server: RunningServer
+) -> None:
+    """Finish connecting when nobody is accepted any more."""
+    await eventually(lambda: is_refused(server))
+    context = ssl.create_default_context(cafile=authority.ca_file)
+    await writer.start_tls(context, server_hostname="localhost")
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+
+async def is_refused(server: RunningServer) -> bool:
+    """Look whether a server accepts nobody any more."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
 
 
 async def test_a_server_that_is_stopped_before_it_began_leaves_nothing_open(

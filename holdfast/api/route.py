@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -55,6 +55,7 @@ AUTHORIZATION = b"authorization"
 ADMITTED_SECONDS = 1.0  # for so long it is known who asks; a revocation takes longer to be heard of
 JSON = b"application/json"
 NOSNIFF = (b"x-content-type-options", b"nosniff")
+STOPPING = "this server is shutting down; call another, or this one later"
 Body = TypeVar("Body")
 Query = TypeVar("Query")
 Scope = Mapping[str, Any]
@@ -184,9 +185,16 @@ class BoundRoute:
             log.exception("%s %s failed", scope["method"], scope["path"], extra=about)
             await send_error(send, 500, INTERNAL)
             return
+        except asyncio.CancelledError:
+            if not self._runtime.is_stopping:
+                raise
+            # It has had all the time that a stop leaves to what is in flight.
+            await send_error(send, 503, body_of(Stopping(STOPPING)))
+            return
         if isinstance(answered, Stream):
             is_wanted = scope["method"] != "HEAD"
-            with self._runtime.streams.opened(streamer):
+            # A stop cancels one that takes too long, and closes what is not complete.
+            with suppress(asyncio.CancelledError), self._runtime.streams.opened(streamer):
                 await _send_stream(answered, receive, send, is_wanted=is_wanted, caller=call.caller)
         else:
             extra = list(reply.headers)
@@ -212,7 +220,7 @@ class BoundRoute:
     async def _read(self, scope: Scope, receive: Receive) -> Call[Any, Any]:
         route = self._route
         if self._runtime.is_stopping:
-            raise Stopping("this server is shutting down; call another, or this one later")
+            raise Stopping(STOPPING)
         headers = dict(scope["headers"])
         self._check_host(headers)
         caller = await self._admit(scope, headers)
@@ -276,6 +284,8 @@ async def send_error(send: Send, status: int, body: ErrorBody, **headers: str) -
     if status in RETRY_AFTER_STATUSES:
         seconds = (body.details or {}).get("retry_after") or RETRY_AFTER_SECONDS
         extra.append((b"retry-after", str(seconds).encode()))
+    if body.code == Stopping.code:
+        extra.append((b"connection", b"close"))  # the next call is for another server
     if status == UNAUTHENTICATED:
         extra.append((b"www-authenticate", b'Bearer realm="holdfast"'))
     await _send(send, status, encode_error(body), content_type=JSON, extra=extra)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -63,11 +62,11 @@ class Exchange:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._task
 
-    async def cancel(self) -> None:
-        """End the application's side at once."""
+    async def cancel(self) -> bool:
+        """End the application's side at once; says whether the cancel went through to us."""
         self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task], timeout=PATIENCE_SECONDS)
+        return self._task.cancelled()
 
     async def _receive(self) -> dict[str, Any]:
         if self._body is not None:

@@ -262,6 +262,28 @@ async def test_a_server_that_stops_takes_no_more_requests(app: Any, quiet: Runti
     answer = await call(app, "POST", "/orders/a", body={})
     assert error_of(answer) == (503, "stopping", None)
     assert answer[1]["retry-after"] == "1"
+    # Who calls again comes by another connection, perhaps to another server.
+    assert answer[1]["connection"] == "close"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_what_a_stop_breaks_off_is_answered(quiet: Runtime, *, waits: bool) -> None:
+    began = asyncio.Event()
+
+    async def hang(_: Call[None, Nothing]) -> None:
+        began.set()
+        await asyncio.sleep(3600)
+
+    app = serve(quiet, get("/a", hang, waits=waits))
+    broken_off = Exchange(app, "GET", "/a")
+    await began.wait()
+    assert (await broken_off.cancel(), broken_off.status) == (True, 0)
+    began.clear()
+    broken_off = Exchange(app, "GET", "/a")
+    await began.wait()
+    await quiet.stop()
+    assert not await broken_off.cancel()
+    assert error_of(await broken_off.answer()) == (503, "stopping", None)
 
 
 async def test_an_answer_is_given_up_when_nobody_waits_for_it(quiet: Runtime) -> None:
@@ -324,6 +346,17 @@ async def test_a_stream_ends_when_nobody_reads_it(quiet: Runtime) -> None:
     await exchange.until(lambda content: len(content) > 3)
     await exchange.leave()
     assert ended == ["closed"]
+
+
+async def test_a_stream_that_a_stop_breaks_off_ends_without_an_error(quiet: Runtime) -> None:
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        yield b"some"
+        await asyncio.sleep(3600)
+
+    exchange = Exchange(streaming(quiet, chunks()), "GET", "/a")
+    await exchange.until(lambda content: content == b"some")
+    assert not await exchange.cancel()
+    assert quiet.streams.count() == 0
 
 
 async def test_of_a_stream_only_the_head_is_sent_if_that_is_asked(quiet: Runtime) -> None:
