@@ -135,6 +135,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_timer()
         super().on_message_complete()
 
+    def shutdown(self) -> None:
+        """End what can end at once. A stream that its caller does not read would never."""
+        super().shutdown()
+        cycle = self.cycle
+        if cycle is not None and cycle.chunked_encoding and self.flow.write_paused:
+            self.transport.abort()  # whoever follows connects again and goes on where it was
+
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser has refused."""
         if self._are_headers_too_large:

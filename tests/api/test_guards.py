@@ -1,6 +1,7 @@
 """The guards of connections, met with real sockets: slow, large and too many."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from holdfast.api import guards
 from holdfast.model.limits.server_limits import ServerLimits
@@ -239,3 +242,43 @@ async def test_one_stream_too_many_of_a_caller_is_answered_429(database_url: str
         await eventually(lambda: not server.runtime.streams.count())
         second[1].write(STREAM)
         assert (await read_answer(second[0]))[0] == 200
+
+
+@pytest.mark.parametrize(("length", "is_left"), [(None, False), (b"99999999999", True)])
+async def test_a_stop_does_not_wait_for_who_reads_no_stream(
+    length: bytes | None, *, is_left: bool
+) -> None:
+    async def pour(_: Any, receive: Any, send: Any) -> None:
+        headers = [] if length is None else [(b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        assert (await receive())["type"] == "http.request"
+        leaving = asyncio.create_task(receive())
+        while not leaving.done():
+            await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
+            await asyncio.sleep(0)
+
+    state = ServerState()
+    async with listening(pour, state) as port:
+        with socket.create_connection(("127.0.0.1", port)) as caller:
+            caller.sendall(HEALTH)
+            await eventually(lambda: any(each.flow.write_paused for each in state.connections))
+            [connection] = state.connections
+            connection.shutdown()
+            # What ends by itself is given its time.
+            await eventually(lambda: bool(state.connections) == is_left)
+            assert connection.flow.write_paused == is_left
+        await eventually(lambda: not state.tasks)
+
+
+@asynccontextmanager
+async def listening(app: Any, state: ServerState) -> AsyncIterator[int]:
+    """Serve an application of one's own behind guards; yields the port."""
+    protocol = guards.Guards(ServerLimits(), lambda _: None).protocol()
+    config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None)
+    config.load()
+
+    def connect() -> Any:
+        return protocol(config=config, server_state=state, app_state={})
+
+    async with await asyncio.get_running_loop().create_server(connect, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
