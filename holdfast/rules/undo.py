@@ -1,7 +1,6 @@
 """Compensations: which comes next, what it is as a job, and what it is told."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +25,8 @@ class OpenUndo(NamedTuple):
     job_id: int
     is_submitted: bool
     has_failed: bool
-    finished_at: datetime
+    # Of the event of its end: these grow with time, whatever is done to the clock.
+    end_number: int
     is_released: bool
     # Another job of its graph that depends on it may still run, or has not told what it wants.
     is_in_use: bool
@@ -40,8 +40,7 @@ def next_undo(undos: Iterable[OpenUndo]) -> OpenUndo | None:
     waiting = list(undos)
     if any(undo.is_submitted for undo in waiting):
         return None
-    # Jobs that ended at the same moment: a job has a higher id than those it depends on.
-    return max(waiting, key=lambda u: (u.has_failed, u.finished_at, u.job_id), default=None)
+    return max(waiting, key=lambda u: (u.has_failed, u.end_number, u.job_id), default=None)
 
 
 def can_be_undone(undo: OpenUndo) -> bool:

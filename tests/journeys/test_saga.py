@@ -126,6 +126,19 @@ async def test_a_saga_that_fails_at_any_step_is_undone_from_there_back(
     await saga.check(*undone)
 
 
+async def test_a_clock_that_is_set_back_meanwhile_changes_no_order(world: World) -> None:
+    saga = await a_saga(world, a=[], b=["a"], c=["b"])
+    await world.clock.advance(300)
+    await saga.succeed("a")
+    await saga.settle()
+    await world.clock.advance(-300)
+    await saga.succeed("b")  # by the clock it has ended before what it waited for
+    await world.clock.advance(300)
+    await saga.fail("c")
+    assert await saga.undo_all() == ["c", "b", "a"]
+    await saga.check("a", "b", "c")
+
+
 async def test_a_branch_that_succeeds_in_vain_is_undone_too(world: World) -> None:
     saga = await a_saga(world, root=[], left=["root"], right=["root"], join=["left", "right"])
     await saga.succeed("root")

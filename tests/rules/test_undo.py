@@ -1,6 +1,5 @@
 """Compensations: which comes next, what it is as a job, and what it is told."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -26,7 +25,6 @@ from holdfast.rules.undo import (
     record_of_task,
 )
 
-DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 LIMITS = Limits()
 ROOM = record_bytes_max(LIMITS)
 
@@ -36,7 +34,7 @@ def an_undo(
 ) -> OpenUndo:
     """Describe a job to be undone that nothing stands in the way of."""
     fields = {"is_released": True, "is_in_use": False} | rest
-    return OpenUndo(job_id, submitted, failed, DAWN + timedelta(seconds=ended), **fields)
+    return OpenUndo(job_id, submitted, failed, ended, **fields)
 
 
 def test_what_failed_comes_first_then_the_others_in_reverse_order_of_their_end() -> None:

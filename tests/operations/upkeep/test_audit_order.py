@@ -74,8 +74,7 @@ DAMAGES = [
            f"update dependencies set condition = 'failed', holds = false {bond(6, 1)}; "
            "update jobs set unmet = 2 where job_id = 6"),
     Damage("started_before_another_ended", "4.0",
-           "update events set ts = ts - interval '1 hour' where job_id = 4 and task_index = 0 "
-           "and seq = 0"),
+           "update events set id = 0 where job_id = 4 and task_index = 0 and seq = 0"),
     Damage("in_line_before_its_release", "6.0", IN_LINE),
     Damage("in_line_before_its_release", "6.0",
            "insert into waiting select job_id, task_index, eligible_at from tasks "

@@ -36,7 +36,6 @@ async def play_scene(ledger: Ledger, clock: Clock) -> None:
 
 
 AN_UNDO = "insert into undos (job_id, graph_id, cause_job_id, requested_at) values "
-LATER = "interval '1 hour'"
 
 DAMAGES = [
     Damage("undo_missing", "7", "delete from undos where job_id = 7"),
@@ -64,7 +63,7 @@ DAMAGES = [
            "update jobs set seq = seq - 1, event_type = 'succeeded', event_at = finished_at "
            "where job_id = 2"),
     Damage("undone_out_of_order", "1",
-           f"update undos set ended_at = ended_at + {LATER} where job_id = 2"),
+           "update events set id = id + 1000 where job_id = 5 and seq = 2 and task_index = -1"),
 ]  # fmt: skip
 
 

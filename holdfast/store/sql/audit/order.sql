@@ -72,15 +72,18 @@ select checks.invariant, job_id, null::int, null::int,
    and checks.broken;
 
 -- name: check_order_of_starts
+-- By the numbers of the events, which no clock moves.
 select 'started_before_another_ended', begun.job_id, begun.task_index, null::int,
-       format('it was given to a worker at %s; job %s, for which it waits, ended at %s', begun.ts, depends_on,
-              ended.finished_at)
+       format('it was given to a worker by event %s; job %s, for which it waits, ended by event %s', begun.id,
+              depends_on, ended.id)
   from holdfast.dependencies
-  join holdfast.jobs as ended on ended.job_id = dependencies.depends_on
-  join (select job_id, task_index, ts from holdfast.events
+  join (select job_id, id from holdfast.events
+         where task_index = -1 and type in ('succeeded', 'failed', 'killed', 'worker_failed', 'unschedulable',
+                                            'dead_lettered')) as ended on ended.job_id = dependencies.depends_on
+  join (select job_id, task_index, id from holdfast.events
          where task_index >= 0 and attempt = 0 and type in ('claimed', 'placed')) as begun
     on begun.job_id = dependencies.job_id
- where begun.ts < ended.finished_at;
+ where begun.id < ended.id;
 
 -- name: check_held_lines
 -- A job that waits for others has never been in line: there can be no stale row of it either.

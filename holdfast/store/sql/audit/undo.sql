@@ -128,17 +128,28 @@ select checks.invariant, checked.job_id, null::int, null::int, checks.detail
  where checks.broken;
 
 -- name: check_order_of_undos
--- Noted together, for the same reason: the later must not be submitted before all earlier ones have ended.
-with steps as (
-    select undos.job_id, compensations.submitted_at, max(coalesce(undos.ended_at, 'infinity')) over earlier as ended_at
+-- Noted together, for the same reason: the later must not be submitted before all earlier ones have ended. By the
+-- numbers of the events, which no clock moves.
+with ends as (
+    select job_id, id as number from holdfast.events
+     where task_index = -1 and type in ('succeeded', 'failed', 'killed', 'worker_failed', 'unschedulable',
+                                        'dead_lettered')
+),
+steps as (
+    select undos.job_id, begun.id as begun,
+           max(case when undos.ended_at is null then 9223372036854775807 else compensated.number end) over earlier as ended
       from holdfast.undos
       join holdfast.jobs using (job_id)
-      left join holdfast.jobs as compensations on compensations.job_id = undos.compensation_job_id
+      left join ends on ends.job_id = undos.job_id
+      left join ends as compensated on compensated.job_id = undos.compensation_job_id
+      left join holdfast.events as begun
+        on begun.job_id = undos.compensation_job_id and begun.task_index = -1 and begun.type = 'submitted'
     window earlier as (
         partition by undos.graph_id, undos.cause_job_id
-        order by jobs.state = {SUCCEEDED}, jobs.finished_at desc, undos.job_id desc
+        order by jobs.state = {SUCCEEDED}, coalesce(ends.number, 0) desc, undos.job_id desc
         rows between unbounded preceding and 1 preceding)
 )
 select 'undone_out_of_order', job_id, null::int, null::int,
-       format('its compensation was submitted at %s, and one before it ended at %s', submitted_at, ended_at)
-  from steps where ended_at > submitted_at;
+       format('its compensation was submitted by event %s, and one before it ended by event %s', begun,
+              coalesce(nullif(ended, 9223372036854775807)::text, 'none'))
+  from steps where ended > begun;

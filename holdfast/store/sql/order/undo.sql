@@ -53,14 +53,19 @@ used(job_id) as (
     union
     select dependencies.depends_on from used join holdfast.dependencies using (job_id)
 )
-select undos.job_id, undos.compensation_job_id is not null, jobs.state <> {SUCCEEDED}, jobs.finished_at,
+select undos.job_id, undos.compensation_job_id is not null, jobs.state <> {SUCCEEDED}, ends.number,
        jobs.pending + jobs.assigned + jobs.building + jobs.running = 0
        and not exists (select from holdfast.leases where leases.job_id = jobs.job_id),
        exists (select from used where used.job_id = undos.job_id)
   from holdfast.undos join holdfast.jobs using (job_id)
+ -- When a job ended is told by the number of its event: a clock may have been set back since.
+ cross join lateral (select coalesce(max(id), 0) as number from holdfast.events
+                      where events.job_id = undos.job_id and task_index = -1
+                        and type in ('succeeded', 'failed', 'killed', 'worker_failed', 'unschedulable',
+                                     'dead_lettered')) as ends
  where undos.graph_id = $graph_id and undos.ended_at is null
  -- The order of holdfast.rules.undo: a graph may have thousands of them, and the first ones are enough.
- order by undos.compensation_job_id is null, jobs.state = {SUCCEEDED}, jobs.finished_at desc, undos.job_id desc
+ order by undos.compensation_job_id is null, jobs.state = {SUCCEEDED}, ends.number desc, undos.job_id desc
  limit $batch_max;
 
 -- name: lock_undo_graph
