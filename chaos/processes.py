@@ -5,10 +5,11 @@ host that dies, all processes with its mark are killed at once.
 """
 
 import os
+import resource
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -93,6 +94,22 @@ class Host:
         victims = self.everything()
         send(victims, signal.SIGSTOP)
         send(victims, signal.SIGKILL)
+
+    def fill_disk(self) -> Callable[[], None]:
+        """Let nothing that it runs, or starts, make a file longer; returns how to end that."""
+        self._bound_files(0)
+
+        def free() -> None:
+            # What was started meanwhile has the bound, too; who is being started is in the second.
+            for _ in range(2):
+                self._bound_files(resource.RLIM_INFINITY)
+
+        return free
+
+    def _bound_files(self, count: int) -> None:
+        for process in self.everything():
+            with suppress(psutil.NoSuchProcess):
+                process.rlimit(psutil.RLIMIT_FSIZE, (count, resource.RLIM_INFINITY))
 
     def end(self) -> None:
         """End it the gentle way, and whatever is left of it the other."""

@@ -25,9 +25,10 @@ from chaos.checker.report import check, table_of_hits, tell_story
 from chaos.faults.hands import End, Hands
 from chaos.faults.plan import PROFILES, Fault, draw
 from chaos.layouts import LAYOUTS
-from chaos.system import System, running
+from chaos.system import ROOM_TASKS, System, running
 from chaos.workload import later_tasks, tasks
 from chaos.workload.customers import SLOTS, Customer, Customers
+from holdfast.errors import Unavailable
 from tests.supervision import supervise
 
 log = logging.getLogger("chaos")
@@ -112,7 +113,8 @@ class Runner:
         self._faults = list(faults)
         self._customers = Customers(system.server_url, seed, system.layout.work)
         self._hands = Hands(system, self._customers)
-        self._history = History(most={"key-": SLOTS, "chain": 1, "unique-": 1})
+        most = {"key-": SLOTS, "chain": 1, "unique-": 1, tasks.DEVICE: 1, tasks.ROOM: ROOM_TASKS}
+        self._history = History(most=most, has_schedule=system.layout.has_later_work)
         self._beside = (
             Repeated(system.tend, LOOK_SECONDS),
             Repeated(self._sample, SAMPLE_SECONDS),
@@ -139,7 +141,7 @@ class Runner:
         self._gather()
         findings = [Finding("customers", "the run", text) for text in self._customers.failures]
         findings += check(history)
-        backward = any(f.kind == "clock jumps" and f.amount < 0 for f in self._faults)
+        backward = self._hands.was_set_back
         findings += asyncio.run(gather.read_audit(self._system.ledger_url, backward=backward))
         if left and not findings:
             findings.append(Finding("ended", "the run", f"this is left: {left}"))
@@ -179,7 +181,10 @@ class Runner:
             self._system.await_ready()
         with hf.Client(self._system.server_url) as client:
             probe = Customer(self._customers, -1)
-            probe.submit_each_kind(client)
+            try:
+                probe.submit_each_kind(client)
+            except (Unavailable, TimeoutError) as error:
+                self._customers.failures.append(f"the probe was refused: {error}")
             time.sleep(PROBE_SECONDS)
             if self._system.layout.has_later_work:
                 client.schedules.pause(SCHEDULE)
@@ -208,6 +213,7 @@ class Runner:
         history, customers = self._history, self._customers
         history.submitted = customers.acknowledged()
         history.seen, history.told = customers.seen, customers.told
+        history.ends, history.cancels = customers.ends, customers.cancels
         history.hits, history.excuses = self._hands.hits, self._hands.excuses
         gather.read_record(history, self._system.record_url)
         gather.read_ledger(history, self._system.ledger_url)

@@ -92,24 +92,27 @@ class Messages:
         self._process.wait()
         self._process = self._stack.enter_context(sqs_process(self.port))
 
-    def repeat(self) -> None:
-        """Send messages that are there some more times, in another order."""
+    def repeat(self) -> bool:
+        """Send messages that are there some more times, in another order; tells of any."""
         url = self._find()
         if url is None:
-            return
+            return False
         client = self._sqs.client
         got = client.receive_message(
             QueueUrl=url, MaxNumberOfMessages=MESSAGES_MAX, VisibilityTimeout=0
         )
-        for message in reversed(got.get("Messages", [])):
+        messages = got.get("Messages", [])
+        for message in reversed(messages):
             for _ in range(COPIES):
                 client.send_message(QueueUrl=url, MessageBody=message["Body"])
+        return bool(messages)
 
-    def lose(self) -> None:
-        """Forget all messages."""
+    def lose(self) -> bool:
+        """Forget all messages; tells whether there was a queue."""
         url = self._find()
         if url is not None:
             self._sqs.client.purge_queue(QueueUrl=url)
+        return url is not None
 
     def _find(self) -> str | None:
         """Find the queue; None while no server has made it."""

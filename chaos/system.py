@@ -44,6 +44,9 @@ MIGRATE_SECONDS_MAX = 300
 # What is broken may be slow, too: tests/upgrade shows that a step takes a moment if nothing is.
 HOLD_SECONDS = 5.0
 CONCURRENCY = 6
+ROOM_CPU = 3
+# That so much has room for.
+ROOM_TASKS = int(ROOM_CPU / tasks.SMALL_CPU)
 SQS_PREFIX = "chaos-"
 PROGRAM = (sys.executable, "-m", "holdfast.cli.app")
 # Another address of loopback for each worker that is called: there its link listens.
@@ -204,6 +207,14 @@ class System:
         self.pooler.restart()
         self._lead_to_postgres()
 
+    def reuse_address(self, name: str) -> None:
+        """Have a host die, and another worker come where it was called, which knows nothing."""
+        host = self.hosts[name]
+        newcomer = f"{name}-{host.starts}"
+        host.command[host.command.index("--name") + 1] = newcomer
+        host.variables["HOLDFAST_WORKER_DIR"] = str(self.folder / "hosts" / newcomer)
+        host.die()
+
     def install(self) -> bool:
         """Have the schema migrated, beside all else; tells whether it is, when asked again.
 
@@ -305,7 +316,16 @@ class System:
             options += ["--queue", tasks.QUEUE, "--concurrency", str(CONCURRENCY)]
             options += self._sqs_options("workers")
         if name in self.layout.called:
-            room = ("--cpu", "3", "--memory", "4GB", "--disk", "1GB", "--gpu", str(DEVICES))
+            room = (
+                "--cpu",
+                str(ROOM_CPU),
+                "--memory",
+                "4GB",
+                "--disk",
+                "1GB",
+                "--gpu",
+                str(DEVICES),
+            )
             options += ["--placed", *room]
             if not self.layout.upgrades:
                 options += ["--listen", f"{LOOPBACK}:{self._ports[name]}"]

@@ -79,7 +79,16 @@ def run_tests(
     report = checkout.parent / "report.xml"
     report.unlink(missing_ok=True)
     command = [
-        *(sys.executable, "-m", "pytest", f"-n{at_once}", "-p", "no:cacheprovider"),
+        *(
+            sys.executable,
+            "-m",
+            "pytest",
+            f"-n{at_once}",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:schemathesis",
+        ),
         *("--tb=line", f"--junitxml={report}", *tests),
     ]
     variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}

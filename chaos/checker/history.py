@@ -52,6 +52,8 @@ class Submitted(NamedTuple):
     may_end: frozenset[State] = frozenset({State.SUCCEEDED})
     # What each task has to return, if it succeeds; empty where that is not known before.
     results: tuple[Any, ...] = ()
+    # Jobs that have to have succeeded before any of its tasks begins.
+    after: tuple[int, ...] = ()
 
 
 class Seen(NamedTuple):
@@ -73,6 +75,13 @@ class Told(NamedTuple):
 
     task: str
     result: Any
+
+
+class Ended(NamedTuple):
+    """The end of a job that a caller was told."""
+
+    job_id: int
+    state: State
 
 
 class Event(NamedTuple):
@@ -117,6 +126,8 @@ class JobRow(NamedTuple):
     counts: dict[State, int]
     key: str | None = None
     compensates: int | None = None
+    # Of the work, not of the class: the name of the function.
+    type: str = ""
 
 
 class AttemptRow(NamedTuple):
@@ -127,7 +138,9 @@ class AttemptRow(NamedTuple):
     attempt: int
     state: State
     is_released: bool
+    # By its name, which outlives its incarnations.
     worker: str = ""
+    error_class: str | None = None
 
 
 class LeaseRow(NamedTuple):
@@ -137,7 +150,6 @@ class LeaseRow(NamedTuple):
     task_index: int
     attempt: int
     worker: str
-    devices: tuple[str, ...] = ()
 
 
 class Excuse(NamedTuple):
@@ -151,13 +163,17 @@ class Excuse(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A fault, when it was, and how many tasks it found in which state."""
+    """A fault, when it was, and how many tasks it found in which state.
+
+    One that has missed found nothing to break: a process that had just ended, say.
+    """
 
     fault: str
     target: str
     began: float
     ended: float
     states: dict[str, int]
+    has_missed: bool = False
 
 
 class Firing(NamedTuple):
@@ -190,6 +206,10 @@ class History:
     submitted: list[Submitted] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
+    ends: list[Ended] = field(default_factory=list)
+    # Jobs whose cancel was acknowledged, and when.
+    cancels: list[tuple[int, float]] = field(default_factory=list)
+    has_schedule: bool = False
     events: list[Event] = field(default_factory=list)
     tasks: list[TaskRow] = field(default_factory=list)
     jobs: list[JobRow] = field(default_factory=list)

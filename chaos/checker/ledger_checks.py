@@ -19,6 +19,9 @@ LEADS_TO = {
     "worker_failed": State.WORKER_FAILED, "retried": PENDING,
     "unschedulable": State.UNSCHEDULABLE, "dead_lettered": State.DEAD_LETTERED,
 }  # fmt: skip
+# What may happen to a job that has ended, and what only once to any.
+AFTER_THE_END = frozenset({"compensated", "replayed"})
+ONCE = ("submitted", "started", "compensated")
 _ENDS = frozenset({State.FAILED, State.KILLED, State.WORKER_FAILED})
 MAY_FOLLOW = {
     PENDING: {ASSIGNED, State.KILLED, State.UNSCHEDULABLE, State.DEAD_LETTERED},
@@ -71,6 +74,32 @@ def check_moves(history: History) -> Iterator[Finding]:
             state, attempt = to, event.attempt
 
 
+def check_job_streams(history: History) -> Iterator[Finding]:
+    """A job is submitted first, starts once at most, and ends once, as its row says."""
+    streams = list_streams(history)
+    for job in history.jobs:
+        types = [event.type for event in streams.get((job.job_id, -1), [])]
+        ends = [each for each in types if LEADS_TO.get(each) in FINAL]
+        wanted = [job.state] if job.is_finished else []
+        after = types[types.index(ends[0]) + 1 :] if ends else []
+        if [LEADS_TO[each] for each in ends] != wanted or set(after) - AFTER_THE_END:
+            text = f"it is {job.state.name}, and its events are {types}"
+            yield Finding("moves", str(job.job_id), text)
+        elif types and (types[0] != "submitted" or max(map(types.count, ONCE)) > 1):
+            yield Finding("moves", str(job.job_id), f"its events are {types}")
+
+
+def check_cancels(history: History) -> Iterator[Finding]:
+    """Once a job has been asked to end, none of its tasks is given out or tried again."""
+    asked: dict[int, int] = {}
+    for event in sorted(history.events, key=lambda event: event.id):
+        if event.task_index < 0 and event.type == "cancel_requested":
+            asked.setdefault(event.job_id, event.id)
+        elif event.job_id in asked and LEADS_TO.get(event.type) in (ASSIGNED, PENDING):
+            text = f"it was {event.type} after its job was asked to end"
+            yield Finding("cancels", f"{event.job_id}.{event.task_index}", text)
+
+
 def check_rows(history: History) -> Iterator[Finding]:
     """A task is where its last event led, and an attempt ended as its event says."""
     streams = list_streams(history)
@@ -98,6 +127,13 @@ def check_rows(history: History) -> Iterator[Finding]:
             told = [end.name for end in ends]
             text = f"attempt {row.attempt} ended {row.state.name}; its events say {told}"
             yield Finding("rows", subject, text)
+    there = {row[:3] for row in (*history.attempts, *history.leases)}
+    for (job_id, index), stream in streams.items():
+        for event in stream:
+            is_given = LEADS_TO.get(event.type) is ASSIGNED
+            if is_given and (job_id, index, event.attempt) not in there:
+                text = f"attempt {event.attempt} was given out, and no row tells of it"
+                yield Finding("rows", f"{job_id}.{index}", text)
 
 
 def check_counts(history: History) -> Iterator[Finding]:
@@ -134,34 +170,6 @@ def check_nothing_is_left(history: History) -> Iterator[Finding]:
         if not row.is_released and not holds:
             text = f"attempt {row.attempt} is not released, and has no lease"
             yield Finding("left", f"{row.job_id}.{row.task_index}", text)
-
-
-def check_devices(history: History) -> Iterator[Finding]:
-    """No device of a worker is held by two attempts."""
-    holders: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for lease in history.leases:
-        for device in lease.devices:
-            holders[lease.worker, device].append(f"{lease.job_id}.{lease.task_index}")
-    for (worker, device), tasks in holders.items():
-        if len(tasks) > 1:
-            yield Finding("devices", tasks[0], f"{device} of {worker} is held by {tasks}")
-
-
-def check_gangs(history: History) -> Iterator[Finding]:
-    """Of a job whose tasks are placed together, each round is placed by one transaction."""
-    gangs = {one.job_id for one in history.submitted if one.kind == "gang"}
-    rounds: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
-    members: Counter[tuple[int, int]] = Counter()
-    for event in history.events:
-        if event.job_id in gangs and event.type == "placed":
-            rounds[event.job_id, event.attempt].add(event.txid)
-            members[event.job_id, event.attempt] += 1
-    sizes = {job.job_id: job.num_tasks for job in history.jobs}
-    for (job_id, attempt), transactions in rounds.items():
-        if len(transactions) > 1 or members[job_id, attempt] != sizes.get(job_id):
-            text = f"round {attempt} was placed by {len(transactions)} transactions, "
-            text += f"{members[job_id, attempt]} of {sizes.get(job_id)} members"
-            yield Finding("gangs", str(job_id), text)
 
 
 def _name(counts: "dict[State, int] | Counter[State]") -> str:

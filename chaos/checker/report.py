@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from chaos.checker import ledger_checks, work_checks
+from chaos.checker import ledger_checks, subject_checks, work_checks
 from chaos.checker.history import Finding, History, Hit
 
 Check = Callable[[History], Iterator[Finding]]
@@ -12,22 +12,26 @@ CHECKS: tuple[Check, ...] = (
     work_checks.check_accepted,
     work_checks.check_ended,
     work_checks.check_one_start,
+    work_checks.check_executions,
     work_checks.check_overlaps,
     work_checks.check_fences,
     work_checks.check_effects,
     work_checks.check_results,
     work_checks.check_linear,
-    work_checks.check_limits,
-    work_checks.check_schedules,
-    work_checks.check_datasets,
-    work_checks.check_sagas,
+    subject_checks.check_limits,
+    subject_checks.check_order,
+    subject_checks.check_acknowledged_cancels,
+    subject_checks.check_schedules,
+    subject_checks.check_datasets,
+    subject_checks.check_sagas,
+    subject_checks.check_gangs,
     ledger_checks.check_streams,
     ledger_checks.check_moves,
+    ledger_checks.check_job_streams,
+    ledger_checks.check_cancels,
     ledger_checks.check_rows,
     ledger_checks.check_counts,
     ledger_checks.check_nothing_is_left,
-    ledger_checks.check_devices,
-    ledger_checks.check_gangs,
 )
 # Where a task can stand when something breaks.
 STATES = ("waiting", "gated", "ready", "assigned", "building", "running", "ending")
@@ -74,12 +78,15 @@ def table_of_hits(hits: Iterable[Hit]) -> list[str]:
     """Write down how many tasks each kind of fault has hit in which state; `.` is a gap."""
     counts: dict[str, Counter[str]] = {}
     times: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
     for hit in hits:
-        times[hit.fault] += 1
-        counts.setdefault(hit.fault, Counter()).update(hit.states)
+        times[hit.fault] += not hit.has_missed
+        missed[hit.fault] += hit.has_missed
+        found = {} if hit.has_missed else hit.states
+        counts.setdefault(hit.fault, Counter()).update(found)
     width = max((len(fault) for fault in counts), default=5)
-    lines = [f"{'fault':{width}}  times " + "".join(f"{state:>10}" for state in STATES)]
+    lines = [f"{'fault':{width}}  times missed " + "".join(f"{state:>10}" for state in STATES)]
     for fault in sorted(counts):
         cells = "".join(f"{counts[fault][state] or '.':>10}" for state in STATES)
-        lines.append(f"{fault:{width}}  {times[fault]:5} {cells}")
+        lines.append(f"{fault:{width}}  {times[fault]:5} {missed[fault] or '.':>6} {cells}")
     return lines

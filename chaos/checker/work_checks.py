@@ -10,8 +10,8 @@ from chaos.checker.history import Excuse, Finding, History, Mark, Seen, State
 RANK = {State.PENDING: 0, State.ASSIGNED: 1, State.BUILDING: 2, State.RUNNING: 3}
 ENDED_RANK = 4
 LAST = (1 << 31, 0)
-# How the work names what undoes a step: this, the saga, a colon and the step's number.
-UNDO = "undo-"
+# Work that may fail of itself: the last step of a saga does.
+MAY_FAIL = "step"
 
 
 class Execution(NamedTuple):
@@ -45,12 +45,49 @@ def list_executions(history: History) -> list[Execution]:
     ]
 
 
+def find_ends(history: History) -> dict[str, float]:
+    """Say when each task that has succeeded was done, by the mark of the attempt that has."""
+    ends = {(mark.task, mark.attempt): mark.at for mark in history.marks if mark.kind == "end"}
+    done = ((each.name, each.attempt) for each in history.tasks if each.state is State.SUCCEEDED)
+    return {task: ends[task, attempt] for task, attempt in done if (task, attempt) in ends}
+
+
 def check_one_start(history: History) -> Iterator[Finding]:
     """An attempt begins once."""
     starts = Counter((mark.task, mark.attempt) for mark in history.marks if mark.kind == "start")
     for (task, attempt), count in starts.items():
         if count > 1:
             yield Finding("starts", task, f"attempt {attempt} has begun {count} times")
+
+
+def check_executions(history: History) -> Iterator[Finding]:
+    """What begins was given to who runs it, and what has succeeded was done, from start to end.
+
+    Who writes an effect has succeeded by that, and may be lost before he notes his end.
+    """
+    given = {
+        (f"{event.job_id}.{event.task_index}", event.attempt)
+        for event in history.events
+        if event.type in ("claimed", "placed")
+    }
+    ended_by = {(f"{a.job_id}.{a.task_index}", a.attempt): a.worker for a in history.attempts}
+    executions = {(each.task, each.attempt): each for each in list_executions(history)}
+    for (task, attempt), each in executions.items():
+        name = ended_by.get((task, attempt))
+        if (task, attempt) not in given:
+            yield Finding("executions", task, f"attempt {attempt} began, and was given to nobody")
+        elif name is not None and not f"{name}-".startswith(f"{each.worker}-"):
+            text = f"attempt {attempt} ran on {each.worker}, and was given to {name}"
+            yield Finding("executions", task, text)
+    effects = set(history.effects)
+    for row in history.tasks:
+        if row.state is not State.SUCCEEDED:
+            continue
+        done = executions.get((row.name, row.attempt))
+        if done is None or not (done.has_ended or (row.name, row.attempt) in effects):
+            text = f"it succeeded in attempt {row.attempt}, which has "
+            text += "not begun" if done is None else "not come to its end"
+            yield Finding("executions", row.name, text)
 
 
 def check_overlaps(history: History) -> Iterator[Finding]:
@@ -61,7 +98,7 @@ def check_overlaps(history: History) -> Iterator[Finding]:
     for task, executions in by_task.items():
         for number, earlier in enumerate(executions):
             for later in executions[number + 1 :]:
-                if later.began <= earlier.last and not _is_excused(history.excuses, earlier):
+                if later.began <= earlier.last and not is_excused(history.excuses, earlier):
                     text = (
                         f"attempt {earlier.attempt} on {earlier.worker} lived until "
                         f"{earlier.last - history.began_at:.3f}, attempt {later.attempt} on "
@@ -116,6 +153,12 @@ def check_accepted(history: History) -> Iterator[Finding]:
         elif not reasons.get(one.job_id):
             text = f"{one.kind} is {job.state.name}, and nothing says why it has not ended"
             yield Finding("accepted", str(one.job_id), text)
+    known = {one.job_id for one in history.submitted}
+    for job in history.jobs:
+        may_end = {State.SUCCEEDED, *([State.FAILED] if job.type == MAY_FAIL else [])}
+        if job.is_finished and job.job_id not in known and job.state not in may_end:
+            text = f"{job.type} ended {job.state.name}, and nobody has asked for that"
+            yield Finding("accepted", str(job.job_id), text)
     keys = Counter(job.key for job in history.jobs if job.key is not None)
     for key, count in keys.items():
         if count > 1:
@@ -133,14 +176,20 @@ def check_ended(history: History) -> Iterator[Finding]:
 def check_results(history: History) -> Iterator[Finding]:
     """A result that was told is there, and every success has the result that it must have."""
     tasks = {task.name: task for task in history.tasks}
+    jobs = {job.job_id: job for job in history.jobs}
+    for end in history.ends:
+        job = jobs.get(end.job_id)
+        if job is None or not job.is_finished or job.state is not end.state:
+            text = f"its end {end.state.name} was told, and it is {job and job.state.name}"
+            yield Finding("results", str(end.job_id), text)
     for one in history.told:
         task = tasks.get(one.task)
         if task is None or task.state is not State.SUCCEEDED or task.result != one.result:
             text = f"{one.result!r} was told, and there is {task and (task.state, task.result)}"
             yield Finding("results", one.task, text)
-    for job in history.submitted:
-        for index, wanted in enumerate(job.results):
-            task = tasks.get(f"{job.job_id}.{index}")
+    for asked in history.submitted:
+        for index, wanted in enumerate(asked.results):
+            task = tasks.get(f"{asked.job_id}.{index}")
             if task and task.state is State.SUCCEEDED and task.result != wanted:
                 text = f"it returned {task.result!r}, not {wanted!r}"
                 yield Finding("results", task.name, text)
@@ -166,10 +215,18 @@ def check_linear(history: History) -> Iterator[Finding]:
         if mark.task in seen and mark.kind == "start":
             fact = Seen(mark.task, mark.attempt, State.ASSIGNED, mark.at, mark.at)
             seen[mark.task].append(fact)
+    at_last = max([history.ended_at, *(each.returned for each in history.seen)]) + 1
+    for row in history.tasks:
+        if row.name in seen:  # the tables are the last look
+            look = Seen(row.name, row.attempt, row.state, at_last, at_last + 1, row.is_finished)
+            seen[row.name].append(look)
     for task, own in seen.items():
-        ends = {each.state for each in own if each.is_finished}
-        if len(ends) > 1:
-            yield Finding("linear", task, f"it was seen to have ended as {_names(frozenset(ends))}")
+        states = frozenset(each.state for each in own if each.is_finished)
+        # Of one that was killed while it waited, a caller sees the attempt before.
+        attempts = {each.attempt for each in own if each.state is State.SUCCEEDED}
+        if len(states) > 1 or len(attempts) > 1:
+            text = f"it was seen to have ended as {_names(states)}, in attempt {sorted(attempts)}"
+            yield Finding("linear", task, text)
         for later in own:
             before = [each for each in own if each.returned < later.invoked]
             if not before or later.invoked == later.returned:
@@ -184,86 +241,24 @@ def check_linear(history: History) -> Iterator[Finding]:
                 yield Finding("linear", task, text)
 
 
-def check_limits(history: History) -> Iterator[Finding]:
-    """Of no key live more executions at once than may."""
-    by_key: defaultdict[str, list[Execution]] = defaultdict(list)
-    for execution in list_executions(history):
-        if execution.key is not None and not _is_excused(history.excuses, execution):
-            by_key[execution.key].append(execution)
-    for key, executions in by_key.items():
-        most = next((n for name, n in history.most.items() if key.startswith(name)), None)
-        if most is None:
-            continue
-        for one in executions:
-            at_once = [each for each in executions if each.began <= one.began <= each.last]
-            if len(at_once) > most:
-                names = sorted(f"{each.task}.{each.attempt}" for each in at_once)
-                yield Finding("limits", one.task, f"{names} of {key} lived at once; {most} may")
-    for key, held in history.held.items():
-        most = next((n for name, n in history.most.items() if key.startswith(name)), None)
-        if most is not None and held > most:
-            yield Finding("limits", key, f"{held} slots were held at once; {most} may")
-
-
-def check_schedules(history: History) -> Iterator[Finding]:
-    """No instant has fired twice, and no job was fired by two."""
-    instants = Counter((firing.schedule, firing.instant) for firing in history.firings)
-    jobs = Counter(firing.job_id for firing in history.firings if firing.job_id is not None)
-    for (schedule, instant), count in instants.items():
-        if count > 1:
-            yield Finding("schedules", schedule, f"{instant} has fired {count} times")
-    for job_id, count in jobs.items():
-        if count > 1:
-            yield Finding("schedules", str(job_id), f"{count} instants have come to it")
-
-
-def check_datasets(history: History) -> Iterator[Finding]:
-    """A task has committed its part once if it has succeeded, and else nothing."""
-    committed = Counter(entry.task for entry in history.entries)
-    writers = {one.job_id for one in history.submitted if one.kind == "stored"}
-    for task in history.tasks:
-        wanted = int(task.job_id in writers and task.state is State.SUCCEEDED)
-        if committed[task.name] != wanted:
-            text = f"it is {task.state.name}, and has committed {committed[task.name]} parts"
-            yield Finding("datasets", task.name, text)
-
-
-def check_sagas(history: History) -> Iterator[Finding]:
-    """Every step of a saga that failed is undone, once, and before those that came before it."""
-    undoing = Counter(job.compensates for job in history.jobs if job.compensates is not None)
-    for job_id, count in undoing.items():
-        if count > 1:
-            yield Finding("sagas", str(job_id), f"it was undone {count} times")
-    began = {mark.task.partition(".")[0] for mark in history.marks}
-    for one in history.submitted:
-        if one.kind == "saga" and str(one.job_id) in began and not undoing[one.job_id]:
-            yield Finding("sagas", str(one.job_id), "its saga failed, and it was not undone")
-    undos: defaultdict[str, list[tuple[int, Execution]]] = defaultdict(list)
-    for execution in list_executions(history):
-        if (execution.key or "").startswith(UNDO) and not _is_excused(history.excuses, execution):
-            saga, _, step = (execution.key or "").rpartition(":")
-            undos[saga].append((int(step), execution))
-    for saga, own in undos.items():
-        for step_of_later, later in own:
-            for step_of_earlier, earlier in own:
-                if step_of_earlier > step_of_later and later.began <= earlier.last:
-                    text = f"step {step_of_later} was undone before step {step_of_earlier} was"
-                    yield Finding("sagas", later.task, f"{text}: {saga}")
-
-
 def check_progress(history: History) -> Iterator[Finding]:
-    """Something was done while things broke, and at the end of the run, too."""
-    during = [mark for mark in history.marks if mark.kind == "end" and mark.at < history.healed_at]
-    at_last = [mark for mark in history.marks if mark.kind == "end" and mark.at > history.healed_at]
-    if not during:
+    """Something broke; something was done while it did, and at the end of the run, too."""
+    broke = [hit for hit in history.hits if not hit.has_missed]
+    first = min((hit.began for hit in broke), default=history.healed_at)
+    ends = [mark.at for mark in history.marks if mark.kind == "end"]
+    if not broke:
+        yield Finding("progress", "the run", "nothing has broken")
+    elif not any(first < at < history.healed_at for at in ends):
         yield Finding("progress", "the run", "nothing has ended while things broke")
-    if not at_last:
+    if not any(at > history.healed_at for at in ends):
         yield Finding("progress", "the run", "nothing has ended once all was well again")
     if not any(task.state is State.SUCCEEDED for task in history.tasks):
         yield Finding("progress", "the run", "no task has succeeded")
+    if history.has_schedule and not any(each.job_id is not None for each in history.firings):
+        yield Finding("progress", "the run", "no instant of the schedule has fired")
 
 
-def _is_excused(excuses: list[Excuse], execution: Execution) -> bool:
+def is_excused(excuses: list[Excuse], execution: Execution) -> bool:
     return any(
         excuse.worker in (None, execution.worker)
         and excuse.began <= execution.last

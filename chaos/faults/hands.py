@@ -39,13 +39,17 @@ select case when leases.ending then 'ending'
       using (job_id, task_index)
   left join holdfast.workers using (worker_id)
  where (tasks.finished_at is null or leases.job_id is not null)
-   and (%(worker)s::text is null or workers.name = %(worker)s)
+   and (%(worker)s::text is null or workers.name || '-' like %(worker)s::text || '-%%')
  group by 1
 """
 GATED = "holdfast.gated"
 # The version before this one has no such table.
 NOT_GATED = "(select 1::bigint as job_id, 1 as task_index where false) as gated"
 End = Callable[[], None]
+
+
+class Missed(Exception):
+    """There was nothing to break."""
 
 
 class Hands:
@@ -58,6 +62,7 @@ class Hands:
         self.excuses: list[Excuse] = []
         self._shift = self._shift_max = 0.0
         self._is_stopped = False
+        self.was_set_back = False
         # Ends of what keeps Postgres busy, each of which may be called again.
         self._holding: list[End] = []
 
@@ -65,9 +70,13 @@ class Hands:
         """Break something; returns how to mend it, if it lasts."""
         states = self._look(fault.target)
         began = time.monotonic()
-        end = self._break(fault)
+        end, has_missed = None, False
+        try:
+            end = self._break(fault)
+        except Missed:
+            has_missed = True
         ends = began + fault.seconds if end else time.monotonic()
-        self.hits.append(Hit(fault.kind, fault.target, began, ends, states))
+        self.hits.append(Hit(fault.kind, fault.target, began, ends, states, has_missed))
         return end
 
     def heal(self) -> None:
@@ -99,11 +108,17 @@ class Hands:
         who = self._system.hosts.get(fault.target)
         match fault.kind:
             case "server killed" | "worker's supervisor killed" if who:
-                send(who.main(), signal.SIGKILL)
+                send(_some(who.main()), signal.SIGKILL)
             case "worker killed" if who:
-                send(who.child(), signal.SIGKILL)
+                send(_some(who.child()), signal.SIGKILL)
             case "host dead" if who:
+                _some(who.everything())
                 who.die()
+            case "address reused" if who:
+                self._system.reuse_address(fault.target)
+            case "disk full" if who:
+                _some(who.main())
+                return who.fill_disk()
             case "server stopped" if who:
                 return self._stop(who.main())
             case "worker stopped" if who:
@@ -126,9 +141,11 @@ class Hands:
             case "clock jumps":
                 self._jump(fault.amount)
             case "retry storm":
-                self._customers.ask("storm", fault.amount)
+                self._customers.ask("storm", str(int(fault.amount)))
             case "everything cancelled":
-                self._customers.ask("cancel all", 0)
+                self._customers.ask("cancel all")
+            case "worker drained":
+                self._customers.ask("drain", fault.target)
             case "postgres fails over":
                 self._release()
                 self._system.fail_over()
@@ -151,12 +168,15 @@ class Hands:
             "sqs repeats messages": messages.repeat,
             "sqs loses messages": messages.lose,
         }
-        calls[kind]()
+        if calls[kind]() is False:
+            raise Missed
 
     def _change_version(self, name: str) -> None:
         """Have one process replaced, once the schema is there; before, let that be begun."""
-        if self._system.install():
-            self._system.change_version(name)
+        if not self._system.install():
+            raise Missed
+        _some(self._system.hosts[name].main())
+        self._system.change_version(name)
 
     def _release(self) -> None:
         """End what holds connections, rows or processes of Postgres: what comes now needs them."""
@@ -178,13 +198,13 @@ class Hands:
         return lambda: self._system.behave(fault.target, None)
 
     def _stop(self, processes: list[psutil.Process]) -> End:
-        send(processes, signal.SIGSTOP)
+        send(_some(processes), signal.SIGSTOP)
         return lambda: send(processes, signal.SIGCONT)
 
     def _freeze(self, name: str) -> End:
         """Stop all processes of a host; none can know of it, so leases run out meanwhile."""
         began = time.monotonic()
-        processes = self._system.hosts[name].everything()
+        processes = _some(self._system.hosts[name].everything())
         send(processes, signal.SIGSTOP)
 
         def go_on() -> None:
@@ -202,11 +222,11 @@ class Hands:
     def _start_postgres(self) -> None:
         self._system.postgres.start()
 
-    def _stop_postgres(self) -> End | None:
+    def _stop_postgres(self) -> End:
         try:
             postmaster = psutil.Process(self._system.postgres.pid)
         except PostgresUnavailable:
-            return None
+            raise Missed from None
         go_on = self._stop([postmaster, *postmaster.children(recursive=True)])
         self._is_stopped = True
 
@@ -218,17 +238,20 @@ class Hands:
 
     def _use_up(self) -> End:
         """Take every connection that there is."""
-        stack = ExitStack()
+        stack, taken = ExitStack(), False
         with suppress(psycopg.OperationalError):
             for _ in range(CONNECTIONS_MAX):
                 stack.enter_context(closing(self._system.connect()))
+                taken = True
+        if not taken:
+            raise Missed
         return self._hold_on(stack.close)
 
     def _hold_on(self, end: End) -> End:
         self._holding.append(end)
         return end
 
-    def _hold(self, statement: str, *, pinned: bool = False) -> End | None:
+    def _hold(self, statement: str, *, pinned: bool = False) -> End:
         """Keep a transaction open: its rows, or what vacuum may not take away."""
         stack = ExitStack()
         try:
@@ -239,13 +262,15 @@ class Hands:
             connection.execute(statement)
         except psycopg.OperationalError:
             stack.close()
-            return None
+            raise Missed from None
         return self._hold_on(stack.close)
 
     def _jump(self, seconds: float) -> None:
         shift = self._shift + seconds
-        with suppress(psycopg.OperationalError):
+        try:
             self._set_clock(max(-SHIFT_SECONDS_MAX, min(SHIFT_SECONDS_MAX, shift)))
+        except psycopg.OperationalError:
+            raise Missed from None
 
     def _set_clock(self, shift: float) -> None:
         with self._system.connect() as connection:
@@ -253,7 +278,15 @@ class Hands:
             connection.execute(
                 "update public.chaos_clock set shift = make_interval(secs => %s)", (shift,)
             )
+        self.was_set_back |= shift < self._shift
         if shift > self._shift:
             self.excuses.append(Excuse("the clock jumped forward", began, time.monotonic()))
         self._shift = shift
         self._shift_max = max(self._shift_max, shift)
+
+
+def _some(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Raise Missed if there are none."""
+    if not processes:
+        raise Missed
+    return processes

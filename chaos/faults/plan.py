@@ -80,6 +80,7 @@ PROCESSES = (
     Kind("worker stopped", WORKERS, (0.5, 6.0)),
     Kind("host dead", WORKERS),
     Kind("host frozen", WORKERS, (0.5, 6.0)),
+    Kind("disk full", WORKERS, (1.0, 6.0)),
 )
 DATABASE = (
     Kind("postgres crashed", ("postgres",)),
@@ -93,6 +94,8 @@ CALLERS = (
     Kind("retry storm", ("customers",), (0.0, 0.0), (50.0, 200.0)),
     Kind("everything cancelled", ("customers",)),
 )
+# What the version before this one may not know.
+DRAINED = (Kind("worker drained", WORKERS),)
 FAILOVER = (Kind("postgres fails over", ("postgres",)),)
 AROUND = (
     Kind("pooler killed", ("pooler",)),
@@ -104,11 +107,22 @@ VERSIONS = (
     Kind("server changes version", SERVERS),
     Kind("worker changes version", WORKERS),
 )
-QUEUE = (*PROCESSES, *DATABASE, *CALLERS)
+QUEUE = (*PROCESSES, *DATABASE, *CALLERS, *DRAINED)
+
+
+def _reused(workers: tuple[str, ...]) -> tuple[Kind, ...]:
+    return (Kind("address reused", workers),)
+
+
 PROFILES: dict[str, tuple[Kind, ...]] = {
     "queue": (*QUEUE, *_link_faults(LINKS)),
-    "cluster": (*QUEUE, *FAILOVER, *_link_faults((*LINKS, *calls_of(WORKERS)))),
-    "mixed": (*QUEUE, *AROUND, *_link_faults((*LINKS, *calls_of(WORKERS[3:]), *SQS_LINKS))),
+    "cluster": (*QUEUE, *FAILOVER, *_reused(WORKERS), *_link_faults((*LINKS, *calls_of(WORKERS)))),
+    "mixed": (
+        *QUEUE,
+        *AROUND,
+        *_reused(WORKERS[3:]),
+        *_link_faults((*LINKS, *calls_of(WORKERS[3:]), *SQS_LINKS)),
+    ),
     # A migration sets the clock right, so it is left alone there; versions change most often.
     "upgrade": (*PROCESSES, *DATABASE[:-1], *CALLERS, *VERSIONS * 3, *_link_faults(LINKS)),
 }

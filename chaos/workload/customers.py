@@ -10,12 +10,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import holdfast as hf
-from chaos.checker.history import Seen, State, Submitted, Told
+from chaos.checker.history import Ended, Seen, State, Submitted, Told
 from chaos.workload import later_tasks, tasks
-from holdfast.errors import NotUnique, Unavailable
+from holdfast.errors import NotFound, NotUnique, Unavailable
 
 log = logging.getLogger("chaos")
 PATIENCE_SECONDS = 6.0
@@ -57,12 +58,14 @@ class Customers:
         self.submitted: list[Submitted] = []
         self.seen: list[Seen] = []
         self.told: list[Told] = []
+        self.ends: list[Ended] = []
+        self.cancels: list[tuple[int, float]] = []
         self.failures: list[str] = []
         self.unknown = 0
         # How each job that was asked to be cancelled may end because of that.
         self.cancelled: dict[int, frozenset[State]] = {}
         self.is_closing = threading.Event()
-        self._asked: list[tuple[str, float]] = []
+        self._asked: list[list[tuple[str, str]]] = [[] for _ in range(CUSTOMERS)]
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -80,13 +83,14 @@ class Customers:
             if thread.is_alive():
                 self.failures.append("a call of a customer has not come back")
 
-    def ask(self, what: str, amount: float) -> None:
-        """Have one of them do something out of turn."""
-        self._asked.append((what, amount))
+    def ask(self, what: str, about: str = "") -> None:
+        """Have all of them do something out of turn."""
+        for number in range(CUSTOMERS):
+            self._asked[number].append((what, about))
 
-    def take_asked(self) -> tuple[str, float] | None:
-        """Take what was asked for."""
-        return self._asked.pop() if self._asked else None
+    def take_asked(self, number: int) -> tuple[str, str] | None:
+        """Take what one of them was asked for."""
+        return self._asked[number].pop() if self._asked[number] else None
 
     def acknowledged(self) -> list[Submitted]:
         """List what was accepted; what was asked to be cancelled may have been killed."""
@@ -124,7 +128,7 @@ class Customer:
 
     def _turn(self, client: hf.Client) -> None:
         try:
-            asked = self._us.take_asked()
+            asked = self._us.take_asked(self._number)
             if asked is not None:
                 self._obey(client, *asked)
             elif len(self._open) < OPEN_MAX and self._random.random() < 0.5:
@@ -135,14 +139,22 @@ class Customer:
         except (Unavailable, TimeoutError):
             self._us.unknown += 1
 
-    def _obey(self, client: hf.Client, what: str, amount: float) -> None:
-        if what == "storm":
+    def _obey(self, client: hf.Client, what: str, about: str) -> None:
+        if what == "storm" and self._number == 0:
             storm = tasks.flaky if "some" in self._us.work else tasks.placed
-            size = int(amount) if "some" in self._us.work else PLACED_STORM
+            size = int(about) if "some" in self._us.work else PLACED_STORM
             self._map(storm, "flaky", range(size))
-            return
-        for job in list(self._open):
-            self._cancel(client, job, self._random.choice(("soft", "hard")))
+        elif what == "drain" and self._number == 0:
+            for worker in client.workers.list().workers:
+                if f"{worker.name}-".startswith(f"{about}-") and worker.lost_at_ms is None:
+                    with suppress(NotFound):
+                        client.workers.drain(worker.worker_id)
+        elif what == "cancel all":
+            for job in list(self._open):
+                try:
+                    self._cancel(client, job, self._random.choice(MODES))
+                except (Unavailable, TimeoutError):
+                    self._us.unknown += 1
 
     def _key(self) -> str:
         self._count += 1
@@ -169,7 +181,8 @@ class Customer:
         return job
 
     def _map(self, function: Any, kind: str, inputs: Any, **more: Any) -> None:
-        with_key = function.with_options(idempotency_key=self._key())
+        priority = self._random.choice(PRIORITIES)
+        with_key = function.with_options(idempotency_key=self._key(), priority=priority)
         given = list(inputs)
         job = self._insist(lambda: with_key.map(given, **more))
         numbers = [each["n"] if isinstance(each, dict) else each for each in given]
@@ -245,8 +258,10 @@ class Customer:
             first = tasks.quick.submit(1)
             parts = [tasks.added.submit([first, n]) for n in (1, 2)]
             tasks.added.submit(parts)
-        for job, result in zip(graph.jobs, (3, 4, 5, 9), strict=True):
-            self._note("graph", job.id, (result,))
+        ids = [int(job.id) for job in graph.jobs]
+        after = ((), ids[:1], ids[:1], ids[1:3])
+        for job, result, before in zip(graph.jobs, (3, 4, 5, 9), after, strict=True):
+            self._note("graph", job.id, (result,), after=tuple(before))
 
     def submit_saga(self, client: hf.Client) -> None:
         """Submit steps of which the last fails, so that all are undone."""
@@ -255,9 +270,10 @@ class Customer:
             first = tasks.step.submit(saga=saga, n=0)
             second = tasks.step.with_options(depends_on=[first]).submit(saga=saga, n=1)
             tasks.step.with_options(depends_on=[second]).submit(saga=saga, n=2, fails=True)
-        ends = (GOOD, GOOD, FAILED)
-        for job, may_end in zip(graph.jobs, ends, strict=True):
-            self._note("saga", job.id, may_end=may_end)
+        before: tuple[int, ...] = ()
+        for job, may_end in zip(graph.jobs, (GOOD, GOOD, FAILED), strict=True):
+            self._note("saga", job.id, may_end=may_end, after=before)
+            before = (int(job.id),)
 
     def submit_stored(self, client: hf.Client) -> None:
         """Submit what commits a part of a dataset."""
@@ -273,6 +289,7 @@ class Customer:
             may_end = self._us.cancelled.get(job.job_id, frozenset()) | AFTER_CANCEL[mode]
             self._us.cancelled[job.job_id] = may_end
             client.jobs.cancel(job.job_id, mode)
+            self._us.cancels.append((job.job_id, time.monotonic()))
 
     def _look(self, client: hf.Client) -> None:
         """Ask how a task stands; of one that has ended, what it has returned."""
@@ -289,11 +306,15 @@ class Customer:
         result = client.tasks.result(task)
         if result.state == "TASK_STATE_SUCCEEDED":
             self._us.told.append(Told(task, json.loads(bytes(result.result))))
-        if State[client.jobs.get(job.job_id).state.removeprefix("JOB_STATE_")] in ENDED:
+        state = State[client.jobs.get(job.job_id).state.removeprefix("JOB_STATE_")]
+        if state in ENDED:
+            self._us.ends.append(Ended(job.job_id, state))
             self._open.remove(job)
 
 
 MODES = ("soft", "hard")
+# Which of those that wait is first: what runs is never taken away for one that matters more.
+PRIORITIES = (0, 0, 0, 5)
 SECONDS = (0.5, 2.0, 5.0)
 KINDS: dict[str, Callable[[Customer, hf.Client], None]] = {
     "some": Customer.submit_some,

@@ -4,21 +4,25 @@ The version before this one can run them, too; what it had not yet is in `later_
 """
 
 import asyncio
+import os
 from typing import TypedDict
 
 import holdfast as hf
-from chaos.workload.record import executing, live, mark
+from chaos.workload.record import WORKER_VARIABLE, executing, live, mark
 
 QUEUE = "chaos"
 LEASE = 3.0
 SOON = hf.Backoff(base=0.05, ceiling=0.5)
 FACTOR = 3
 PLACED_LEASE = 10.0
-SMALL = hf.Resources(cpu=0.5, memory="400MB", disk="10MB")
+SMALL_CPU = 0.5
+SMALL = hf.Resources(cpu=SMALL_CPU, memory="400MB", disk="10MB")
 ONE_DEVICE = hf.Resources(cpu=0.1, memory="400MB", disk="10MB", gpu=1)
 DATASET = "chaos-parts"
 # The key of what undoes a step: the saga and the step's number follow.
 UNDO = "undo-"
+# The keys of the room that a worker has for small tasks, and of each of its devices.
+ROOM, DEVICE = "room-", "device-"
 
 
 class Often(TypedDict, total=False):
@@ -117,22 +121,25 @@ PLACED: Often = {**OFTEN, "queue": None, "lease": PLACED_LEASE}
 @hf.task(**PLACED, resources=SMALL)
 def placed(n: int, *, seconds: float = 0.2, ctx: hf.Context) -> int:
     """Compute something under a shim."""
-    with executing(ctx):
-        live(ctx, seconds)
+    key = f"{ROOM}{os.environ[WORKER_VARIABLE]}"
+    with executing(ctx, key):
+        live(ctx, seconds, key)
         return n * FACTOR
 
 
 @hf.task(**PLACED, resources=ONE_DEVICE)
 def on_device(n: int, *, ctx: hf.Context) -> int:
     """Hold a device."""
-    with executing(ctx):
-        live(ctx, 0.5)
+    key = f"{DEVICE}{os.environ[WORKER_VARIABLE]}-{os.environ['HOLDFAST_DEVICES']}"
+    with executing(ctx, key):
+        live(ctx, 0.5, key)
         return n * FACTOR
 
 
 @hf.task(**PLACED, resources=SMALL, replicas=3, coscheduling=hf.Coscheduling())
 def gang(n: int, *, ctx: hf.Context) -> int:
     """Run as one of three, together or not at all."""
-    with executing(ctx):
-        live(ctx, 0.5)
+    key = f"{ROOM}{os.environ[WORKER_VARIABLE]}"
+    with executing(ctx, key):
+        live(ctx, 0.5, key)
         return n * FACTOR

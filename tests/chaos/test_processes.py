@@ -1,5 +1,6 @@
 """Processes of a run are found by their mark, die together, and come back."""
 
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -59,11 +60,24 @@ async def test_what_is_replaced_comes_back_with_other_variables(host: Host) -> N
     await eventually(is_replaced)
 
 
+async def test_no_file_of_a_full_disk_grows_until_it_is_freed(host: Host) -> None:
+    await eventually(lambda: len(host.everything()) == 2)
+    free = host.fill_disk()
+    assert {bound(process) for process in host.everything()} == {0}
+    free()
+    assert {bound(process) for process in host.everything()} == {resource.RLIM_INFINITY}
+
+
 async def test_a_signal_to_who_has_gone_is_none(host: Host) -> None:
     processes = host.main()
     host.die()
     await eventually(lambda: not host.main())
     send(processes, signal.SIGCONT)
+
+
+def bound(process: psutil.Process) -> int:
+    """Say how long a file of a process may become."""
+    return process.rlimit(psutil.RLIMIT_FSIZE)[0]
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -45,4 +45,4 @@ def test_a_shorter_run_begins_like_a_longer_one() -> None:
 
 def test_a_fault_is_a_line_that_says_what_breaks_and_how_long() -> None:
     line = str(draw(1, "queue", 30)[3])
-    assert line == "   4.01  link cut in a message worker-6 to servers for 1.90 s (60)"
+    assert line == "   4.01  link delays worker-6 to servers for 1.90 s (0.05)"
