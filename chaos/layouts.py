@@ -5,7 +5,7 @@ from typing import NamedTuple
 from chaos.faults.plan import WORKERS
 
 QUEUE_WORK = ("some", "slow", "apart", "graph", "saga", "stored", "cancel")
-LATER_WORK = ("paid", "limited", "alone", "chained")
+LATER_WORK = ("paid", "limited", "alone", "chained", "overdue")
 PLACED_WORK = ("placed", "device", "gang")
 DEVICES = 2
 

@@ -65,9 +65,10 @@ def _link_faults(links: tuple[str, ...]) -> tuple[Kind, ...]:
         Kind("link delays", links, (0.5, 3.0), (0.05, 0.3, 1.0)),
         Kind("link cut", links, (0.5, 4.0)),
         Kind("link cut in a message", links, (0.5, 3.0), (1.0, 60.0, 700.0, 5000.0)),
-        Kind("link half open", links, (0.5, 5.0)),
-        Kind("link loses requests", links, (0.5, 5.0)),
-        Kind("link loses answers", links, (0.5, 5.0)),
+        # Longer than a lease, so that others take over meanwhile.
+        Kind("link half open", links, (0.5, 8.0)),
+        Kind("link loses requests", links, (0.5, 8.0)),
+        Kind("link loses answers", links, (0.5, 8.0)),
         Kind("link slow", links, (0.5, 3.0), (2_000.0, 20_000.0)),
     )
 
@@ -77,9 +78,9 @@ PROCESSES = (
     Kind("server stopped", SERVERS, (0.5, 5.0)),
     Kind("worker killed", WORKERS),
     Kind("worker's supervisor killed", WORKERS),
-    Kind("worker stopped", WORKERS, (0.5, 6.0)),
+    Kind("worker stopped", WORKERS, (0.5, 8.0)),
     Kind("host dead", WORKERS),
-    Kind("host frozen", WORKERS, (0.5, 6.0)),
+    Kind("host frozen", WORKERS, (0.5, 8.0)),
     Kind("disk full", WORKERS, (1.0, 6.0)),
 )
 DATABASE = (

@@ -214,6 +214,10 @@ class Customer:
         """Submit what has an effect."""
         self._map(later_tasks.paid, "paid", range(self._random.randrange(1, 8)))
 
+    def submit_overdue(self, client: hf.Client) -> None:
+        """Submit what runs too long at first."""
+        self._one(later_tasks.overdue, "overdue")
+
     def submit_chained(self, client: hf.Client) -> None:
         """Submit what waits for those before it."""
         self._one(later_tasks.chained, "chained")
@@ -315,13 +319,14 @@ class Customer:
 MODES = ("soft", "hard")
 # Which of those that wait is first: what runs is never taken away for one that matters more.
 PRIORITIES = (0, 0, 0, 5)
-SECONDS = (0.5, 2.0, 5.0)
+SECONDS = (0.5, 2.0, 8.0)
 KINDS: dict[str, Callable[[Customer, hf.Client], None]] = {
     "some": Customer.submit_some,
     "slow": Customer.submit_slow,
     "apart": Customer.submit_apart,
     "paid": Customer.submit_paid,
     "chained": Customer.submit_chained,
+    "overdue": Customer.submit_overdue,
     "placed": Customer.submit_placed,
     "device": Customer.submit_on_device,
     "gang": Customer.submit_gang,

@@ -8,6 +8,8 @@ from chaos.workload.record import complete_with_effect, executing, live
 from chaos.workload.tasks import FACTOR, OFTEN
 
 EVERY_SECONDS = 2
+TIMEOUT_SECONDS = 1.0
+OVERDUE_SECONDS = 6.0
 
 
 class Keyed(TypedDict):
@@ -31,6 +33,15 @@ def limited(given: Keyed, *, ctx: hf.Context) -> int:
     with executing(ctx, given["key"]):
         live(ctx, 0.2, given["key"])
         return given["n"] * FACTOR
+
+
+@hf.task(**OFTEN, isolation="process", timeout=TIMEOUT_SECONDS)
+def overdue(n: int, *, ctx: hf.Context) -> int:
+    """Run too long at first, whatever is said: the next attempt waits until this one is gone."""
+    with executing(ctx):
+        if ctx.attempt == 0:
+            live(ctx, OVERDUE_SECONDS, is_stubborn=True)
+        return n * FACTOR
 
 
 @hf.task(**OFTEN, chain="chaos")

@@ -76,10 +76,12 @@ def executing(ctx: hf.Context, key: str | None = None) -> Iterator[None]:
     mark(ctx, "end", key)
 
 
-def live(ctx: hf.Context, seconds: float, key: str | None = None) -> None:
-    """Go on for some time, and show it."""
+def live(
+    ctx: hf.Context, seconds: float, key: str | None = None, *, is_stubborn: bool = False
+) -> None:
+    """Go on for some time, and show it; to be asked to stop is no reason for who is stubborn."""
     ends_at = time.monotonic() + seconds
-    while (left := ends_at - time.monotonic()) > 0 and not ctx.cancelled:
+    while (left := ends_at - time.monotonic()) > 0 and (is_stubborn or not ctx.cancelled):
         time.sleep(min(left, BEAT_SECONDS))
         mark(ctx, "beat", key)
 

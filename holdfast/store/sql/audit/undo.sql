@@ -137,7 +137,8 @@ with ends as (
 ),
 steps as (
     select undos.job_id, begun.id as begun,
-           max(case when undos.ended_at is null then 9223372036854775807 else compensated.number end) over earlier as ended
+           max(case when undos.ended_at is null then 9223372036854775807 else compensated.number end)
+               over earlier as ended
       from holdfast.undos
       join holdfast.jobs using (job_id)
       left join ends on ends.job_id = undos.job_id
