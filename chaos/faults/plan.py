@@ -66,9 +66,9 @@ def _link_faults(links: tuple[str, ...]) -> tuple[Kind, ...]:
         Kind("link cut", links, (0.5, 4.0)),
         Kind("link cut in a message", links, (0.5, 3.0), (1.0, 60.0, 700.0, 5000.0)),
         # Longer than a lease, so that others take over meanwhile.
-        Kind("link half open", links, (0.5, 8.0)),
-        Kind("link loses requests", links, (0.5, 8.0)),
-        Kind("link loses answers", links, (0.5, 8.0)),
+        Kind("link half open", links, (0.5, 10.0)),
+        Kind("link loses requests", links, (0.5, 10.0)),
+        Kind("link loses answers", links, (0.5, 10.0)),
         Kind("link slow", links, (0.5, 3.0), (2_000.0, 20_000.0)),
     )
 

@@ -132,7 +132,8 @@ class Customer:
             if asked is not None:
                 self._obey(client, *asked)
             elif len(self._open) < OPEN_MAX and self._random.random() < 0.5:
-                kind = self._random.choice(self._us.work)
+                weights = [LASTING.get(kind, 1) for kind in self._us.work]
+                [kind] = self._random.choices(self._us.work, weights)
                 KINDS[kind](self, client)
             else:
                 self._look(client)
@@ -319,7 +320,9 @@ class Customer:
 MODES = ("soft", "hard")
 # Which of those that wait is first: what runs is never taken away for one that matters more.
 PRIORITIES = (0, 0, 0, 5)
-SECONDS = (0.5, 2.0, 8.0)
+SECONDS = (0.5, 2.0, 15.0)
+# How much oftener than the rest comes what lasts: else a fault finds little that it could break.
+LASTING = {"slow": 3, "placed": 3}
 KINDS: dict[str, Callable[[Customer, hf.Client], None]] = {
     "some": Customer.submit_some,
     "slow": Customer.submit_slow,
