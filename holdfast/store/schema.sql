@@ -1171,6 +1171,111 @@ AS $function$
     select max(walk.job_id) from walk where not walk.is_over
 $function$;
 
+CREATE OR REPLACE FUNCTION holdfast.choose_gated(bucket_ids bigint[], now timestamp with time zone, OUT job_ids bigint[], OUT task_indexes integer[])
+ RETURNS record
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+#variable_conflict use_column
+declare
+    task record;
+    bucket bigint;
+    is_kept boolean;
+    -- By queue: how much room is left for it, how many of it may be looked at, and how many were.
+    rooms jsonb;
+    looks jsonb := '{}';
+    numbers jsonb;
+    number int;
+    room_left int;
+begin
+    for task in
+        with roomy as materialized (
+            select limit_buckets.bucket_id, usage_limits as mine, floor(measured.room)::int as room,
+                   coalesce(usage_limits.burst, usage_limits.most) as most
+              from unnest(bucket_ids) as behind(bucket_id)
+              join holdfast.limit_buckets using (bucket_id)
+              join holdfast.usage_limits using (limit_id)
+             cross join lateral holdfast.measure_bucket(usage_limits, limit_buckets, now) as measured
+             where measured.room >= 1
+               and (usage_limits.kind = 'concurrency' or limit_buckets.open_at < now - interval '2 seconds')
+        )
+        select roomy.mine, roomy.room, line.*
+          from roomy
+         cross join lateral (
+               select gated.* from holdfast.gated
+                where gated.bucket_id = roomy.bucket_id and gated.slots <= roomy.most
+                order by gated.urgency, gated.eligible_at, gated.job_id, gated.task_index
+                limit case when (select count(*) from roomy) > 10 then 100 else 1000 end) as line
+         order by line.bucket_id, line.urgency, line.eligible_at, line.job_id, line.task_index
+    loop
+        if bucket is distinct from task.bucket_id then
+            bucket := task.bucket_id;
+            is_kept := false;
+            rooms := '{}';
+            numbers := '{}';
+        end if;
+        continue when is_kept;
+        if not looks ? task.queue then
+            looks := looks || jsonb_build_object(
+                task.queue, case when exists (select from holdfast.ready where queue = task.queue) then 1 else 100 end);
+        end if;
+        number := coalesce((numbers ->> task.queue)::int, 0) + 1;
+        numbers := numbers || jsonb_build_object(task.queue, number);
+        room_left := coalesce((rooms ->> task.queue)::int, task.room);
+        if number <= (looks ->> task.queue)::int and (room_left > 0 or task.slots > 1)
+           and holdfast.waits_elsewhere(task.mine, task.room, task.job_id, task.task_index, task.slots, task.urgency,
+                                        task.eligible_at, now) then
+            room_left := room_left + task.slots;  -- goes through, and takes nothing
+        elsif number > (looks ->> task.queue)::int or task.slots > room_left then
+            is_kept := task.slots > 1;
+            continue;
+        end if;
+        rooms := rooms || jsonb_build_object(task.queue, room_left - task.slots);
+        job_ids := job_ids || task.job_id;
+        task_indexes := task_indexes || task.task_index;
+        exit when cardinality(job_ids) = 5000;
+    end loop;
+end $function$;
+
+CREATE OR REPLACE FUNCTION holdfast.waits_elsewhere(mine holdfast.usage_limits, room integer, job_id bigint, task_index integer, slots integer, urgency integer, eligible_at timestamp with time zone, now timestamp with time zone)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+#variable_conflict use_column
+begin
+    return (
+        select true
+          from holdfast.jobs
+          join holdfast.tasks on tasks.job_id = jobs.job_id and tasks.task_index = waits_elsewhere.task_index
+         cross join lateral (select coalesce(jobs.queue, '') as queue) as own
+         cross join holdfast.usage_limits as other
+         cross join lateral (select case other.scope when 'queue' then jobs.queue when 'type' then jobs.type
+                                         when 'owner' then jobs.owner
+                                         when 'key' then holdfast.limit_key(jobs.spec, tasks.input) end as value)
+               as by_scope
+         cross join lateral (select coalesce(other.burst, other.most) as most) as whole
+          left join lateral (
+               select * from holdfast.limit_buckets
+                where limit_buckets.limit_id = other.limit_id and limit_buckets.value = by_scope.value
+                limit 1) as bucket on true
+         where jobs.job_id = waits_elsewhere.job_id and other.limit_id <> mine.limit_id
+           and coalesce(other.only_for, by_scope.value) = by_scope.value
+           and coalesce(other.in_queue, own.queue) = own.queue and coalesce(other.in_type, jobs.type) = jobs.type
+           and (waits_elsewhere.slots > whole.most
+                or waits_elsewhere.slots <= waits_elsewhere.room
+                   and (other.scope <> 'queue' or other.in_type is not null)
+                   and ((holdfast.measure_bucket(other, bucket, now)).room < waits_elsewhere.slots
+                        or exists (
+                            select from holdfast.gated
+                             where gated.bucket_id = bucket.bucket_id and gated.bucket_id is not null
+                               and gated.slots > 1 and gated.slots <= whole.most
+                               and (gated.urgency, gated.eligible_at, gated.job_id, gated.task_index)
+                                   < (waits_elsewhere.urgency, waits_elsewhere.eligible_at, waits_elsewhere.job_id,
+                                      waits_elsewhere.task_index))))
+         limit 1) is true;
+end $function$;
+
 CREATE OR REPLACE FUNCTION holdfast.is_to_stop(ended_job_id bigint, ended_index integer, ended_attempt integer, deadline timestamp with time zone)
  RETURNS boolean
  LANGUAGE sql
@@ -1699,6 +1804,8 @@ AS $function$
 declare
     now constant timestamptz := holdfast.now();
     bucket_ids bigint[];
+    chosen_jobs bigint[];
+    chosen_tasks int[];
 begin
     with recursive heads as (
         (select gated.bucket_id from holdfast.gated
@@ -1730,52 +1837,14 @@ begin
                     or limit_buckets.open_at > now + interval '1 second')
                for no key update of limit_buckets skip locked) as rate
      where limit_buckets.bucket_id = rate.bucket_id;
-    with roomy as materialized (
-        select limit_buckets.bucket_id, floor(measured.room)::int as room,
-               coalesce(usage_limits.burst, usage_limits.most) as most
-          from unnest(bucket_ids) as mine(bucket_id)
-          join holdfast.limit_buckets using (bucket_id)
-          join holdfast.usage_limits using (limit_id)
-         cross join lateral holdfast.measure_bucket(usage_limits, limit_buckets, now) as measured
-         where measured.room >= 1
-           and (usage_limits.kind = 'concurrency' or limit_buckets.open_at < now - interval '2 seconds')
-    ),
-    line as materialized (
-        select roomy.bucket_id, roomy.room, first.*
-          from roomy
-         cross join lateral (
-               select gated.ctid as row_id, gated.queue, gated.slots, gated.urgency, gated.eligible_at,
-                      gated.job_id, gated.task_index
-                 from holdfast.gated
-                where gated.bucket_id = roomy.bucket_id and gated.slots <= roomy.most
-                order by gated.urgency, gated.eligible_at, gated.job_id, gated.task_index
-                limit case when (select count(*) from roomy) > 10 then 100 else 1000 end) as first
-    ),
-    busy as materialized (
-        select known.queue from (select distinct queue from line) as known
-         -- As a value: an `exists` would be joined with all that stands in line.
-         where (select true from holdfast.ready where ready.queue = known.queue limit 1)
-    ),
-    wanted as (
-        select numbered.*,
-               up_to <= room and (number = 1 or number <= 100 and queue not in (select queue from busy)) as is_wanted
-          from (select line.*, sum(slots) over by_queue as up_to, row_number() over by_queue as number
-                  from line
-                window by_queue as (partition by bucket_id, queue
-                                    order by urgency, eligible_at, job_id, task_index)) as numbered
-    ),
-    chosen as materialized (
-        select row_id
-          from (select row_id, is_wanted,
-                       bool_or(slots > 1 and not is_wanted) over (
-                           partition by bucket_id order by urgency, eligible_at, job_id, task_index) as is_behind
-                  from wanted) as seen
-         where is_wanted and not is_behind limit 5000
-    ),
-    opened as (
+    select chosen.job_ids, chosen.task_indexes into chosen_jobs, chosen_tasks
+      from holdfast.choose_gated(bucket_ids, now) as chosen;
+    with opened as (
         delete from holdfast.gated where ctid = any (array(
-            select gated.ctid from holdfast.gated where ctid = any (array(select row_id from chosen))
-               for update skip locked))
+            select gated.ctid from unnest(chosen_jobs, chosen_tasks) as mine(job_id, task_index)
+              join holdfast.gated using (job_id, task_index)
+             where gated.bucket_id = any (bucket_ids)
+               for update of gated skip locked))
         returning queue, urgency, eligible_at, job_id, task_index, unschedulable_at, avoid
     ),
     in_line as (
@@ -2359,8 +2428,11 @@ begin
         blocker := null;
         while numbers[pair] = number loop
             rank := ranks[pair];
+            -- One that it can never pass comes before all others: behind them, it would keep slots for nothing.
+            if slots[number] > mosts[rank] then
+                blocker := case when slots[number] > mosts[blocker] then blocker else rank end;
             -- Behind its queue it need not wait if it has to wait behind something else.
-            if (blocker is null or of_queues[blocker])
+            elsif (blocker is null or of_queues[blocker] and slots[number] <= mosts[blocker])
                 and (is_closed[rank] or rooms[rank] + 1e-9 < slots[number]
                      or barrier_jobs[rank] is not null
                         and (urgencies[number], eligibles[number], job_ids[number], task_indexes[number])

@@ -93,11 +93,19 @@ class Play:
         await Buckets(self.world.ledger).clear()
 
     async def finish(self) -> None:
-        """Let everybody look until nothing more starts: then nobody may have been forgotten."""
-        for _ in range(4):
-            while await self.claim(5):
-                pass
+        """Let everybody look until nothing more starts: then nobody may have been forgotten.
+
+        A round of the chore starts somebody, as long as anybody could start: whoever stands behind
+        a limit that has room and cannot start is let go, as is the first who can.
+        """
+        while await self.claim(5):
+            pass
+        has_started = True
+        while has_started:
+            has_started = False
             await self.tend(None)
+            while await self.claim(5):
+                has_started = True
         assert self.model.forgotten() == []
         await assert_audit_is_silent(self.world.ledger.database)
 

@@ -131,6 +131,15 @@ async def test_a_task_that_takes_more_than_there_is_stands_in_nobodys_way(world:
     assert inputs_of(await world.claim(3)) == ["4"]
 
 
+async def test_what_one_limit_can_never_let_start_keeps_no_slots_of_another(world: World) -> None:
+    await set_limit(world.clock, "types", "type", 1, only_for="load")
+    await set_limit(world.clock, "keys", "key", 2)
+    await world.submit([1], concurrency_key="k")
+    await world.submit([2], concurrency_key="k", type="load", slots=2)
+    await world.submit([3], concurrency_key="k")
+    assert inputs_of(await world.claim(10)) == ["1", "3"]
+
+
 async def test_several_limits_hold_at_once(world: World) -> None:
     await set_limit(world.clock, "keys", "key", 1)
     await set_limit(world.clock, "owners", "owner", 2)

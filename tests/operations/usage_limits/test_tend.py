@@ -174,6 +174,60 @@ async def test_who_takes_several_slots_and_stays_is_passed_by_nobody(
     assert claim.task_id.job_id == small
 
 
+async def test_who_can_never_start_since_another_limit_is_lower_is_in_nobodys_way(
+    world: World, ledger: Ledger
+) -> None:
+    await set_limit(world.clock, "keys", "key", 2)
+    await world.submit(concurrency_key="k")
+    await world.submit(concurrency_key="k", type="load", slots=2)
+    assert len(await world.claim(9)) == 1
+    limit = UsageLimit(scope="type", kind="concurrency", most=1, only_for="load")
+    await put_limit(ledger, "types", limit, actor="ann")
+    small = await world.submit(concurrency_key="k")
+    assert await world.claim(9) == []
+    await Gates(ledger).look()
+    assert [claim.task_id.job_id for claim in await world.claim(9)] == [small]
+    await assert_audit_is_silent(ledger.database)
+
+
+@pytest.mark.parametrize(
+    ("holder", "crowd", "last", "others"),
+    [
+        pytest.param("load x", "load hot", "load cold", ["mail hot", "read hot"], id="a full key"),
+        pytest.param("mail x", "load x", "save x", ["load y", "load z"], id="a full type"),
+        pytest.param(
+            "load x", "load hot", "load cold", ["mail hot", "read hot 2"], id="a kept key"
+        ),
+    ],
+)
+async def test_a_crowd_that_has_to_wait_for_something_else_leaves_the_line_at_once(
+    world: World, ledger: Ledger, holder: str, crowd: str, last: str, others: list[str]
+) -> None:
+    async def submit(what: str, **fields: Any) -> int:
+        type_name, key, *slots = what.split()
+        return await world.submit(
+            type=type_name, concurrency_key=key, slots=int(slots[0]) if slots else 1, **fields
+        )
+
+    await set_limit(world.clock, "types", "type", 2)
+    await set_limit(world.clock, "keys", "key", 2)
+    await submit(f"{holder} 2")
+    [held] = await world.claim(1)
+    for _ in range(6):
+        await submit(crowd)
+    small = await submit(last)
+    assert await world.claim(9) == []
+    # Meanwhile, what the crowd needs besides is taken, or kept for one of higher priority.
+    for other in others:
+        await submit(other, priority=1)
+    await world.claim(9)
+    await world.succeed(held)
+    assert await world.claim(9) == []
+    await Gates(ledger).look()
+    assert [claim.task_id.job_id for claim in await world.claim(9)] == [small]
+    await assert_audit_is_silent(ledger.database)
+
+
 async def test_what_was_cancelled_behind_a_closed_limit_while_somebody_held_it_is_dropped(
     world: World, ledger: Ledger, database: Database
 ) -> None:

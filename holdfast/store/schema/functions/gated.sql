@@ -236,9 +236,7 @@ begin
 end $$;
 
 -- A chore: what waits behind limits that have room, which others have overlooked, goes back into line; of a rate, what
--- nobody has come for since it opened. As it cannot know what was let back before, it opens one task where the queue
--- has work anyway. Each queue by itself: one from which nobody takes keeps no other waiting. Who takes several slots
--- and stays is passed by nobody. Of a rate, it says again when it opens, and for whom. Looks at a stretch of the
+-- nobody has come for since it opened. Of a rate, it says again when it opens, and for whom. Looks at a stretch of the
 -- buckets; returns the last one, if there may be more.
 create or replace function holdfast.tend_gated(
     after_bucket_id bigint, buckets_max int,
@@ -248,6 +246,8 @@ create or replace function holdfast.tend_gated(
 declare
     now constant timestamptz := holdfast.now();
     bucket_ids bigint[];
+    chosen_jobs bigint[];
+    chosen_tasks int[];
 begin
     with recursive heads as (
         (select gated.bucket_id from holdfast.gated
@@ -279,52 +279,14 @@ begin
                     or limit_buckets.open_at > now + interval '1 second')
                for no key update of limit_buckets skip locked) as rate
      where limit_buckets.bucket_id = rate.bucket_id;
-    with roomy as materialized (
-        select limit_buckets.bucket_id, floor(measured.room)::int as room,
-               coalesce(usage_limits.burst, usage_limits.most) as most
-          from unnest(bucket_ids) as mine(bucket_id)
-          join holdfast.limit_buckets using (bucket_id)
-          join holdfast.usage_limits using (limit_id)
-         cross join lateral holdfast.measure_bucket(usage_limits, limit_buckets, now) as measured
-         where measured.room >= 1
-           and (usage_limits.kind = 'concurrency' or limit_buckets.open_at < now - interval '2 seconds')
-    ),
-    line as materialized (
-        select roomy.bucket_id, roomy.room, first.*
-          from roomy
-         cross join lateral (
-               select gated.ctid as row_id, gated.queue, gated.slots, gated.urgency, gated.eligible_at,
-                      gated.job_id, gated.task_index
-                 from holdfast.gated
-                where gated.bucket_id = roomy.bucket_id and gated.slots <= roomy.most
-                order by gated.urgency, gated.eligible_at, gated.job_id, gated.task_index
-                limit case when (select count(*) from roomy) > 10 then 100 else 1000 end) as first
-    ),
-    busy as materialized (
-        select known.queue from (select distinct queue from line) as known
-         -- As a value: an `exists` would be joined with all that stands in line.
-         where (select true from holdfast.ready where ready.queue = known.queue limit 1)
-    ),
-    wanted as (
-        select numbered.*,
-               up_to <= room and (number = 1 or number <= 100 and queue not in (select queue from busy)) as is_wanted
-          from (select line.*, sum(slots) over by_queue as up_to, row_number() over by_queue as number
-                  from line
-                window by_queue as (partition by bucket_id, queue
-                                    order by urgency, eligible_at, job_id, task_index)) as numbered
-    ),
-    chosen as materialized (
-        select row_id
-          from (select row_id, is_wanted,
-                       bool_or(slots > 1 and not is_wanted) over (
-                           partition by bucket_id order by urgency, eligible_at, job_id, task_index) as is_behind
-                  from wanted) as seen
-         where is_wanted and not is_behind limit 5000
-    ),
-    opened as (
+    select chosen.job_ids, chosen.task_indexes into chosen_jobs, chosen_tasks
+      from holdfast.choose_gated(bucket_ids, now) as chosen;
+    with opened as (
         delete from holdfast.gated where ctid = any (array(
-            select gated.ctid from holdfast.gated where ctid = any (array(select row_id from chosen))
-               for update skip locked))
+            select gated.ctid from unnest(chosen_jobs, chosen_tasks) as mine(job_id, task_index)
+              join holdfast.gated using (job_id, task_index)
+             where gated.bucket_id = any (bucket_ids)
+               for update of gated skip locked))
         returning queue, urgency, eligible_at, job_id, task_index, unschedulable_at, avoid
     ),
     in_line as (

@@ -199,8 +199,11 @@ begin
         blocker := null;
         while numbers[pair] = number loop
             rank := ranks[pair];
+            -- One that it can never pass comes before all others: behind them, it would keep slots for nothing.
+            if slots[number] > mosts[rank] then
+                blocker := case when slots[number] > mosts[blocker] then blocker else rank end;
             -- Behind its queue it need not wait if it has to wait behind something else.
-            if (blocker is null or of_queues[blocker])
+            elsif (blocker is null or of_queues[blocker] and slots[number] <= mosts[blocker])
                 and (is_closed[rank] or rooms[rank] + 1e-9 < slots[number]
                      or barrier_jobs[rank] is not null
                         and (urgencies[number], eligibles[number], job_ids[number], task_indexes[number])
