@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from holdfast.model.work.ids import TaskId
+from holdfast.operations.usage_limits.tend import Gates
 from holdfast.store.database import Database
 from tests.audits import assert_audit_is_silent
 from tests.limits import set_limit
@@ -82,4 +83,23 @@ async def test_a_gang_gets_slots_for_all_its_members_or_for_none(
     await finish(cluster, TaskId(single, 0))
     assert {task_id.job_id for task_id in await cluster.place()} == {gang}
     assert await slots_held(cluster) == 3
+    await assert_audit_is_silent(database)
+
+
+async def test_who_comes_after_a_gang_is_not_let_go_before_it_only_to_come_back(
+    cluster: PlacedWorld, database: Database
+) -> None:
+    await set_limit(cluster.clock, "owners", "owner", 3)
+    await cluster.add("w1", "w2")
+    await cluster.submit(owner="ann")
+    await cluster.place()
+    gang = await cluster.submit(owner="ann", replicas=3, coscheduling={})
+    assert await cluster.place() == {}
+    await cluster.submit(owner="ann", queue="q")
+    assert await cluster.claim() == []
+    await Gates(cluster.ledger).look()
+    assert await cluster.count("gated") == 1
+    await cluster.cancel_job(gang)
+    await Gates(cluster.ledger).look()
+    assert len(await cluster.claim()) == 1
     await assert_audit_is_silent(database)

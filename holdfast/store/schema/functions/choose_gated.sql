@@ -10,7 +10,7 @@ create or replace function holdfast.choose_gated(
 #variable_conflict use_column
 declare
     task record;
-    bucket bigint;
+    last_bucket bigint;
     is_kept boolean;
     -- By queue: how much room is left for it, how many of it may be looked at, and how many were.
     rooms jsonb;
@@ -21,8 +21,9 @@ declare
 begin
     for task in
         with roomy as materialized (
-            select limit_buckets.bucket_id, usage_limits as mine, floor(measured.room)::int as room,
-                   coalesce(usage_limits.burst, usage_limits.most) as most
+            select limit_buckets as bucket, usage_limits as mine, floor(measured.room)::int as room,
+                   coalesce(usage_limits.burst, usage_limits.most) as most,
+                   holdfast.gang_before(limit_buckets, now) is not null as is_kept
               from unnest(bucket_ids) as behind(bucket_id)
               join holdfast.limit_buckets using (bucket_id)
               join holdfast.usage_limits using (limit_id)
@@ -34,13 +35,18 @@ begin
           from roomy
          cross join lateral (
                select gated.* from holdfast.gated
-                where gated.bucket_id = roomy.bucket_id and gated.slots <= roomy.most
+                where gated.bucket_id = (bucket).bucket_id and gated.slots <= roomy.most
+                  -- Who comes after a gang for which the bucket is kept would be put back at once.
+                  and (not is_kept or (bucket).gang_slots > most
+                       or (gated.urgency, gated.eligible_at, gated.job_id, gated.task_index)
+                          < ((bucket).gang_urgency, (bucket).gang_eligible_at, (bucket).gang_job_id,
+                             (bucket).gang_task_index))
                 order by gated.urgency, gated.eligible_at, gated.job_id, gated.task_index
                 limit case when (select count(*) from roomy) > 10 then 100 else 1000 end) as line
          order by line.bucket_id, line.urgency, line.eligible_at, line.job_id, line.task_index
     loop
-        if bucket is distinct from task.bucket_id then
-            bucket := task.bucket_id;
+        if last_bucket is distinct from task.bucket_id then
+            last_bucket := task.bucket_id;
             is_kept := false;
             rooms := '{}';
             numbers := '{}';
