@@ -45,11 +45,7 @@ class Giver:
         self._buckets = buckets
         self._shares = shares
         self._give = give
-        self._placed = [worker for worker in workers if not worker.kind.queues]
-        self._claiming: dict[tuple[str, ...], list[Worker]] = defaultdict(list)
-        for worker in workers:
-            if worker.kind.queues:
-                self._claiming[tuple(sorted(worker.kind.queues))].append(worker)
+        self._workers = workers
         # How many tasks wait for which limit since this pass.
         self.held_by: Counter[BucketKey] = Counter()
 
@@ -58,10 +54,14 @@ class Giver:
         self.held_by = Counter()
         if not any(True for _ in self._lines):
             return
-        for queues, workers in self._claiming.items():
+        claiming: dict[tuple[str, ...], list[Worker]] = defaultdict(list)
+        for worker in self._workers:
+            claiming[tuple(sorted(worker.kind.queues))].append(worker)
+        placed = claiming.pop((), [])
+        for queues, workers in claiming.items():
             self._claim(queues, workers, now)
         for _ in range(LOOKS_MAX):
-            if not self._place(now):
+            if not self._place(placed, now):
                 break
         for group in self._lines:
             if (key := self._find_full(group, now)) is not None:
@@ -79,7 +79,9 @@ class Giver:
 
     def _claim(self, queues: tuple[str, ...], workers: list[Worker], now: datetime) -> None:
         """Let the workers of some queues claim what stands in line there."""
+        # Whoever has least to do claims first.
         free = [worker for worker in workers if worker.free_slots]
+        free.sort(key=lambda worker: (len(worker.leases) / worker.kind.slots, worker.id))
         tasks_max = sum(worker.free_slots for worker in free)
         groups = [group for group in self._lines if group.key.queue in queues]
         if not free or not groups:
@@ -93,8 +95,6 @@ class Giver:
         for (task, group), owner in zip(line, owners, strict=True):
             if owner is not None:
                 self._give_of_group(task, group, free[owner], now=now)
-        # Whoever has waited longest claims first.
-        workers.sort(key=lambda worker: (len(worker.leases) / worker.kind.slots, worker.id))
 
     def _line_up(
         self, groups: list[Group], tasks_max: int, now: datetime
@@ -141,7 +141,7 @@ class Giver:
         self._buckets.take(group.key.limits, group.key.slots, now)
         worker.take(self._give(task, worker), _shape_in_book(group, task))
 
-    def _place(self, now: datetime) -> bool:
+    def _place(self, fleet: list[Worker], now: datetime) -> bool:
         """Look at placed work once; true if another look may find more."""
         groups = [group for group in self._lines if group.key.queue == PLACED]
         open_groups = [group for group in groups if self._find_full(group, now) is None]
@@ -150,11 +150,11 @@ class Giver:
             for group in open_groups
             for offer in self._offer(group, now)
         }
-        if not offers or not self._placed:
+        if not offers or not fleet:
             return False
         book = self._shares.get(PLACED)
-        workers = {worker.id: worker for worker in self._placed}
-        views = [worker.view() for worker in self._placed]
+        workers = {worker.id: worker for worker in fleet}
+        views = [worker.view() for worker in fleet]
         demands = [offer.demand for offer in offers.values()]
         turns = None if book is None else book.begin(open_groups, now)
         planned = plan(views, demands, now.timestamp(), turns=turns)
@@ -162,13 +162,17 @@ class Giver:
         is_cut = False
         for job_id, worker_id, count, avoid in planned.placements:
             offer = offers[job_id, avoid]
+            # Of a gang, all that is left of it: the whole, when its first members are given.
+            together = len(offer.tasks) if offer.demand.gang is not None else 1
             for task in offer.tasks[:count]:
-                if self._find_full(offer.group, now) is not None:
+                slots = together * offer.group.key.slots
+                if self._buckets.find_full(offer.group.key.limits, slots, now) is not None:
                     is_cut = True  # what it would have had may be somebody else's
                     break
                 self._give_of_group(task, offer.group, workers[worker_id], now=now)
                 given[offer.group] += 1
-            del offer.tasks[:count]
+                offer.tasks.remove(task)
+                together = max(together - 1, 1)
         return bool(given) and (is_cut or max(given.values()) >= LOOKED_AT_MAX)
 
     def _offer(self, group: Group, now: datetime) -> Iterable[Offer]:
@@ -180,9 +184,6 @@ class Giver:
             job, gang = tasks[0].job, None
             if group.key.gang is not None:
                 gang = sum(task.is_live for task in job.tasks)
-                if any(self._buckets.find_full([key], gang * group.key.slots, now)
-                       for key in group.key.limits):  # fmt: skip
-                    continue
             since = min(task.eligible_at for task in tasks)
             book = self._shares.get(PLACED)
             demand = Demand(

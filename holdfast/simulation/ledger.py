@@ -203,7 +203,6 @@ class Ledger:
             lease.started_at = now
             lease.run_deadline_at = None if timeout is None else now + timeout
         self._move(task, state, now)
-        task.job.has_started = True
         self._settle(task.job, now)
 
     def succeed(self, fence: Fence, now: datetime) -> None:
@@ -327,6 +326,7 @@ class Ledger:
         if derived not in LEGAL_JOB_MOVES[job.state]:
             raise IllegalMove(f"job {job.id}: {job.state.name} to {derived.name}")
         job.state = derived
+        job.has_started = job.has_started or derived == RUNNING
         if derived not in LIVE_STATES:
             self._stop_tasks(job, "hard", now, reason=f"its job is {derived.name}")
             self._listener.on_job_end(job, now)

@@ -1,6 +1,15 @@
 """All mutations, by where they are planted."""
 
-from mutants.catalogue import claiming, deciding, following, keeping, limits, serving, working
+from mutants.catalogue import (
+    claiming,
+    deciding,
+    following,
+    keeping,
+    limits,
+    serving,
+    simulating,
+    working,
+)
 from mutants.mutation import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -11,4 +20,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     *serving.MUTATIONS,
     *working.MUTATIONS,
     *keeping.MUTATIONS,
+    *simulating.MUTATIONS,
 )

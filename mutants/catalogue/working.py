@@ -117,7 +117,7 @@ MUTATIONS = (
         "shim-without-a-deadline",
         "A placed task runs on after its worker has died and its lease has run out.",
         (
-            "worker/processes/command_supervisor.py",
+            "worker/processes/command_deadline.py",
             "        if self._deadline <= now:\n",
             "        if self._deadline <= now - 3600.0:\n",
         ),
@@ -141,7 +141,7 @@ MUTATIONS = (
         "dropped-attempt-starts-again",
         "A call that names an attempt which has ended starts its command a second time.",
         (
-            "worker/placed/held_attempts.py",
+            "worker/placed/held.py",
             "        self._dropped.add(key)\n",
             "",
         ),

@@ -54,7 +54,15 @@ class TakeoverRecord(msgspec.Struct, frozen=True, kw_only=True):
 class PlacedAttempt:
     """An attempt that the server wants on this worker, or wanted until lately."""
 
-    def __init__(self, record: TakeoverRecord, folder: Path, expires_at: float) -> None:
+    def __init__(
+        self,
+        record: TakeoverRecord,
+        folder: Path,
+        expires_at: float,
+        *,
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        self._clock = clock
         self.task_id = record.task_id
         self.number = record.attempt
         self.lease_token = record.lease_token
@@ -132,7 +140,7 @@ class PlacedAttempt:
         """Have it end; to ask the same or less than before changes nothing."""
         if self.is_over or _SEVERITY[mode] <= (_SEVERITY[self.stop] if self.stop else 0):
             return
-        self.stop, self.stop_by = mode, boot_clock() + grace
+        self.stop, self.stop_by = mode, self._clock() + grace
         self.pass_stop_on()
         if self.on_stop is not None:
             self.on_stop()
@@ -142,14 +150,14 @@ class PlacedAttempt:
         if self.shim is None or self.stop is None:
             return
         if self.stop in ("soft", "timeout"):
-            self.shim.soft(max(self.stop_by - boot_clock(), 0.0))
+            self.shim.soft(max(self.stop_by - self._clock(), 0.0))
         else:
             self.shim.hard()
 
     def end(self) -> None:
         """Have it end, because the server has ended it: a run that took too long has its grace."""
         timeout = self.job.timeout
-        has_timed_out = timeout is not None and boot_clock() >= self.began_at + timeout
+        has_timed_out = timeout is not None and self._clock() >= self.began_at + timeout
         if has_timed_out and self.stop in (None, "timeout"):
             self.ask_to_stop("timeout", self.job.grace)
         else:
@@ -166,12 +174,12 @@ class PlacedAttempt:
         )
 
     def _find_news_of_usage(self) -> dict[str, Any] | None:
-        if self.shim is None or self.is_over or boot_clock() < self._usage_due_at:
+        if self.shim is None or self.is_over or self._clock() < self._usage_due_at:
             return None
         usage = self.shim.read_usage()
         if usage is None or usage == self._usage:
             return None
-        self._usage, self._usage_due_at = usage, boot_clock() + USAGE_SECONDS
+        self._usage, self._usage_due_at = usage, self._clock() + USAGE_SECONDS
         return dict(msgspec.to_builtins(usage))
 
     def complete(self) -> CompletedTask:

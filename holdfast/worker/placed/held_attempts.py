@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Iterator, Set
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Literal
 from weakref import WeakSet
@@ -11,30 +11,22 @@ from weakref import WeakSet
 from holdfast.tracing.current import describe
 from holdfast.worker.exit_codes import EXIT_BROKEN
 from holdfast.worker.placed.attempt import PlacedAttempt
+from holdfast.worker.placed.held import Held
 from holdfast.worker.placed.runner import PlacedRunner
 
 log = logging.getLogger("holdfast.placed")
-Key = tuple[str, int]
 
 
-class HeldAttempts:
+class HeldAttempts(Held):
     """What a worker runs, and what has ended there and has not been acknowledged."""
 
     def __init__(self, runner: PlacedRunner) -> None:
+        super().__init__()
         self._runner = runner
-        self._held: dict[Key, PlacedAttempt] = {}
         self._running: dict[PlacedAttempt, asyncio.Task[None]] = {}
         self._removing: set[asyncio.Task[None]] = set()
-        # Never begun again, as long as calls name them.
-        self._dropped: set[Key] = set()
         self._has_dropped = asyncio.Event()
         self._broken: WeakSet[PlacedAttempt] = WeakSet()
-
-    def __iter__(self) -> Iterator[PlacedAttempt]:
-        return iter(list(self._held.values()))
-
-    def __len__(self) -> int:
-        return len(self._held)
 
     @property
     def running_count(self) -> int:
@@ -45,41 +37,20 @@ class HeldAttempts:
         """Be ready to begin attempts. Raises OSError if this host cannot."""
         await self._runner.open()
 
-    def find(self, key: Key) -> PlacedAttempt | None:
-        """Find an attempt that is held."""
-        return self._held.get(key)
-
-    def was_dropped(self, key: Key) -> bool:
-        """Tell whether an attempt has been here."""
-        return key in self._dropped
-
-    def add(self, attempt: PlacedAttempt) -> None:
-        """Hold a new attempt, and run it unless it is over already."""
-        self._held[attempt.key] = attempt
-        if not attempt.is_over:
-            self._run(attempt, self._runner.run(attempt))
-
     def take_over(self, attempt: PlacedAttempt) -> None:
         """Hold an attempt that has a shim, and follow it to its end unless that is known."""
         self._held[attempt.key] = attempt
         if not attempt.is_over:
             self._run(attempt, self._runner.take_over(attempt))
 
-    def drop(self, key: Key) -> None:
-        """Hold an attempt no longer that is over, and delete what is left of it on disk."""
-        attempt = self._held.get(key)
-        if attempt is None or not attempt.is_over:
-            return
-        del self._held[key]
-        self._dropped.add(key)
+    def _begin(self, attempt: PlacedAttempt) -> None:
+        self._run(attempt, self._runner.run(attempt))
+
+    def _clear_away(self, attempt: PlacedAttempt) -> None:
         self._has_dropped.set()
         removal = asyncio.create_task(asyncio.to_thread(attempt.remove))
         self._removing.add(removal)
         removal.add_done_callback(self._end_removal)
-
-    def forget_dropped(self, named: Set[Key]) -> None:
-        """Forget what was dropped, but for attempts that calls still name."""
-        self._dropped &= named
 
     async def wait_for_an_end(self, seconds_max: float) -> None:
         """Wait until an attempt that runs has ended, but not for longer than that."""

@@ -25,6 +25,7 @@ from holdfast.worker.placed.shim_leftovers import (
 from holdfast.worker.placed.shim_messages import ShimExit, ShimOrder, ShimStarted, UsageSoFar
 from holdfast.worker.processes import shim_folder
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.command_deadline import SAY_HARD, say_deadline, say_soft
 from holdfast.worker.running.regular_file import read_regular
 
 ORDER_BYTES_MAX = 256 << 20  # more than any that was written here
@@ -98,18 +99,18 @@ class Shim:
         if not math.isfinite(deadline):
             raise Invalid("deadline", f"{deadline} is not a time of the boot clock")
         self._expect_end(deadline)
-        self._send(f"deadline {deadline:.6f}")
+        self._send(say_deadline(deadline))
 
     def soft(self, grace: float) -> None:
         """Ask the command to end, and have it killed when the grace is over; the first counts."""
         if not 0 <= grace < math.inf:
             raise Invalid("grace", f"{grace} is not a number of seconds")
-        self._send(f"soft {grace:.6f}")
+        self._send(say_soft(grace))
 
     def hard(self) -> None:
         """Have the command killed at once; a shim that is stuck is killed after a while."""
         self._overdue_at = min(self._overdue_at, boot_clock() + KILL_SECONDS_MAX)
-        self._send("hard")
+        self._send(SAY_HARD)
 
     async def wait(self) -> ShimExit:
         """Wait until nothing of the command is left, and return how it ended.

@@ -12,17 +12,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from holdfast.client.transport import Transport
 from holdfast.model.addresses import without_login
 from holdfast.model.outage import Outage
-from holdfast.model.shapes import read_tolerantly
 from holdfast.model.workers.resources import AttributeValue, Capacity
 from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.wire.cluster import (
-    PlacedJob,
-    TaskToRun,
     WorkerHeartbeatAnswer,
     WorkerHeartbeatRequest,
 )
@@ -30,16 +25,16 @@ from holdfast.wire.requests import AdoptedAttempt, WorkerRegisterRequest
 from holdfast.worker.allowing import Allowed
 from holdfast.worker.building.builder import Builder
 from holdfast.worker.placed.answers import write_answer
-from holdfast.worker.placed.attempt import PlacedAttempt, TakeoverRecord
+from holdfast.worker.placed.attempt import PlacedAttempt
 from holdfast.worker.placed.held_attempts import HeldAttempts
 from holdfast.worker.placed.incarnation import Incarnation
 from holdfast.worker.placed.listener import ListenerTls, advertise, listen_for_calls
+from holdfast.worker.placed.obedience import Obedience, count_patience
 from holdfast.worker.placed.registration import register
 from holdfast.worker.placed.runner import PlacedRunner
 from holdfast.worker.placed.server_calls import ServerCalls
 from holdfast.worker.placed.takeover import find_leftover
 from holdfast.worker.processes.clock import boot_clock
-from holdfast.worker.running.attempt_outcome import HANDED_BACK, KILLED
 from holdfast.worker.running.attempt_uids import AttemptUids
 from holdfast.worker.running_code import RunningCode
 from holdfast.worker.slots import Slot
@@ -107,6 +102,12 @@ class PlacedWorker:
                 on_change=self._calls.ask_for_call,
             )
         )
+        self._obedience = Obedience(
+            self._incarnation,
+            self._attempts,
+            options.folder,
+            ask_for_call=self._calls.ask_for_call,
+        )
         self._called_at = boot_clock()
         self._draining = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -163,74 +164,12 @@ class PlacedWorker:
 
     def obey(self, request: WorkerHeartbeatRequest) -> WorkerHeartbeatAnswer:
         """Bring what is here closer to what is wanted, and answer what is here."""
-        expires_at = self._incarnation.expires_at
-        self._incarnation.admit(request)
+        self._obedience.obey(request, is_draining=self.is_draining or request.drain)
         self._called_at = boot_clock()
         if request.drain and not self._draining.is_set():
             self.drain()
-        for name in request.acknowledged:
-            self._attempts.drop((name.task_id, name.attempt))
-        wanted = {(task.task_id, task.attempt) for task in request.tasks_to_run}
-        ended = {
-            (task.task_id, task.attempt): expires_at(request, task.lease_ms)
-            for task in request.tasks_to_kill
-        }
-        for task in request.tasks_to_run:
-            self._want(task, expires_at(request, task.lease_ms))
-        for attempt in self._attempts:
-            if attempt.key in ended:
-                # Its lease lives on as long as its grace.
-                attempt.renew(ended[attempt.key] or attempt.expires_at)
-                attempt.end()
-            elif attempt.key not in wanted:  # not waited for, and its lease may be another's by now
-                attempt.ask_to_stop("hard")
-        self._attempts.forget_dropped(wanted | ended.keys())
-        self._incarnation.note_answer(boot_clock())
         self._calls.note_called()
         return write_answer(request, self._attempts, draining=self.is_draining)
-
-    def _want(self, task: TaskToRun, expires_at: float | None) -> None:
-        key = (task.task_id, task.attempt)
-        attempt = self._attempts.find(key)
-        if attempt is not None:
-            if expires_at is not None:
-                attempt.renew(expires_at)
-            elif not self._incarnation.has_asked_for_call:
-                # Adopted: it cannot be renewed before our first answer is stored.
-                self._incarnation.has_asked_for_call = True
-                self._calls.ask_for_call()
-            if task.cancel_ms is not None:
-                attempt.ask_to_stop("soft", task.cancel_ms / 1000)
-        elif expires_at is not None and not self._attempts.was_dropped(key):
-            self._take(task, expires_at)
-
-    def _take(self, task: TaskToRun, expires_at: float) -> None:
-        """Begin an attempt that is new here, unless there is no point in it."""
-        if bytes(task.job) == b"null":  # a renewal of one that is not here
-            return
-        try:
-            job = read_tolerantly(bytes(task.job), PlacedJob)
-        except msgspec.DecodeError as error:  # then its lease runs out, and the others run on
-            log.error("task %s cannot be understood here: %s", task.task_id, error)
-            return
-        record = TakeoverRecord(
-            task_id=task.task_id,
-            attempt=task.attempt,
-            lease_token=task.lease_token,
-            job=job,
-            began_at=boot_clock(),
-            trace_parent=task.trace_parent or job.trace_parent,
-        )
-        folder = self.options.folder / f"{task.task_id}.{task.attempt}"
-        attempt = PlacedAttempt(record, folder, expires_at)
-        attempt.take(task)
-        if self._draining.is_set():
-            attempt.outcome = HANDED_BACK
-        elif task.cancel_ms is not None:
-            attempt.outcome = KILLED
-        elif boot_clock() >= attempt.kill_at:
-            return
-        self._attempts.add(attempt)
 
     async def _register(
         self, address: str, replaces: WorkerCredential | None, found: list[PlacedAttempt]
@@ -295,12 +234,8 @@ class PlacedWorker:
 
     def _is_silent(self) -> bool:
         """Tell whether nobody has called for too long: till its leases have ended, at most."""
-        patience = self.options.heartbeat_timeout_seconds
-        if self._attempts:
-            left = max(attempt.expires_at for attempt in self._attempts) - self._called_at
-            # Leases that end while calls come are another matter: then our answers get lost.
-            least = min(attempt.job.lease for attempt in self._attempts) / 2
-            patience = min(patience, max(left, least))
+        most = self.options.heartbeat_timeout_seconds
+        patience = count_patience(self._attempts, self._called_at, most)
         return boot_clock() - self._called_at > patience
 
     async def _start_anew(self, address: str) -> None:

@@ -12,7 +12,6 @@ middle is given back to the file system, and reads as zeros. Both ends stay, whe
 
 import ctypes
 import fcntl
-import math
 import os
 import select
 import signal
@@ -23,6 +22,7 @@ from contextlib import suppress
 
 from holdfast.worker.processes import process_tree, resource_limits, shim_folder, watchdog
 from holdfast.worker.processes.clock import boot_clock
+from holdfast.worker.processes.command_deadline import CommandDeadline
 from holdfast.worker.processes.command_start import CommandStart, Order
 from holdfast.worker.processes.command_usage import CommandUsage
 
@@ -35,7 +35,6 @@ PAUSE_SECONDS_MIN = 0.001
 PAUSE_SECONDS_MAX = 1.0
 CONTROL_BYTES_MAX = 1 << 16  # all that a pipe holds
 LINE_BYTES_MAX = 100
-NEVER = float("inf")
 _PR_SET_CHILD_SUBREAPER = 36
 _KEEP_SIZE_PUNCH_HOLE = 3
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -53,9 +52,7 @@ class CommandSupervisor:
         self._limits = resource_limits.Limits(order.memory, order.cpu)
         self._usage = CommandUsage(self._limits)
         self._enforced_by = "none"
-        self._deadline = order.deadline
-        self._soft_ends_at = NEVER
-        self._reason: str | None = None
+        self._due = CommandDeadline(order.deadline)
         self._error: str | None = None
         self._started_at: float | None = None
         self._pid = 0
@@ -112,7 +109,7 @@ class CommandSupervisor:
                 self._note_usage()
 
     def _patience(self) -> float:
-        left = min(self._deadline, self._soft_ends_at) - boot_clock()
+        left = self._due.at - boot_clock()
         self._slice = min(self._slice * 2, SLICE_SECONDS_MAX)
         return max(0.0, min(left, self._slice))
 
@@ -120,7 +117,7 @@ class CommandSupervisor:
         """Write down that the command runs, or note why it cannot."""
         error, enforced_by = start.error(), start.enforced_by()
         if error is not None:
-            self._reason, self._error = "cannot_start", error
+            self._due.reason, self._error = "cannot_start", error
         elif enforced_by is not None:  # else it was killed before it came to that
             self._enforced_by = enforced_by
             self._started_at = time.time()
@@ -152,34 +149,14 @@ class CommandSupervisor:
         self._unfinished_line = unfinished[-LINE_BYTES_MAX:]
         for line in lines:
             try:
-                self._obey(line.decode().split())
+                if self._due.obey(line.decode(), boot_clock()):
+                    _send(os.killpg, self._pid, signal.SIGTERM)
             except ValueError:  # the command itself can write here: that must not end its shim
                 continue
 
-    def _obey(self, words: list[str]) -> None:
-        match words:
-            case ["deadline", instant]:
-                self._deadline = _finite(instant)
-            case ["soft", seconds]:
-                ends_at = boot_clock() + _finite(seconds)
-                if self._soft_ends_at == NEVER:
-                    self._reason = "soft"
-                    _send(os.killpg, self._pid, signal.SIGTERM)
-                self._soft_ends_at = min(self._soft_ends_at, ends_at)
-            case ["hard"]:
-                self._reason = "hard"
-            case _:
-                raise ValueError(words)
-
     def _must_end(self) -> bool:
-        if self._reason == "hard":
-            return True
-        now = boot_clock()
-        if self._deadline <= now:
-            self._reason = "lease"
-            return True
         # The kernel has killed one of its processes: what is left may wait for it for ever.
-        return self._soft_ends_at <= now or self._limits.oom_kills() > 0
+        return self._due.must_end(boot_clock()) or self._limits.oom_kills() > 0
 
     def _bound_output(self) -> None:
         size = os.fstat(self._output).st_size
@@ -255,20 +232,20 @@ class CommandSupervisor:
 
     def _note_oom(self) -> None:
         was_success = self._status is not None and os.waitstatus_to_exitcode(self._status) == 0
-        if self._reason in (None, "soft") and not was_success and self._limits.oom_kills():
-            self._reason = "oom"
+        if self._due.reason in (None, "soft") and not was_success and self._limits.oom_kills():
+            self._due.reason = "oom"
             self._error = f"out of memory: its limit is {self._order.memory} bytes"
 
     def _describe_end(self) -> dict[str, object]:
         assert self._status is not None, "a command that was started has been reaped"
         code = os.waitstatus_to_exitcode(self._status)
         has_run = self._started_at is not None
-        if not has_run and self._reason is None and code >= 0:  # it could not even report why
-            self._reason, self._error = "cannot_start", "the command could not be started"
+        if not has_run and self._due.reason is None and code >= 0:  # it could not even report why
+            self._due.reason, self._error = "cannot_start", "the command could not be started"
         return {
             "exit_code": code if code >= 0 and has_run else None,
             "signal": -code if code < 0 else None,
-            "reason": self._reason,
+            "reason": self._due.reason,
             "error": self._error,
             "started_at": self._started_at,
             "ended_at": time.time(),
@@ -284,13 +261,6 @@ def _send(send: Callable[[int, int], None], pid: int, number: int) -> None:
         send(pid, number)
     except (ProcessLookupError, PermissionError):
         return
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):  # no deadline at all is none that we keep
-        raise ValueError(text)
-    return number
 
 
 def main(folder: str) -> None:

@@ -257,16 +257,17 @@ async def test_what_a_function_left_for_an_outcome_is_read_with_suspicion(
 
 
 async def test_a_run_that_takes_too_long_is_ended(
-    placed: PlacedWorkplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    placed: PlacedWorkplace, tmp_path: Path
 ) -> None:
-    placed.employ()
+    employed = placed.employ()
     # It hears of its end first, and has its grace.
     entrypoint = sleeper(tmp_path, f"trap 'touch {tmp_path}/heard; exit 3' TERM")
     task_id = await placed.place(entrypoint, timeout=600.0, max_retries_failure=3)
     process = await eventually_process(tmp_path)
     await placed.reach(task_id, "RUNNING")
     # The time is over, for the worker and for the server, once the shell minds the signal.
-    monkeypatch.setattr("holdfast.worker.placed.attempt.boot_clock", lambda: boot_clock() + 600.0)
+    for attempt in employed.worker._attempts:
+        attempt.began_at -= 600.0
     await placed.execute("update holdfast.leases set run_deadline_at = holdfast.now()")
     state, _, error = await placed.outcome(task_id)
     assert (state, error) == ("KILLED", "ran longer than its timeout of 600 s")

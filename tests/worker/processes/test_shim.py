@@ -41,6 +41,7 @@ def test_the_packages_of_the_shim_bring_in_no_more_than_it_needs() -> None:
             f"holdfast.worker.processes.{name}"
             for name in (
                 "clock",
+                "command_deadline",
                 "command_start",
                 "command_supervisor",
                 "command_usage",
