@@ -172,3 +172,23 @@ def answers(address: str) -> bool:
         return call(address, "/orders/1")[0] == 404
     except OSError:
         return False
+
+
+def test_days_of_a_cluster_are_played_out_without_a_server() -> None:
+    ended = subprocess.run(
+        [sys.executable, "main.py"],
+        check=True,
+        cwd=EXAMPLES / "month",
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("4 days, seed 2026:")
+    # In the outage one backup was missed.
+    backup = next(line.split() for line in lines if line.startswith("backup") and "s" not in line)
+    assert backup == ["backup", "3", "0", "0", "1"]
+    waits = {line[:20].strip(): line[20:] for line in lines[-5:]}
+    assert next(iter(waits)) == "as it is"
+    hours = {name: float(text.split()[3]) for name, text in waits.items()}
+    assert hours["two GPU hosts more"] < hours["as it is"] < hours["one gang each"]

@@ -16,7 +16,7 @@ KINDS: tuple[Kind, ...] = (
 T = TypeVar("T")
 # While things break, and until when everything has to have ended.
 FAULTS_UNTIL = 50.0
-ENDED_BY = 900.0
+ENDED_BY = 3000.0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from holdfast.worker.processes.clock import boot_clock
 from holdfast.worker.processes.mark import mark_of
 from tests.audits import assert_audit_is_silent
 from tests.tidy import ROOT
@@ -256,9 +255,7 @@ async def test_what_a_function_left_for_an_outcome_is_read_with_suspicion(
     ]
 
 
-async def test_a_run_that_takes_too_long_is_ended(
-    placed: PlacedWorkplace, tmp_path: Path
-) -> None:
+async def test_a_run_that_takes_too_long_is_ended(placed: PlacedWorkplace, tmp_path: Path) -> None:
     employed = placed.employ()
     # It hears of its end first, and has its grace.
     entrypoint = sleeper(tmp_path, f"trap 'touch {tmp_path}/heard; exit 3' TERM")
