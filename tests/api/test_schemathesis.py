@@ -16,6 +16,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.pytest.lazy import LazySchema
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi import checks
 
@@ -121,7 +122,7 @@ def server_url(
     asyncio.run(run_sql(postgres.url("postgres"), f"drop database {name} with (force)"))
 
 
-def make_test(operation_id: str, description: Any) -> Any:
+def make_test(operation_id: str, description: LazySchema) -> Any:
     """Make the test of one route."""
 
     @settings(
