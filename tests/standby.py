@@ -1,7 +1,8 @@
 """A real standby: a copy of a running Postgres that follows it, and takes its place when asked."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -91,3 +92,17 @@ def url_of_both(one: EmbeddedPostgres, other: EmbeddedPostgres, name: str, more:
     asked = [parse_qs(urlsplit(each.url()).query) for each in (one, other)]
     hosts, ports = (",".join(each[key][0] for each in asked) for key in ("host", "port"))
     return f"postgresql://postgres@/{name}?host={hosts}&port={ports}&sslmode=disable{more}"
+
+
+@contextmanager
+def frozen(postgres: EmbeddedPostgres) -> Iterator[None]:
+    """Stop every process of a Postgres: its connections stay, and nothing answers."""
+    first = psutil.Process(postgres.pid)
+    processes = [first, *first.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()

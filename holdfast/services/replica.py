@@ -145,6 +145,11 @@ class Replica:
             log.info("the read replica is read")
         self._trouble = trouble
 
+    def break_off(self) -> None:
+        """Wait for it no more."""
+        if self._database is not None:
+            self._database.break_off()
+
     async def close(self) -> None:
         """Close its connections."""
         if self._database is not None and self._is_open:

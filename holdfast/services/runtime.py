@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,6 +60,8 @@ LEASE_LOOKS_MAX = READ_CONNECTIONS // 2
 FOLLOW_CONNECTIONS = 2
 GAUGES_SECONDS_MAX = 5.0
 WORKER_MARK = "!"  # no queue's name begins with it
+# Far less than a statement is waited for. What a stop leaves undone, other servers do.
+STOP_SECONDS_MAX = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,7 @@ async def _open_callers(stack: AsyncExitStack, reads: Database, options: Options
         stack.push_async_callback(provider.close)
     callers = Callers(reads, provider)
     await callers.read()
-    stack.push_async_callback(callers.note_used)
+    stack.push_async_callback(_unless_away, callers.note_used)
     return callers
 
 
@@ -280,19 +282,27 @@ async def _open_listened(stack: AsyncExitStack, writes: Database, options: Optio
     return named
 
 
-async def _leave(presence: Presence) -> None:
-    """Note that a server has ended; where Postgres is away, it is forgotten after a while."""
+async def _unless_away(note: Callable[[], Awaitable[object]]) -> None:
+    """Note something at the end of a server, for people alone: nothing is lost without it."""
     with suppress(Unavailable, PostgresError):
-        await presence.leave()
+        await note()
+
+
+def _break_off(databases: Sequence[Database], replica: Replica) -> None:
+    """Let nothing wait any longer for what does not answer; the log tells what was not done."""
+    log.error("this server could not stop within %.0f s: it gives Postgres up", STOP_SECONDS_MAX)
+    for database in databases:
+        database.break_off()
+    replica.break_off()
 
 
 @asynccontextmanager
 async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
     """Connect, run the chores, and listen for wake-ups, for the time of a block."""
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as last, AsyncExitStack() as stack:
         url = options.database_url
         outage = database_outage(url)
-        writes, reads, follows, probes = [
+        writes, reads, follows, probes = databases = [
             await stack.enter_async_context(
                 Database(url, connections_max=count, program="holdfast server", outage=outage)
             )
@@ -327,10 +337,13 @@ async def open_runtime(options: Options) -> AsyncIterator[Runtime]:
         stack.push_async_callback(runtime.leader.close)
         chores = runtime.chores(options)
         runtime.presence.watch(chores)
-        stack.push_async_callback(_leave, runtime.presence)
+        stack.push_async_callback(_unless_away, runtime.presence.leave)
         await stack.enter_async_context(run_in_background(chores))
         try:
             yield runtime
         finally:
             await runtime.stop()
+            call_later = asyncio.get_running_loop().call_later
+            timer = call_later(STOP_SECONDS_MAX, _break_off, databases, runtime.replica)
+            last.callback(timer.cancel)
             await runtime.writers.stop()

@@ -132,19 +132,21 @@ class Database:
         self._connections_max = connections_max
         self._program = program
         self._outage = outage or database_outage(url)
+        self._connecting: set[asyncio.Timeout] = set()
+        self._is_broken_off = False
         self._pool: Any = None
         self.is_pooled = False
 
     async def open(self) -> Self:
         """Connect; raises Unavailable if nobody answers."""
-        async with connecting(self.url):
+        async with connecting(self.url), self._breakable():
             settings = session_settings(self.url, self._program)
             self.is_pooled = await find_pooler(self._hosts, settings)
             if not self.is_pooled:  # which would refuse to connect
                 settings |= _LEVEL
             self._pool = await asyncpg.create_pool(
                 self.url,
-                connect=self._hosts.connect,
+                connect=self._connect,
                 server_settings=settings,
                 min_size=0,
                 max_size=self._connections_max,
@@ -161,6 +163,14 @@ class Database:
     async def close(self) -> None:
         """Close every connection."""
         await self._pool.close()
+
+    def break_off(self) -> None:
+        """Give up every connection: what waits for an answer fails, and whatever is asked next."""
+        self._is_broken_off = True
+        for limit in self._connecting:
+            limit.reschedule(0)
+        if self._pool is not None:
+            self._pool.terminate()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -227,6 +237,20 @@ class Database:
                 yield lost
             finally:
                 connection.terminate()
+
+    async def _connect(self, *_: Any, **how: Any) -> Any:
+        async with self._breakable():
+            return await self._hosts.connect(**how)
+
+    @asynccontextmanager
+    async def _breakable(self) -> AsyncIterator[None]:
+        """Connect within the block, unless that is broken off: a pool that has ended goes on."""
+        async with asyncio.timeout(0 if self._is_broken_off else None) as limit:
+            self._connecting.add(limit)
+            try:
+                yield
+            finally:
+                self._connecting.discard(limit)
 
     @asynccontextmanager
     async def _begin(self, begin: str) -> AsyncIterator[Transaction]:

@@ -258,14 +258,15 @@ async def test_a_stop_does_not_wait_for_who_reads_no_stream(
             await asyncio.sleep(0)
 
     state = ServerState()
+    connections: set[Any] = state.connections
     async with listening(pour, state) as port:
         with socket.create_connection(("127.0.0.1", port)) as caller:
             caller.sendall(HEALTH)
-            await eventually(lambda: any(each.flow.write_paused for each in state.connections))
-            [connection] = state.connections
+            await eventually(lambda: [each for each in connections if each.flow.write_paused])
+            [connection] = connections
             connection.shutdown()
             # What ends by itself is given its time.
-            await eventually(lambda: bool(state.connections) == is_left)
+            await eventually(lambda: bool(connections) == is_left)
             assert connection.flow.write_paused == is_left
         await eventually(lambda: not state.tasks)
 

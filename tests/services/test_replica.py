@@ -2,21 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 import pytest
 
 from holdfast.embedded import EmbeddedPostgres
+from holdfast.services import runtime as runtime_module
 from holdfast.services.runtime import Options, Runtime, open_runtime
 from holdfast.store.database import Database
 from holdfast.store.migrate import migrate
 from tests.api.face import Face
 from tests.audits import assert_audit_is_silent
 from tests.conftest import run_sql
-from tests.standby import catch_up, copy, kill_whole
+from tests.standby import catch_up, copy, frozen, kill_whole
 from tests.waiting import eventually
 
 QUICK = {"fsync": "off", "full_page_writes": "off", "jit": "off"}
@@ -50,20 +50,6 @@ async def runtime(pair: Pair) -> AsyncIterator[Runtime]:
     async with open_runtime(options) as runtime:
         await eventually(lambda: runtime.replica.state == "near")
         yield runtime
-
-
-@contextmanager
-def frozen(postgres: EmbeddedPostgres) -> Iterator[None]:
-    """Stop every process of a Postgres: its connections stay, and nothing answers."""
-    first = psutil.Process(postgres.pid)
-    processes = [first, *first.children(recursive=True)]
-    for process in processes:
-        process.suspend()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.resume()
 
 
 async def answered_by(face: Face, who: str) -> int:
@@ -188,3 +174,19 @@ async def test_a_postgres_that_is_no_standby_of_the_primary_is_never_read(
         await eventually(lambda: "no standby of the primary" in str(runtime.replica.state))
         face = Face(runtime)
         assert await submit(face) in await list_ids(face)
+
+
+async def test_a_stop_does_not_wait_for_a_replica_that_does_not_answer(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_module, "STOP_SECONDS_MAX", 0.5)
+    options = Options(pair.primary.url(NAME), read_database_url=pair.standby.url(NAME))
+    async with AsyncExitStack() as stopping:
+        runtime = await stopping.enter_async_context(open_runtime(options))
+        await eventually(lambda: runtime.replica.state == "near")
+        with frozen(pair.standby):
+            # A look at it that is under way, as a stop finds most of the time.
+            looking = asyncio.create_task(runtime.replica.look())
+            async with asyncio.timeout(FROZEN_SECONDS_MAX):
+                await stopping.aclose()
+                await looking

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from holdfast.embedded import EmbeddedPostgres
 from holdfast.errors import Invalid, Stopping, Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.news import News
@@ -17,15 +20,19 @@ from holdfast.operations.ending.complete import Completion
 from holdfast.operations.submitting.store import CHUNK_TASKS_MAX
 from holdfast.operations.upkeep.partitions import keep_partitions_ahead
 from holdfast.rules.submitting.submission import parse_inputs, parse_spec
-from holdfast.services.runtime import Options, Runtime, open_runtime
+from holdfast.services import runtime as runtime_module
+from holdfast.services.runtime import WRITE_CONNECTIONS, Options, Runtime, open_runtime
 from holdfast.services.waking.doorbell import Bell, Doorbells
 from holdfast.services.waking.wake_ups import TASKS_PER_HINT_MAX, WakeUps
 from holdfast.store.database import Database
+from holdfast.store.migrate import migrate
 from tests.audits import assert_audit_is_silent
+from tests.standby import frozen
 from tests.waiting import eventually
 from tests.world import World, a_stored_job, fence_of
 
 DOOR = Bell("queue", "q")
+PATIENCE_SECONDS = 20.0  # far below the minute for which a statement is waited for
 
 
 def a_job(inputs: int | None = None, **fields: object) -> Submission:
@@ -245,6 +252,33 @@ async def test_several_on_one_database_share_the_work(
     for job_id in jobs:
         assert await world.job_state(job_id) == TaskState.SUCCEEDED
     await assert_audit_is_silent(database)
+
+
+async def test_a_stop_does_not_wait_for_a_postgres_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_module, "STOP_SECONDS_MAX", 0.5)
+    with EmbeddedPostgres(tmp_path / "a") as postgres:
+        postgres.create_database("ledger")
+        await migrate(postgres.url("ledger"))
+        async with AsyncExitStack() as stopping:
+            runtime = await stopping.enter_async_context(
+                open_runtime(Options(postgres.url("ledger")))
+            )
+            await runtime.writers.submit(a_job())
+            with frozen(postgres):
+                # More than there are connections: some wait for one, some for a new one.
+                asking = [asyncio.create_task(ask(runtime)) for _ in range(WRITE_CONNECTIONS + 4)]
+                await asyncio.sleep(0)
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await stopping.aclose()
+                    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {Unavailable}
+
+
+async def ask(runtime: Runtime) -> None:
+    async with runtime.ledger.database.transaction():
+        pass
 
 
 async def test_a_database_that_is_not_there_is_a_clear_error() -> None:
