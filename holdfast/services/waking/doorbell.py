@@ -141,9 +141,8 @@ class Doorbells:
         for bell in different:
             self._listening.setdefault(bell, {})[listener] = None
         if self.is_closed:
-            listener.wake(
-                rung=False
-            )  # let in before the server stopped, and too late to be sent home
+            # Let in before the server stopped, and too late to be sent home.
+            listener.wake(rung=False)
         try:
             yield listener
         finally:
