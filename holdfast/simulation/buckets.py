@@ -111,10 +111,6 @@ class Buckets:
         for key in keys:
             self._bucket(key).give_back(slots)
 
-    def count_held(self, key: BucketKey) -> int:
-        """Count the slots that are held."""
-        return self._bucket(key).held
-
     def _bucket(self, key: BucketKey) -> Bucket:
         if (bucket := self._buckets.get(key)) is None:
             bucket = self._buckets[key] = Bucket(self._limits[key.limit])

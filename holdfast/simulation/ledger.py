@@ -174,7 +174,6 @@ class Ledger:
         self.watch: Watch | None = None
         self._random = Random(f"ledger {seed}")
         self._listener = listener
-        self._ended: set[Fence] = set()
 
     def submit(self, submission: Submission, now: datetime) -> Job:
         """Store a job; it is complete already."""
@@ -214,7 +213,6 @@ class Ledger:
             return
         if task.state != RUNNING:
             self.start(fence, RUNNING, now)
-        self._ended.add(fence)
         self._release(lease, now)
         self._move(task, SUCCEEDED, now)
         self._settle(task.job, now)
@@ -231,10 +229,6 @@ class Ledger:
         if lease is None or lease.fence != fence:
             raise LeaseConflict(fence.task_id, f"attempt {fence.attempt} holds no lease")
         return lease
-
-    def has_reported(self, fence: Fence) -> bool:
-        """Tell whether this attempt has been ended by its worker's report."""
-        return fence in self._ended
 
     def end(self, tasks: Iterable[Task], judge: Judge, now: datetime) -> list[DecidedEnd]:
         """End attempts as `holdfast.operations.ending.attempts` does: judge, decide, write."""
@@ -281,8 +275,6 @@ class Ledger:
     def _write_end(self, task: Task, item: DecidedEnd, now: datetime) -> None:
         lease, verdict, end = task.lease, item.verdict, item.end
         assert lease is not None, f"an attempt of {task.id} ended without a lease"
-        if end.reported:
-            self._ended.add(lease.fence)
         task.failure_count, task.preemption_count = verdict.failure_count, verdict.preemption_count
         self._move(task, verdict.state, now, decided=item)
         lease.ending = True

@@ -139,9 +139,14 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, jobs=_without(scenario.jobs, index))
     if scenario.limit is not None:
         yield replace(scenario, limit=None)
-    used = [fault.host for fault in scenario.faults]
-    if scenario.hosts > 1 and scenario.hosts - 1 not in used:
-        yield replace(scenario, hosts=scenario.hosts - 1)
+    if scenario.hosts > 1:
+        hosts = scenario.hosts - 1
+        moved = [replace(fault, host=min(fault.host, hosts - 1)) for fault in scenario.faults]
+        yield replace(scenario, hosts=hosts, faults=tuple(moved))
+        # All on one host: less of the work comes to it, so less of it may do as well.
+        jobs = tuple(replace(job, tasks=min(job.tasks, 2)) for job in scenario.jobs)
+        moved = [replace(fault, host=0) for fault in scenario.faults]
+        yield replace(scenario, hosts=1, jobs=jobs, faults=tuple(moved))
     for index, job in enumerate(scenario.jobs):
         for simpler in _simpler_job(job):
             jobs = (*scenario.jobs[:index], simpler, *scenario.jobs[index + 1 :])
