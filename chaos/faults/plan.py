@@ -63,9 +63,9 @@ class Fault:
 def _link_faults(links: tuple[str, ...]) -> tuple[Kind, ...]:
     return (
         Kind("link delays", links, (0.5, 3.0), (0.05, 0.3, 1.0)),
-        Kind("link cut", links, (0.5, 4.0)),
+        # Some last longer than a lease, so that others take over meanwhile.
+        Kind("link cut", links, (0.5, 10.0)),
         Kind("link cut in a message", links, (0.5, 3.0), (1.0, 60.0, 700.0, 5000.0)),
-        # Longer than a lease, so that others take over meanwhile.
         Kind("link half open", links, (0.5, 10.0)),
         Kind("link loses requests", links, (0.5, 10.0)),
         Kind("link loses answers", links, (0.5, 10.0)),
