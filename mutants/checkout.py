@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.prepared import VARIABLE
+
 # What git does not know of, and tests of servers want to find.
 BUILT = "holdfast/dashboard"
 RUN_SECONDS_MAX = 180.0
+
 _RUNNING: set[subprocess.Popen[str]] = set()
 
 
@@ -73,27 +76,30 @@ def end_runs() -> None:
 
 
 def run_tests(
-    checkout: Path, tests: Sequence[str], *, at_once: int = 0, seconds_max: float = RUN_SECONDS_MAX
+    checkout: Path,
+    tests: Sequence[str],
+    *,
+    at_once: int = 0,
+    seconds_max: float = RUN_SECONDS_MAX,
+    first_only: bool = False,
+    cluster: Path | None = None,
 ) -> Verdicts:
-    """Run tests of a checkout with the packages of this Python; a bound ends what hangs."""
+    """Run tests of a checkout with the packages of this Python; a bound ends what hangs.
+
+    A cluster is one that was prepared for them: they make none of their own.
+    """
     report = checkout.parent / "report.xml"
     report.unlink(missing_ok=True)
     command = [
-        *(
-            sys.executable,
-            "-m",
-            "pytest",
-            f"-n{at_once}",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:schemathesis",
-        ),
-        *("--tb=line", f"--junitxml={report}", *tests),
+        *(sys.executable, "-m", "pytest", f"-n{at_once}", "-p", "no:cacheprovider"),
+        *("--tb=line", f"--junitxml={report}", *(["-x"] if first_only else []), *tests),
     ]
     variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    variables["PYTHONPATH"] = str(checkout)
+    if cluster is not None:
+        variables[VARIABLE] = str(cluster)
     with subprocess.Popen(
-        command, cwd=checkout, env=variables | {"PYTHONPATH": str(checkout)},
+        command, cwd=checkout, env=variables,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
     ) as process:  # fmt: skip
         _RUNNING.add(process)

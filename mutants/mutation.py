@@ -31,6 +31,15 @@ class Mutation:
     red: tuple[str, ...]
     survives: str = ""
 
+    @property
+    def shapes_databases(self) -> bool:
+        """Whether a database that the code makes is another one by it."""
+        return any(
+            edit.file.startswith(("holdfast/store/", "holdfast/embedded/"))
+            and not edit.file.startswith("holdfast/store/sql/")
+            for edit in self.edits
+        )
+
 
 def mutation(
     name: str, does: str, *edits: tuple[str, str, str], red: tuple[str, ...], survives: str = ""

@@ -22,6 +22,10 @@ The bugs are data, in `mutants/catalogue`; a text that is not found exactly once
 `tests/mutants/test_catalogue.py`, so none is lost when the code moves on. The protocol's models
 have broken variants of their own ([decision 2](decisions/0002-protocol-model.md)).
 
+As many are tried at once as there are cores, each with a Postgres of its own, whose files are a
+copy of one that was made once, unless the bug is in how databases are made. Where one test must
+see a bug, its first failure ends the trial.
+
 This page is written by `./run mutants --page`; seconds are those of the run that wrote it.
 
 | bug | what it would do | where | what turned red | seconds |

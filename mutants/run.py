@@ -19,6 +19,7 @@ from mutants.catalogue import MUTATIONS
 from mutants.mutation import Misfit, Mutation, mutate
 from mutants.page import PAGE, write_page
 from mutants.trial import Result, check_sound, try_all
+from tests.prepared import prepared_cluster
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -84,12 +85,14 @@ def main() -> int:
         print(f"mutants: {unsound}", file=sys.stderr)
         return 1
     results = []
-    for result in try_all(ROOT, mutations, seconds_max=arguments.minutes * 60):
-        results.append(result)
-        if not arguments.json:
-            print_result(result)
-        if arguments.page:  # as it goes: it may be ended before the last
-            write_page(ROOT / PAGE, [result])
+    seconds_max = arguments.minutes * 60
+    with prepared_cluster() as cluster:
+        for result in try_all(ROOT, mutations, seconds_max=seconds_max, cluster=cluster):
+            results.append(result)
+            if not arguments.json:
+                print_result(result)
+            if arguments.page:  # as it goes: it may be ended before the last
+                write_page(ROOT / PAGE, [result])
     wrong = sum(bool(result.problem) for result in results)
     seconds = time.monotonic() - began
     if arguments.json:

@@ -1,5 +1,6 @@
 """Plant one bug after the other, run what must see it, and judge."""
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from mutants.checkout import (
 )
 from mutants.mutation import Mutation, mutate
 
-RUNS_AT_ONCE = 2
+RUNS_AT_ONCE = max(2, os.cpu_count() or 2)
 # All tests that are looked at, once, on the code as it is.
 SOUND_SECONDS_MAX = 1800.0
 SOUND_TESTS_AT_ONCE_MIN = 10  # fewer are quicker one after the other
@@ -88,7 +89,13 @@ def check_sound(root: Path, mutations: Sequence[Mutation]) -> str:
     return find_unsound(mutations, verdicts)
 
 
-def try_all(root: Path, mutations: Sequence[Mutation], *, seconds_max: float) -> Iterator[Result]:
+def try_all(
+    root: Path,
+    mutations: Sequence[Mutation],
+    *,
+    seconds_max: float,
+    cluster: Path | None = None,
+) -> Iterator[Result]:
     """Yield a result for each, in order; what has not begun when the time is over does not."""
     until = time.monotonic() + seconds_max
     with ExitStack() as stack:
@@ -106,17 +113,33 @@ def try_all(root: Path, mutations: Sequence[Mutation], *, seconds_max: float) ->
                 return Result(mutation, (), 0.0, "there was no time left for it")
             checkout = free.get()
             try:
-                return try_one(checkout, mutation, seconds_max=min(left, RUN_SECONDS_MAX))
+                bound = min(left, RUN_SECONDS_MAX)
+                return try_one(checkout, mutation, seconds_max=bound, cluster=cluster)
             finally:
                 free.put(checkout)
 
         yield from pool.map(attempt, mutations)
 
 
-def try_one(checkout: Path, mutation: Mutation, *, seconds_max: float = RUN_SECONDS_MAX) -> Result:
-    """Plant a bug in a copy, run what must see it, and take it out again."""
+def try_one(
+    checkout: Path,
+    mutation: Mutation,
+    *,
+    seconds_max: float = RUN_SECONDS_MAX,
+    cluster: Path | None = None,
+) -> Result:
+    """Plant a bug in a copy, run what must see it, and take it out again.
+
+    Where one failure says all, it is the last one that is waited for.
+    """
     began = time.monotonic()
     with changed(mutate(mutation, checkout)):
-        verdicts = run_tests(checkout, mutation.red, seconds_max=seconds_max)
+        verdicts = run_tests(
+            checkout,
+            mutation.red,
+            seconds_max=seconds_max,
+            first_only=len(mutation.red) == 1,
+            cluster=None if mutation.shapes_databases else cluster,
+        )
     seconds = time.monotonic() - began
     return Result(mutation, verdicts.failed, seconds, judge(mutation, verdicts))

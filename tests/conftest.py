@@ -1,6 +1,5 @@
 """A real Postgres for every test that wants one, and each time a database as new."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -14,20 +13,17 @@ import pytest
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.ledger.ledger import Ledger
 from holdfast.store.database import Database
-from holdfast.store.migrate import migrate
 from tests.clock import Clock
-from tests.databases import TEMPLATE, connect, give_back_database, take_database
+from tests.databases import connect, give_back_database, take_database
 from tests.pgbouncer import Poolers
 from tests.placed_world import PlacedWorld
+from tests.prepared import running_cluster
 from tests.supervision import supervise
 from tests.world import World
 
 # Hundreds of processes are started, and without its bytecode each would compile Holdfast anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-
-# Durability is not the subject of most tests, and to compile a plan takes longer than to run it.
-QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
 
 ID_LENGTH_MAX = 200
 WATCHDOG = pytest.StashKey[subprocess.Popen[bytes]]()
@@ -69,14 +65,8 @@ def postgres(
 ) -> Iterator[EmbeddedPostgres]:
     """A running Postgres with a migrated template database."""
     folder = tmp_path_factory.mktemp("postgres") / "cluster"
-    with EmbeddedPostgres(folder, binaries=postgres_binaries, settings=QUICK) as postgres:
-        asyncio.run(_make_template(postgres))
+    with running_cluster(folder, postgres_binaries) as postgres:
         yield postgres
-
-
-async def _make_template(postgres: EmbeddedPostgres) -> None:
-    await run_sql(postgres.url("postgres"), f"create database {TEMPLATE}")
-    await migrate(postgres.url(TEMPLATE))
 
 
 async def run_sql(url: str, *statements: str) -> None:

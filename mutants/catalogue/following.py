@@ -249,6 +249,16 @@ MUTATIONS = (
         ),
     ),
     mutation(
+        "undone-by-the-clock",
+        "After a clock was set back, a step is undone before the one that builds on it.",
+        (
+            "store/sql/order/undo.sql",
+            "jobs.state <> {SUCCEEDED}, ends.number,",
+            "jobs.state <> {SUCCEEDED}, extract(epoch from jobs.finished_at)::bigint,",
+        ),
+        red=("journeys/test_saga.py::test_a_clock_that_is_set_back_meanwhile_changes_no_order",),
+    ),
+    mutation(
         "undone-while-it-runs",
         "A job that was cancelled is undone while its process still does what is undone.",
         (

@@ -40,3 +40,18 @@ def test_a_file_that_has_moved_is_named(tmp_path: Path) -> None:
     planted = mutation("m", "Wrong.", ("gone.py", "a", "b"), red=("t.py",))
     with pytest.raises(Misfit, match=r"there is no holdfast/gone\.py"):
         mutate(planted, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "shapes"),
+    [
+        ("store/schema/functions/turn.sql", True),
+        ("store/migrate.py", True),
+        ("embedded/cluster.py", True),
+        ("store/sql/work/leases.sql", False),
+        ("rules/retry.py", False),
+    ],
+)
+def test_what_shapes_databases_is_known_by_its_place(file: str, shapes: bool) -> None:
+    planted = mutation("m", "Wrong.", ("sums.py", "a", "b"), (file, "a", "b"), red=("t.py",))
+    assert planted.shapes_databases is shapes

@@ -36,6 +36,16 @@ def test_each_is_judged_by_its_own_tests(tmp_path: Path) -> None:
     assert (root / "holdfast/sums.py").read_text() == "def add(a, b):\n    return a + b\n"
 
 
+def test_one_failure_is_enough_where_one_entry_has_to_turn_red(tmp_path: Path) -> None:
+    planted = [
+        plant("one", "return 2.5", "test_sums.py"),
+        plant("each", "return 2.5", ADDS, SUM),
+    ]
+    one, each = try_all(make_checkout(tmp_path), planted, seconds_max=300.0)
+    assert (one.verdict, len(one.failed)) == ("caught", 1)
+    assert (each.verdict, len(each.failed)) == ("caught", 2)
+
+
 def test_after_its_time_nothing_begins(tmp_path: Path) -> None:
     planted = plant("late", "return a - b", ADDS)
     [result] = try_all(make_checkout(tmp_path), [planted], seconds_max=0.0)

@@ -12,9 +12,10 @@ import pytest
 from holdfast.embedded import EmbeddedPostgres
 from holdfast.embedded.binaries import get_major_version
 from holdfast.store.migrate import migrate
-from tests.conftest import QUICK, run_sql
+from tests.conftest import run_sql
 from tests.databases import TEMPLATE, connect
 from tests.pgbouncer import Poolers
+from tests.prepared import QUICK
 from tests.store.raw import Raw
 
 OLDEST = 15

@@ -20,7 +20,8 @@ from holdfast.store.migrate import (
     read_recorded,
     split_statements,
 )
-from tests.conftest import QUICK, run_sql
+from tests.conftest import run_sql
+from tests.prepared import QUICK
 from tests.waiting import eventually
 
 OLD_LOCK = 0x686F6C64  # of programs that know no migration after 23

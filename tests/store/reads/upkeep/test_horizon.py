@@ -10,7 +10,8 @@ from holdfast.embedded import EmbeddedPostgres
 from holdfast.rules.reading.horizon import Holder
 from holdfast.store.database import Database
 from holdfast.store.reads.upkeep.horizon import list_holders
-from tests.conftest import QUICK, run_sql
+from tests.conftest import run_sql
+from tests.prepared import QUICK
 from tests.standby import copy
 from tests.waiting import eventually
 
