@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from protocol import locks
 
 MODELS = Path(__file__).parent
-SECONDS_MAX = 600  # for one run; the longest takes about a minute on an idle core
+SECONDS_MAX = 1200  # for one run; the longest takes a minute or two on an idle core
 MEMORY_MB_MAX = 2000  # for one run; two run at a time
 RUNS_AT_ONCE = 2
 DEPTH_MAX = 100_000
@@ -37,7 +37,9 @@ PROPERTIES = {
     "PROCESSES": "never two processes of one task",
     "LEASES": "never two live leases",
     "RELEASE": "released means gone",
-    "ACKNOWLEDGED": "no acknowledged completion lost",
+    "ACKNOWLEDGED": "what is acknowledged is stored, and as it was said",
+    "KEPT": "an acknowledged success stays, and no attempt follows",
+    "FINAL": "an attempt ends once, and what is finished stays so",
     "START": "an attempt starts at most once",
     "SLOTS": "no limit lets more start than it has slots",
     "DEVICES": "no device of two processes",
@@ -45,7 +47,7 @@ PROPERTIES = {
     "TOLD": "what a claim is answered is committed",
     "ENDS": "every task ends if faults stop",
 }
-LEDGER = ("LEASES", "ACKNOWLEDGED")
+LEDGER = ("LEASES", "ACKNOWLEDGED", "KEPT", "FINAL")
 SAFETY = ("PROCESSES", "RELEASE", *LEDGER)
 
 
@@ -72,7 +74,7 @@ class Check:
 SOUND = (
     Check("placed", (*SAFETY, "START")),
     Check("placed", (*SAFETY, "START"), settings=("UNDELIVERED", "ATTEMPTS=2")),
-    Check("placed", (*SAFETY, "START"), settings=("SEVERAL", "ATTEMPTS=2")),
+    Check("placed", (*SAFETY, "START"), settings=("SEVERAL", "SOFT_CANCEL", "ATTEMPTS=2")),
     Check("placed", LEDGER, settings=("FROZEN_MACHINE", "ATTEMPTS=2")),
     Check("placed", ("ENDS",), settings=("FAULTS=3", "ATTEMPTS=2")),
     Check("claimed", LEDGER, settings=("FROZEN_MACHINE",)),
@@ -87,15 +89,25 @@ SOUND = (
 BROKEN = (
     Check("claimed", ("PROCESSES",), "NO_FENCE"),
     Check("claimed", ("ACKNOWLEDGED",), "NO_FENCE"),
+    Check("claimed", ("KEPT",), "NO_FENCE"),
+    Check("claimed", ("ACKNOWLEDGED",), "NO_FENCE", ("FROZEN_MACHINE",)),
     Check("claimed", ("PROCESSES",), "RELEASE_AT_ONCE"),
     Check("claimed", ("RELEASE",), "RELEASE_AT_ONCE"),
     Check("claimed", ("LEASES",), "CLAIM_WHILE_ENDING"),
+    Check("claimed", ("FINAL",), "ENDING_MAY_SUCCEED"),
+    Check("claimed", ("ACKNOWLEDGED",), "ENDING_IS_ACCEPTED"),
+    Check("claimed", ("PROCESSES",), "REPLACES_WHAT_RUNS"),
     Check("claimed", ("PROCESSES",), "DEADLINE_FROM_RECEIPT"),
     Check("claimed", ("PROCESSES",), "NO_MARGIN"),
     Check("claimed", ("ENDS",), "NO_REAPER", ("FAULTS=1",)),
+    Check("placed", ("RELEASE",), "NO_FENCE", ("ATTEMPTS=2",)),
     Check("placed", ("PROCESSES",), "TAKEOVER_AT_THREE", ("ATTEMPTS=2",)),
     Check("placed", ("PROCESSES",), "RELEASE_AT_ONCE", ("ATTEMPTS=2",)),
     Check("placed", ("LEASES",), "CLAIM_WHILE_ENDING", ("ATTEMPTS=2",)),
+    Check("placed", ("LEASES",), "CLAIM_WHILE_ENDING", ("FROZEN_MACHINE", "ATTEMPTS=2")),
+    Check("placed", ("FINAL",), "ENDING_MAY_SUCCEED", ("ATTEMPTS=2",)),
+    Check("placed", ("ACKNOWLEDGED",), "ENDING_IS_ACCEPTED", ("ATTEMPTS=2",)),
+    Check("placed", ("KEPT",), "ENDING_IS_ACCEPTED", ("SOFT_CANCEL", "ATTEMPTS=2")),
     Check("placed", ("PROCESSES",), "DEADLINE_FROM_RECEIPT", ("ATTEMPTS=2",)),
     Check("placed", ("PROCESSES",), "STALE_DESIRED_SET", ("ATTEMPTS=2",)),
     Check("placed", ("PROCESSES",), "ANY_ANSWER_RENEWS", ("ATTEMPTS=2",)),
@@ -304,7 +316,7 @@ def run_checks(checks: Sequence[Check], tools: Tools) -> Iterator[Result]:
 def describe(check: Check) -> str:
     switches = " ".join((check.variant or "sound", *check.settings))
     properties = " ".join(check.properties).lower()
-    return f"{check.model:8}{switches:39}{properties:44}"
+    return f"{check.model:8}{switches:43}{properties:56}"
 
 
 def print_result(result: Result, with_story: bool) -> None:
@@ -342,7 +354,7 @@ def check_locks() -> list[tuple[str, str, bool]]:
 
 def print_locks(variant: str, circle: str, is_expected: bool) -> None:
     how = ("a circle, as expected" if circle else "no circle") if is_expected else "UNEXPECTED"
-    print(f"{'locks':8}{variant:39}{how}{f': {circle}' if circle else ''}", flush=True)
+    print(f"{'locks':8}{variant:43}{how}{f': {circle}' if circle else ''}", flush=True)
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -14,17 +14,21 @@
  * A request once sent may arrive at any later time, never, or again and again; an answer arrives
  * late or never. ledger.pml says what leases are and how time passes.
  *
- * Properties: CHECK_PROCESSES, CHECK_LEASES, CHECK_RELEASE, CHECK_ACKNOWLEDGED, and with LIVENESS
- * every_task_ends. Broken: NO_FENCE, RELEASE_AT_ONCE, CLAIM_WHILE_ENDING, DEADLINE_FROM_RECEIPT,
- * NO_MARGIN, NO_REAPER.
+ * What runs in a worker that crashes is killed by its watchdog, a moment later; who replaces the
+ * worker waits until it is gone.
+ *
+ * Properties: CHECK_PROCESSES, CHECK_LEASES, CHECK_RELEASE, CHECK_ACKNOWLEDGED, CHECK_KEPT,
+ * CHECK_FINAL, and with LIVENESS every_task_ends. Broken: NO_FENCE, RELEASE_AT_ONCE,
+ * CLAIM_WHILE_ENDING, ENDING_MAY_SUCCEED, ENDING_IS_ACCEPTED, REPLACES_WHAT_RUNS,
+ * DEADLINE_FROM_RECEIPT, NO_MARGIN, NO_REAPER.
  */
 
 #define process_running(w) (activity[w] == RUNNING)
-#define process_stopping(w) (activity[w] == STOPPING)
+#define process_stopping(w) (activity[w] == STOPPING || activity[w] == LEFT)
 #include "ledger.pml"
 #define RENEW_AT 3      /* half of the time until the worker must stop */
 
-mtype:activity = { IDLE, CLAIMING, RUNNING, STOPPING, REPORTING };
+mtype:activity = { IDLE, CLAIMING, RUNNING, STOPPING, REPORTING, LEFT };
 mtype:claim = { NO_CLAIM, WANTED, ABANDONED };
 mtype:order = { CONTINUE, STOP_SOFT, STOP_HARD };
 mtype:answer = { NO_ANSWER, ACCEPTED, NOT_ACCEPTED, CONFLICT };
@@ -107,13 +111,21 @@ inline complete_transaction(a)
     target = (attempts_made > 0 && lease[attempts_made - 1] == LIVE -> attempts_made - 1 : a);
 #endif
     if
+#ifdef ENDING_MAY_SUCCEED
+    :: unreleased(target) ->
+#else
     :: lease[target] == LIVE ->
+#endif
         after_attempt(target, complete_request[a]);
         ended_by_worker[target] = true;
         complete_answer[a] = ACCEPTED;
         release(target)
     :: lease[target] == ENDING ->           /* confirms that the process is gone */
+#ifdef ENDING_IS_ACCEPTED
+        complete_answer[a] = ACCEPTED;
+#else
         complete_answer[a] = NOT_ACCEPTED;
+#endif
         release(target)
     :: else -> complete_answer[a] = (ended_by_worker[target] -> ACCEPTED : CONFLICT)
     fi;
@@ -196,7 +208,11 @@ end:
     :: d_step { unreleased(a) && lease_left[a] == 0 ->
         tell("reaper ends the lease of attempt %d\n", a); end_and_release(a); check_properties() }
 #endif
+#ifdef REPLACES_WHAT_RUNS
     :: d_step { unreleased(a) && incarnation_gone[a] ->
+#else
+    :: d_step { unreleased(a) && incarnation_gone[a] && !listened_to(a) ->
+#endif
         tell("the holder of attempt %d is replaced\n", a); end_and_release(a);
         check_properties() }
     :: d_step { lease[a] == LIVE && !soft_cancel ->
@@ -223,8 +239,7 @@ active proctype CancelWithoutAttempt()
 end:
     do
     :: d_step { task_state == PENDING ->
-        tell("cancel before attempt %d\n", attempts_made); task_state = CANCELLED;
-        check_properties() }
+        tell("cancel before attempt %d\n", attempts_made); cancel(); check_properties() }
     od
 }
 
@@ -303,7 +318,14 @@ inline crash(w)
     }
     each = 0;
     abandon_claim(w);
-    become_idle(w)
+    if
+    :: process_alive(w) ->
+        kill_left[w] = (activity[w] == RUNNING -> KILL_TIME : kill_left[w]);
+        activity[w] = LEFT;
+        report[w] = NONE;
+        stop_listening(w)
+    :: else -> become_idle(w)
+    fi
 }
 
 proctype Worker(byte w)
@@ -369,8 +391,10 @@ end:
     :: d_step { activity[w] == REPORTING && complete_answer[held[w]] != NO_ANSWER ->
         tell("worker %d has the answer to its completion\n", w);
         take_answer(w); check_properties() }
-    :: d_step { activity[w] != IDLE && fault_allowed ->
-        tell("worker %d crashes\n", w); spend_fault(); crash(w) }
+    :: d_step { activity[w] != IDLE && activity[w] != LEFT && fault_allowed ->
+        tell("worker %d crashes\n", w); spend_fault(); crash(w); check_properties() }
+    :: d_step { activity[w] == LEFT ->
+        tell("what worker %d has left is gone, killed by its watchdog\n", w); become_idle(w) }
     od
 }
 

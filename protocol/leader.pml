@@ -37,11 +37,28 @@ inline write_request(r, w)
 inline store_completion(a, w)
 {
     if
+#ifdef NO_FENCE
+    /* Whoever speaks, the task's open attempt is ended. */
+    :: a != NOBODY && attempts_made > 0 && lease[attempts_made - 1] == LIVE ->
+        target = attempts_made - 1;
+        after_attempt(target, finished_as[w]);
+        ended_by_worker[target] = true;
+        release(target);
+        target = 0
+#endif
+#ifdef ENDING_MAY_SUCCEED
+    :: a != NOBODY && belongs(a, w) ->
+#else
     :: a != NOBODY && belongs(a, w) && lease[a] == LIVE ->
+#endif
         after_attempt(a, finished_as[w]);
         ended_by_worker[a] = true;
         release(a)
-    :: a != NOBODY && belongs(a, w) && lease[a] == ENDING -> release(a)
+    :: a != NOBODY && belongs(a, w) && lease[a] == ENDING ->
+#ifdef ENDING_IS_ACCEPTED
+        ended_by_worker[a] = true;
+#endif
+        release(a)
     :: else
     fi;
     completion_stored[w] = a    /* a refused completion is acknowledged too */
@@ -246,6 +263,15 @@ end:
     od
 }
 
+active proctype CancelWithoutAttempt()
+{
+end:
+    do
+    :: d_step { task_state == PENDING ->
+        tell("cancel before attempt %d\n", attempts_made); cancel(); check_properties() }
+    od
+}
+
 proctype LeaseOf(byte a)
 {
 end:
@@ -253,6 +279,10 @@ end:
 #ifndef NO_REAPER
     :: d_step { unreleased(a) && lease_left[a] == 0 ->
         tell("reaper ends the lease of attempt %d\n", a); end_and_release(a); check_properties() }
+#endif
+#ifdef SOFT_CANCEL
+    :: d_step { lease[a] == LIVE && !soft_cancel ->
+        tell("soft cancel of attempt %d\n", a); soft_cancel = true }
 #endif
     :: d_step { lease[a] == LIVE ->
         tell("hard cancel of attempt %d\n", a); end_attempt(a, KILLED); check_properties() }

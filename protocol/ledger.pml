@@ -86,6 +86,12 @@ byte work_left[WORKERS] = 0;
 #define count_down(timer) timer = (timer > 0 -> timer - 1 : 0)
 #define count_up(age, most) age = (age < most -> age + 1 : most)
 
+/* Without an attempt; the lease of the last one may still be ending. */
+inline cancel()
+{
+    task_state = CANCELLED
+}
+
 inline check_properties()
 {
 #ifdef CHECK_PROCESSES
@@ -100,7 +106,7 @@ inline check_properties()
     assert(!process_alive(0) || unreleased(held[0]));
     assert(!process_alive(1) || unreleased(held[1]));
 #endif
-#ifdef CHECK_ACKNOWLEDGED
+#ifdef CHECK_KEPT
     assert(!success_acknowledged || (task_state == DONE && !any_unreleased));
 #endif
     skip
@@ -111,10 +117,11 @@ inline check_acknowledgement(a, said)
 {
 #ifdef CHECK_ACKNOWLEDGED
     assert(outcome[a] == said || (outcome[a] == KILLED && said == FAILED));
-    success_acknowledged = success_acknowledged || said == SUCCEEDED
-#else
-    skip
 #endif
+#ifdef CHECK_KEPT
+    success_acknowledged = success_acknowledged || said == SUCCEEDED;
+#endif
+    skip
 }
 
 inline open_lease(w)
@@ -128,7 +135,7 @@ inline open_lease(w)
 
 inline after_attempt(a, how)
 {
-#ifdef CHECK_ACKNOWLEDGED
+#ifdef CHECK_FINAL
     assert(outcome[a] == NONE && !finished);
 #endif
     task_state = (how == SUCCEEDED -> DONE

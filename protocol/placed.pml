@@ -20,10 +20,12 @@
  * UNDELIVERED: what cannot have arrived is ended and released; two attempts show all of that.
  * SEVERAL: an answer is stored in two transactions, first the ends it tells of, then that it was
  * heard; others may come in between, and the second may never come.
+ * SOFT_CANCEL: an attempt may be asked to stop; what it then ends with is not tried again.
  *
- * Properties: those of claimed.pml and CHECK_START. Broken: TAKEOVER_AT_THREE, RELEASE_AT_ONCE,
- * CLAIM_WHILE_ENDING, DEADLINE_FROM_RECEIPT, STALE_DESIRED_SET, ANY_ANSWER_RENEWS, NO_MARGIN,
- * START_AGAIN, DEPOSED_LEADER_READS, BROKEN_CALL_IS_NONE, ADOPT_UNFENCED, REPLACES_WHAT_RUNS,
+ * Properties: those of claimed.pml and CHECK_START. Broken: NO_FENCE, TAKEOVER_AT_THREE,
+ * RELEASE_AT_ONCE, CLAIM_WHILE_ENDING, ENDING_MAY_SUCCEED, ENDING_IS_ACCEPTED,
+ * DEADLINE_FROM_RECEIPT, STALE_DESIRED_SET, ANY_ANSWER_RENEWS, NO_MARGIN, START_AGAIN,
+ * DEPOSED_LEADER_READS, BROKEN_CALL_IS_NONE, ADOPT_UNFENCED, REPLACES_WHAT_RUNS,
  * ACKNOWLEDGED_UNSTORED, NO_REAPER.
  */
 

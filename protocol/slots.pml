@@ -138,14 +138,20 @@ end:
         :: opened != NOBODY -> place[opened] = OPENED_UNSEEN
         :: else
         fi }
-        d_step {
-            tell("attempt of task %d is released\n", t);
+        if
+        :: d_step { true -> tell("attempt of task %d is released\n", t);
             place[t] = DONE;
             if
             :: opened != NOBODY -> place[opened] = IN_LINE
             :: else
-            fi;
-            opened = NOBODY }
+            fi }
+        :: d_step { fault_allowed -> tell("the release of task %d is undone\n", t); spend_fault();
+            if
+            :: opened != NOBODY -> place[opened] = GATED
+            :: else
+            fi }
+        fi;
+        opened = NOBODY
     od
 }
 

@@ -8,8 +8,9 @@ import pytest
 from protocol import check, locks
 from protocol.check import BROKEN, PROPERTIES, SOUND, Check, find_problem, parse_output
 
+PAGE = (check.MODELS.parent / "docs/decisions/0002-protocol-model.md").read_text(encoding="utf-8")
 SOURCES = {path.name: path.read_text(encoding="utf-8") for path in check.MODELS.glob("*.pml")}
-MODES = {"LIVENESS", "FROZEN_MACHINE", "UNDELIVERED", "SEVERAL", "KEYLESS"}
+MODES = {"LIVENESS", "FROZEN_MACHINE", "UNDELIVERED", "SEVERAL", "SOFT_CANCEL", "KEYLESS"}
 
 CLEAN = """
 (Spin Version 6.5.2 -- 6 December 2019)
@@ -104,8 +105,35 @@ def test_every_property_is_proven_and_can_be_violated() -> None:
     assert {f"CHECK_{name}" for name in PROPERTIES} - {"CHECK_ENDS"} == asked & {
         name for name in asked if name.startswith("CHECK_")
     }
-    for checks in (SOUND, BROKEN):
-        assert {name for one in checks for name in one.properties} == set(PROPERTIES)
+    proven = {(one.model, name) for one in SOUND for name in one.properties}
+    assert {name for _, name in proven} == set(PROPERTIES)
+    # In each model anew: what one of them can violate may be an empty word in another.
+    assert {(one.model, *one.properties) for one in BROKEN} == proven
+
+
+def test_every_mode_of_a_model_can_show_a_broken_rule() -> None:
+    modes, broken = (
+        {(one.model, mode) for one in checks for mode in MODES & {*one.settings}}
+        for checks in (SOUND, BROKEN)
+    )
+    assert modes == broken
+
+
+@pytest.mark.parametrize("model", sorted({one.model for one in SOUND}))
+def test_the_head_of_a_model_names_the_rules_that_are_broken_in_it(model: str) -> None:
+    head = SOURCES[f"{model}.pml"].partition("*/")[0]
+    named = re.findall(r"[A-Z_]{5,}", head.partition("Broken: ")[2])
+    assert set(named) == {one.variant for one in BROKEN if one.model == model}
+
+
+def test_the_page_tells_what_each_broken_rule_leads_to() -> None:
+    table = PAGE.partition("\n| broken rule | model |")[2].partition("\n\n")[0]
+    told = set()
+    for row in table.splitlines()[2:]:
+        _, rules, models, *_ = row.split("|")
+        for model in models.replace("both", "claimed, placed").split(","):
+            told |= {(model.strip(), rule.strip()) for rule in rules.split(",")}
+    assert told == {(one.model, one.variant) for one in BROKEN}
 
 
 @pytest.mark.parametrize("one", [*SOUND, *BROKEN], ids=lambda one: " ".join(one.macros))
