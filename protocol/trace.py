@@ -17,19 +17,30 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import asyncpg
+
 STORY_MAX = 30
 ILLEGAL_SHOWN_MAX = 20
 
 # What the model calls a step that is recorded so; each is an inline of a model.
-OPEN, REPORT, END, END_AND_RELEASE, RELEASE = (
-    "open_lease", "report", "end_attempt", "end_and_release", "release",
+OPEN, END, END_AND_RELEASE, RELEASE, AFTER, RENEW, CANCEL = (
+    "open_lease", "end_attempt", "end_and_release", "release", "after_attempt",
+    "renew_transaction", "cancel",
 )  # fmt: skip
-AFTER, RENEW, CANCEL = "after_attempt", "renew_transaction", "cancel"
-# The model leaves out when user code starts, and ends tasks without an attempt by a cancel alone.
-NOT_INLINE = {REPORT, CANCEL}
+# The model leaves out when user code starts.
+REPORT = "report"
 
+# In which state a move leaves a task, by its number.
+_STATES = {
+    "retried": 1, "building": 2, "started": 3, "succeeded": 4, "failed": 5, "killed": 6,
+    "worker_failed": 7, "unschedulable": 8, "claimed": 9, "placed": 9, "dead_lettered": 10,
+}  # fmt: skip
+_PENDING = _STATES["retried"]
+_STAGES = ("claimed", "building", "started")
 _ENDS = {"succeeded", "failed", "killed", "worker_failed"}
-_RETRIED = {"failed", "worker_failed"}
+_WITHOUT_ATTEMPT = {"killed", "unschedulable", "dead_lettered"}
+# What may follow an end, in its own transaction and never later.
+_AFTER = {"retried": {"failed", "worker_failed"}, "dead_lettered": _ENDS - {"succeeded"}}
 
 
 class Event(NamedTuple):
@@ -39,14 +50,15 @@ class Event(NamedTuple):
     attempt: int
     type: str
     at: datetime
+    transaction: int
     cause: str | None = None
 
 
 class Ended(NamedTuple):
-    """An attempt that has ended: its lease as it was last, and when that was released."""
+    """An attempt that has ended: how and when, its lease as it was last, when it was released."""
 
-    attempt: int
-    worker_id: str
+    state: int
+    at: datetime
     expired_at: datetime
     released_at: datetime | None
 
@@ -59,6 +71,22 @@ class Renewal(NamedTuple):
     until: datetime
 
 
+class Lease(NamedTuple):
+    """The lease that a task has now."""
+
+    attempt: int
+    is_ending: bool
+    expires_at: datetime
+
+
+class Row(NamedTuple):
+    """A task as it is now: its state, the number of its current or next attempt, its moves."""
+
+    state: int = _PENDING
+    attempt: int = 0
+    moves: int = 0
+
+
 @dataclass(slots=True)
 class Story:
     """All that is recorded of one task."""
@@ -66,8 +94,8 @@ class Story:
     events: list[Event] = field(default_factory=list)
     ended: dict[int, Ended] = field(default_factory=dict)
     renewals: list[Renewal] = field(default_factory=list)
-    # The attempt that holds the lease now, and whether it is ending.
-    open: tuple[int, bool] | None = None
+    lease: Lease | None = None
+    row: Row = field(default_factory=Row)
 
 
 TaskKey = tuple[int, int]
@@ -92,15 +120,14 @@ class _NoStep(Exception):
 
 @dataclass(slots=True)
 class _State:
-    """A task of the model: `task_state`, `lease` of the latest attempt, and `attempts_made`."""
+    """A task of the model: its state, and the lease of its latest attempt."""
 
-    task_state: str = "PENDING"
+    task: str = "PENDING"
     lease: str = "NO_LEASE"
     attempt: int = -1
-    seq: int = 0
-    at: datetime | None = None
-    released_at: datetime | None = None
     stage: str = ""
+    last: Event | None = None
+    told: set[int] = field(default_factory=set)
 
     @property
     def is_unreleased(self) -> bool:
@@ -124,109 +151,131 @@ def check(recorded: Recorded) -> tuple[Counter[str], list[Illegal]]:
 
 def _walk(story: Story) -> Iterable[tuple[str, str]]:
     state = _State()
-    for event in sorted(story.events):
+    for event in sorted(story.events, key=lambda event: event.seq):
         _follow_stream(state, event)
-        if event.type in {"claimed", "placed"} and state.lease == "ENDING":
-            yield _release(state, story.ended.get(state.attempt), event.at)
+        yield from _release(state, story, event.at)
         yield _step(state, event, story.ended.get(event.attempt))
-    ended = story.ended.get(state.attempt)
-    if state.lease == "ENDING" and ended is not None and ended.released_at is not None:
-        yield _release(state, ended, ended.released_at)
-    _compare_with_lease(state, story.open)
+        state.last = event
+    yield from _release(state, story)
+    _compare_with_row(state, story.row)
+    _compare_with_lease(state, story.lease)
+    if unheard := story.ended.keys() - state.told:
+        raise _NoStep(f"attempt {min(unheard)} is recorded as ended, and no event tells of it")
     yield from _renewals(story)
 
 
 def _follow_stream(state: _State, event: Event) -> None:
     """See that nothing is left out, twice, or before what it follows."""
-    # The first event of a task has the number that follows that of its submission.
-    if state.at is not None and event.seq != state.seq + 1:
-        raise _NoStep(f"{event.type} is number {event.seq} after {state.seq}")
-    if state.at is not None and event.at < state.at:
+    wanted = 0 if state.last is None else state.last.seq + 1
+    if event.seq != wanted:
+        raise _NoStep(f"{event.type} is number {event.seq}, not {wanted}")
+    if state.last is not None and event.at < state.last.at:
         raise _NoStep(f"{event.type} is earlier than what comes before it")
-    state.seq, state.at = event.seq, event.at
 
 
 def _step(state: _State, event: Event, ended: Ended | None) -> tuple[str, str]:
     said = f"{event.type} of attempt {event.attempt}"
-    match event.type:
-        case "claimed" | "placed":
-            _open(state, event)
-            return OPEN, said
-        case "building" | "started":
-            _demand(state, event, leases={"LIVE"}, tasks={"ASSIGNED"})
-            if event.type == state.stage or state.stage == "started":
-                raise _NoStep(f"{said} comes after {state.stage}")
-            state.stage = event.type
-            return REPORT, said
-        case "retried":
-            if state.task_state not in _RETRIED:
-                raise _NoStep(f"{said}, but the task is {state.task_state}")
-            state.task_state = "PENDING"
-            return AFTER, said
-        case "unschedulable" | "dead_lettered" | "killed" if not state.is_unreleased:
-            if state.task_state in {"succeeded", "unschedulable", "dead_lettered"}:
-                raise _NoStep(f"{said}, but the task is {state.task_state}")
-            state.task_state = event.type
-            return CANCEL, said
-        case "dead_lettered":
-            if state.lease != "ENDING" or state.task_state not in _ENDS - {"succeeded"}:
-                raise _NoStep(f"{said}, but its attempt has not ended")
-            state.task_state = event.type
-            return AFTER, said
-        case _ if event.type in _ENDS:
-            return _end(state, event, ended), said
-        case _:
-            raise _NoStep(f"{said} is no step of the model")
+    if event.type in {"claimed", "placed"}:
+        _open(state, event)
+        return OPEN, said
+    if event.type in {"building", "started"}:
+        _demand_open(state, event)
+        if _STAGES.index(event.type) <= _STAGES.index(state.stage):
+            raise _NoStep(f"{said} comes after {state.stage}")
+        state.stage = event.type
+        return REPORT, said
+    if state.task in _AFTER.get(event.type, ()):
+        _follow_end(state, event)
+        return AFTER, said
+    # Also while the lease of the last attempt is ending: the task itself has no attempt then.
+    if event.type in _WITHOUT_ATTEMPT and state.task == "PENDING":
+        _cancel(state, event)
+        return CANCEL, said
+    if event.type in _ENDS:
+        return _end(state, event, ended), said
+    raise _NoStep(f"{said}, but the task is {state.task}")
 
 
 def _open(state: _State, event: Event) -> None:
-    if state.task_state != "PENDING":
-        raise _NoStep(f"attempt {event.attempt} begins, but the task is {state.task_state}")
+    if state.task != "PENDING":
+        raise _NoStep(f"attempt {event.attempt} begins, but the task is {state.task}")
     if state.is_unreleased:
         raise _NoStep(f"attempt {event.attempt} begins while {state.attempt} is unreleased")
-    if state.released_at is not None and event.at < state.released_at:
-        raise _NoStep(f"attempt {event.attempt} begins before {state.attempt} is released")
-    if event.attempt <= state.attempt:
-        raise _NoStep(f"attempt {event.attempt} begins after attempt {state.attempt}")
-    state.task_state, state.lease, state.attempt = "ASSIGNED", "LIVE", event.attempt
-    state.stage, state.released_at = "", None
+    _demand_next(state, event)
+    state.task, state.lease, state.attempt = "ASSIGNED", "LIVE", event.attempt
+    state.stage = _STAGES[0]
+
+
+def _follow_end(state: _State, event: Event) -> None:
+    """Retry the task, or dead-letter it, together with the end of its attempt."""
+    if state.last is None or event.transaction != state.last.transaction:
+        raise _NoStep(f"{event.type} comes later than the end of the attempt")
+    if event.type == "retried":
+        _demand_next(state, event)
+    elif event.attempt != state.attempt:
+        raise _NoStep(f"{event.type} of attempt {event.attempt} after {state.attempt}")
+    state.task = "PENDING" if event.type == "retried" else event.type
+
+
+def _cancel(state: _State, event: Event) -> None:
+    _demand_next(state, event)
+    if event.type == "unschedulable" and state.is_unreleased:
+        raise _NoStep(f"nobody could take the task while attempt {state.attempt} is unreleased")
+    state.task = event.type
 
 
 def _end(state: _State, event: Event, ended: Ended | None) -> str:
-    _demand(state, event, leases={"LIVE"}, tasks={"ASSIGNED"})
+    _demand_open(state, event)
     if event.type == "succeeded" and state.stage != "started":
         raise _NoStep(f"attempt {event.attempt} succeeds before it has started")
     if ended is None:
         raise _NoStep(f"attempt {event.attempt} ends, but no record of it is kept")
+    if (ended.state, ended.at) != (_STATES[event.type], event.at):
+        raise _NoStep(f"{event.type} of attempt {event.attempt}, but its record differs")
     if event.cause == "lease expired" and event.at < ended.expired_at:
         raise _NoStep(f"the lease of attempt {event.attempt} expires before its time")
-    state.task_state = event.type
-    if ended.released_at is not None and ended.released_at <= event.at:
-        state.lease, state.released_at = "RELEASED", ended.released_at
-        return END_AND_RELEASE
-    state.lease = "ENDING"
-    return END
+    if ended.released_at is not None and ended.released_at < event.at:
+        raise _NoStep(f"attempt {event.attempt} is released before it has ended")
+    state.task = event.type
+    state.told.add(event.attempt)
+    state.lease = "RELEASED" if ended.released_at == event.at else "ENDING"
+    return END_AND_RELEASE if state.lease == "RELEASED" else END
 
 
-def _demand(state: _State, event: Event, *, leases: set[str], tasks: set[str]) -> None:
+def _demand_open(state: _State, event: Event) -> None:
     if event.attempt != state.attempt:
         raise _NoStep(f"{event.type} of attempt {event.attempt}, but {state.attempt} is the latest")
-    if state.lease not in leases or state.task_state not in tasks:
-        held = f"its lease is {state.lease} and the task is {state.task_state}"
+    if (state.lease, state.task) != ("LIVE", "ASSIGNED"):
+        held = f"its lease is {state.lease} and the task is {state.task}"
         raise _NoStep(f"{event.type} of attempt {event.attempt}, but {held}")
 
 
-def _release(state: _State, ended: Ended | None, before: datetime) -> tuple[str, str]:
-    if ended is None or ended.released_at is None or ended.released_at > before:
-        raise _NoStep(f"another attempt begins while {state.attempt} is unreleased")
-    state.lease, state.released_at = "RELEASED", ended.released_at
-    return RELEASE, f"of attempt {state.attempt}"
+def _demand_next(state: _State, event: Event) -> None:
+    if event.attempt != state.attempt + 1:
+        raise _NoStep(f"{event.type} names attempt {event.attempt} after attempt {state.attempt}")
 
 
-def _compare_with_lease(state: _State, is_open: tuple[int, bool] | None) -> None:
+def _release(state: _State, story: Story, by: datetime | None = None) -> Iterable[tuple[str, str]]:
+    """Release what was ending, if that was recorded by then."""
+    if state.lease == "ENDING":
+        released_at = story.ended[state.attempt].released_at
+        if released_at is not None and (by is None or released_at <= by):
+            state.lease = "RELEASED"
+            yield RELEASE, f"of attempt {state.attempt}"
+
+
+def _compare_with_row(state: _State, row: Row) -> None:
+    last = state.last
+    told = Row(_STATES[last.type], last.attempt, last.seq + 1) if last else Row()
+    if told != row:
+        raise _NoStep(f"by its story the task is {told}, but it is {row}")
+
+
+def _compare_with_lease(state: _State, lease: Lease | None) -> None:
     told = (state.attempt, state.lease == "ENDING") if state.is_unreleased else None
-    if told != is_open:
-        raise _NoStep(f"by its story {_word(told)}, but {_word(is_open)}")
+    held = None if lease is None else (lease.attempt, lease.is_ending)
+    if told != held:
+        raise _NoStep(f"by its story {_word(told)}, but {_word(held)}")
 
 
 def _word(lease: tuple[int, bool] | None) -> str:
@@ -243,20 +292,23 @@ def _renewals(story: Story) -> Iterable[tuple[str, str]]:
             raise _NoStep(f"attempt {renewal.attempt} is renewed before it begins")
         if ended and ended.released_at is not None and renewal.at > ended.released_at:
             raise _NoStep(f"attempt {renewal.attempt} is renewed after it was released")
-        if ended and renewal.until > ended.expired_at:
+        lease = story.lease if story.lease and story.lease.attempt == renewal.attempt else None
+        until = lease.expires_at if lease else ended and ended.expired_at
+        if until is None or renewal.until > until:
             raise _NoStep(f"attempt {renewal.attempt} has lost a renewal")
         yield RENEW, f"of attempt {renewal.attempt}"
 
 
 _EVENTS = """
-select job_id, task_index, seq, attempt, type::text, ts, cause from holdfast.events
- where task_index >= 0 order by job_id, task_index, seq
+select job_id, task_index, seq, attempt, type::text, ts, txid, cause from holdfast.events
+ where task_index >= 0
 """
 _ATTEMPTS = """
-select job_id, task_index, attempt, worker_id, last_lease_expires_at, released_at
+select job_id, task_index, attempt, state, finished_at, last_lease_expires_at, released_at
   from holdfast.attempts
 """
-_LEASES = "select job_id, task_index, attempt, ending from holdfast.leases"
+_LEASES = "select job_id, task_index, attempt, ending, expires_at from holdfast.leases"
+_TASKS = "select job_id, task_index, state, attempt, seq from holdfast.tasks where seq > 0"
 _RENEWALS = """
 select job_id, task_index, attempt, ts,
        to_timestamp((payload ->> 'lease_expires_at_ms')::float8 / 1000)
@@ -270,10 +322,12 @@ async def read(connection: Any) -> Recorded:
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         for job_id, index, *rest in await connection.fetch(_EVENTS):
             stories[job_id, index].events.append(Event(*rest))
-        for job_id, index, *rest in await connection.fetch(_ATTEMPTS):
-            stories[job_id, index].ended[rest[0]] = Ended(*rest)
-        for job_id, index, attempt, ending in await connection.fetch(_LEASES):
-            stories[job_id, index].open = (attempt, ending)
+        for job_id, index, attempt, *rest in await connection.fetch(_ATTEMPTS):
+            stories[job_id, index].ended[attempt] = Ended(*rest)
+        for job_id, index, *rest in await connection.fetch(_LEASES):
+            stories[job_id, index].lease = Lease(*rest)
+        for job_id, index, *rest in await connection.fetch(_TASKS):
+            stories[job_id, index].row = Row(*rest)
         for job_id, index, *rest in await connection.fetch(_RENEWALS):
             stories[job_id, index].renewals.append(Renewal(*rest))
     return stories
@@ -281,8 +335,6 @@ async def read(connection: Any) -> Recorded:
 
 async def check_database(url: str) -> tuple[Counter[str], list[Illegal]]:
     """Read a database and check it."""
-    import asyncpg  # what only checks stories needs no driver
-
     connection = await asyncpg.connect(url)
     try:
         return check(await read(connection))
@@ -298,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         steps, illegal = asyncio.run(check_database(chosen.url))
-    except OSError as error:
+    except (OSError, asyncpg.PostgresError) as error:
         print(f"trace: {error}", file=sys.stderr)
         return 2
     if chosen.json:

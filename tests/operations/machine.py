@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
         await tables.compare_notes(self.clock, self.model)
         assert [finding async for finding in audit(self.ledger.database)] == []
         _, illegal = await trace.check_database(self.postgres.url(self.name))
-        assert illegal == []
+        assert not illegal, "\n".join(map(str, illegal))
 
 
 async def _answered(question: Coroutine[Any, Any, Answer]) -> Answer:
