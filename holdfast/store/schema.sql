@@ -391,7 +391,7 @@ create table holdfast.dependencies (
 CREATE INDEX dependents_of_a_job ON holdfast.dependencies USING btree (depends_on, job_id);
 CREATE INDEX open_dependencies ON holdfast.dependencies USING btree (depends_on, job_id) WHERE closed_at IS NULL;
 CREATE TRIGGER a_chain_waits_for_all_before BEFORE UPDATE OF closed_at ON holdfast.dependencies FOR EACH ROW WHEN (old.on_failure IS NOT NULL AND old.closed_at IS NULL AND new.closed_at IS NOT NULL) EXECUTE FUNCTION holdfast.keep_chain_waiting();
-CREATE TRIGGER a_dependency_is_closed_once BEFORE UPDATE ON holdfast.dependencies FOR EACH ROW WHEN (old.closed_at IS NOT NULL OR old.job_id IS DISTINCT FROM new.job_id OR old.condition IS DISTINCT FROM new.condition OR old.on_failure IS DISTINCT FROM new.on_failure AND NOT (old.on_failure = 'block'::text AND new.on_failure = 'pass'::text AND new.closed_at IS NOT NULL) OR old.depends_on <> new.depends_on AND (old.on_failure IS NULL OR new.closed_at IS NOT NULL OR new.depends_on > old.depends_on)) EXECUTE FUNCTION holdfast.refuse();
+CREATE TRIGGER a_dependency_is_closed_once BEFORE UPDATE ON holdfast.dependencies FOR EACH ROW WHEN (old.closed_at IS NOT NULL OR old.job_id IS DISTINCT FROM new.job_id OR old.condition IS DISTINCT FROM new.condition OR old.on_failure IS DISTINCT FROM new.on_failure AND NOT (old.on_failure = 'block'::text AND new.on_failure = 'pass'::text) OR old.depends_on <> new.depends_on AND (old.on_failure IS NULL OR new.closed_at IS NOT NULL OR new.depends_on > old.depends_on)) EXECUTE FUNCTION holdfast.refuse();
 
 create table holdfast.undos (
     job_id bigint not null,
@@ -1150,25 +1150,44 @@ CREATE OR REPLACE FUNCTION holdfast.now()
  LANGUAGE sql
 AS $function$select clock_timestamp()$function$;
 
-CREATE OR REPLACE FUNCTION holdfast.find_in_chain(last bigint)
- RETURNS bigint
+CREATE OR REPLACE FUNCTION holdfast.walk_chain(last bigint)
+ RETURNS TABLE(job_id bigint, is_over boolean, stops boolean)
  LANGUAGE sql
  STABLE
 AS $function$
-    with recursive walk(job_id, is_over) as (
-        select jobs.job_id, jobs.finished_at is not null from holdfast.jobs where jobs.job_id = last
+    with recursive walk(job_id, on_failure, is_over, failed) as (
+        select jobs.job_id, 'block', jobs.finished_at is not null,
+               jobs.state <> 4 and jobs.cancel_mode is null
+          from holdfast.jobs where jobs.job_id = last
         union
-        select earlier.job_id, (select jobs.finished_at is not null from holdfast.jobs
-                                 where jobs.job_id = earlier.job_id)
+        select earlier.*
           from walk
          cross join lateral (
-               select dependencies.depends_on as job_id from holdfast.dependencies
+               select jobs.job_id, dependencies.on_failure, jobs.finished_at is not null,
+                      jobs.state <> 4 and jobs.cancel_mode is null
+                 from holdfast.dependencies join holdfast.jobs on jobs.job_id = dependencies.depends_on
                 where dependencies.job_id = walk.job_id and dependencies.closed_at is null
                   and dependencies.on_failure is not null
                offset 0) as earlier
          where walk.is_over
     )
-    select max(walk.job_id) from walk where not walk.is_over
+    select walk.job_id, walk.is_over, walk.is_over and walk.failed and walk.on_failure = 'block' from walk
+$function$;
+
+CREATE OR REPLACE FUNCTION holdfast.find_in_chain(last bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+AS $function$
+    select max(job_id) from holdfast.walk_chain(last) where not is_over
+$function$;
+
+CREATE OR REPLACE FUNCTION holdfast.find_stop(last bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+AS $function$
+    select max(job_id) from holdfast.walk_chain(last) where stops
 $function$;
 
 CREATE OR REPLACE FUNCTION holdfast.choose_gated(bucket_ids bigint[], now timestamp with time zone, OUT job_ids bigint[], OUT task_indexes integer[])
@@ -3237,9 +3256,7 @@ begin
             exit when not exists (select from holdfast.jobs where job_id = before and finished_at is not null);
         end loop;
         if complete ->> 'on_failure' = 'block' then
-            before := coalesce((select job_id from holdfast.jobs
-                                 where job_id = last and finished_at is not null
-                                   and state <> 4 and cancel_mode is null), before);
+            before := coalesce(holdfast.find_stop(last), before);
         end if;
     end if;
     id := nextval('holdfast.job_ids');

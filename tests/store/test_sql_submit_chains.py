@@ -88,6 +88,57 @@ async def test_who_comes_after_one_that_ended_before_its_turn_waits_for_those_be
 
 
 @pytest.mark.parametrize("road", ["server", "sql"])
+@pytest.mark.parametrize(
+    ("how", "on_failure", "goes_on"),
+    [
+        ("dead letter", "block", False),
+        ("expiry", "block", False),
+        ("dead letter", "pass", True),
+        ("cancel", "block", True),
+    ],
+)
+async def test_one_that_ends_before_its_turn_may_stop_who_waits_for_it_already(
+    world: World, user: Any, road: str, how: str, on_failure: str, goes_on: bool
+) -> None:
+    async def join_next(_: int) -> int:
+        if road == "server":
+            return await join(world, on_failure=on_failure)
+        return await sql_submit(user, CHAINED | {"on_failure": on_failure})
+
+    running, second = await end_before_its_turn(world, how, join_next)
+    assert await world.claim(9) == []
+    await assert_audit_is_silent(world.ledger.database)
+    await world.succeed(running)
+    await world.pass_time(2)
+    if not goes_on:
+        assert await world.claim(9) == []
+        assert await let_pass(world.ledger, second, actor="eve", reason="mended")
+    third = await finish(world)
+    assert third > second
+    await assert_audit_is_silent(world.ledger.database)
+
+
+@pytest.mark.parametrize("road", ["server", "sql"])
+@pytest.mark.parametrize(("on_failure", "goes_on"), [("pass", True), ("block", False)])
+async def test_who_joins_behind_one_that_was_cancelled_where_the_chain_stands_still(
+    world: World, user: Any, road: str, on_failure: str, goes_on: bool
+) -> None:
+    first, second = await join(world), await join(world, on_failure="block")
+    await finish(world, "failed")
+    await world.cancel_job(second)
+    await world.run_chores()
+    if road == "server":
+        third = await join(world, on_failure=on_failure)
+    else:
+        third = await sql_submit(user, CHAINED | {"on_failure": on_failure})
+    await assert_audit_is_silent(world.ledger.database)
+    if not goes_on:
+        assert await world.claim(9) == []
+        assert await let_pass(world.ledger, first, actor="eve", reason="mended")
+    await finish(world, expected=third)
+
+
+@pytest.mark.parametrize("road", ["server", "sql"])
 async def test_who_joins_as_the_last_ends_waits_for_those_before(
     world: World, user: Any, road: str
 ) -> None:

@@ -102,8 +102,7 @@ async def _release(_: Ledger, tx: Transaction, among: list[int] | None = None) -
         return 0
     ended = {row.job_id for row in rows}
     await share_limits(tx)  # before jobs are locked: whoever changes limits waits for leases
-    again = await hand_on_chains(tx, ended)
-    await add_follow_ups(tx, [("release", job_id) for job_id in sorted(again)])
+    await _hand_on(tx, ended)
     closed = await close_dependencies(tx, ended, among=among, batch_max=DEPENDENTS_MAX)
     if closed:
         await _count(tx, closed)
@@ -113,6 +112,14 @@ async def _release(_: Ledger, tx: Transaction, among: list[int] | None = None) -
     elif sum(job.closed for job in closed) < DEPENDENTS_MAX:  # else there may be more of them
         await delete_outbox(tx, row_ids)
     return len(rows)
+
+
+async def _hand_on(tx: Transaction, ended: set[int], *, lets_pass: bool = False) -> int:
+    """Pass over those of a chain that have ended before their turns; returns for how many jobs."""
+    handed = await hand_on_chains(tx, ended, lets_pass=lets_pass)
+    again = {each.depends_on for each in handed if each.has_ended}
+    await add_follow_ups(tx, [("release", job_id) for job_id in sorted(again)])
+    return len(handed)
 
 
 async def _count(tx: Transaction, closed: Sequence[ClosedDependencies]) -> None:
@@ -164,18 +171,23 @@ async def let_pass(ledger: Ledger, job_id: int, *, actor: str, reason: str) -> b
 async def _let_pass(_: Ledger, tx: Transaction, job_id: int, *, actor: str, reason: str) -> bool:
     is_last = await forget_last_job(tx, job_id)  # its chain first: nobody joins meanwhile
     await share_limits(tx)
+    num_handed_on = await _hand_on(tx, {job_id}, lets_pass=True)
     waiting = await chains.let_pass(tx, job_id)
     job = (await hold_jobs(tx, [job_id])).get(job_id)
     if job is None:
         raise NotFound("job", job_id)
     if not job.ended:
         raise IllegalMove(f"job {job_id}", JobState(job.state).name, "pass")
-    if waiting:
-        await _count(tx, [ClosedDependencies(each, 1, 1, None) for each in waiting])
-    if is_last or waiting:
-        did = NewAction(actor, "let_pass", "job", str(job_id), reason, {"waiting": len(waiting)})
+    closed = [ClosedDependencies(each.job_id, 1, 1, None) for each in waiting if each.is_closed]
+    if closed:
+        await _count(tx, closed)
+    if len(closed) < len(waiting):
+        await add_follow_ups(tx, [("release", job_id)])
+    num_waiting = num_handed_on + len(waiting)
+    if is_last or num_waiting:
+        did = NewAction(actor, "let_pass", "job", str(job_id), reason, {"waiting": num_waiting})
         await record_actions(tx, [did])
-    return is_last or bool(waiting)
+    return is_last or num_waiting > 0
 
 
 async def find_forgotten(ledger: Ledger, after: int, *, batch_max: int) -> int | None:

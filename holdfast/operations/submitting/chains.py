@@ -89,9 +89,10 @@ def _find_before(end: ChainEnd | None, job: Admitted, check: DependencyCheck) ->
     """
     if end is None:
         return None
-    is_named = any(dependency.depends_on == end.job_id for dependency in check.dependencies)
-    if job.spec.on_failure == "block" and not end.goes_on and not is_named:
-        return end.job_id
+    stop = end.stop_job_id
+    is_named = any(dependency.depends_on == stop for dependency in check.dependencies)
+    if job.spec.on_failure == "block" and stop is not None and not is_named:
+        return stop
     return end.live_job_id
 
 

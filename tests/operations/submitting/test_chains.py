@@ -1,6 +1,7 @@
 """Chains: jobs of one key, one at a time, in the order of their submission."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -233,8 +234,10 @@ async def test_what_is_run_again_stands_outside(world: World) -> None:
     await assert_audit_is_silent(world.ledger.database)
 
 
-async def end_before_its_turn(world: World, how: str) -> tuple[Claim, int]:
-    """Let a first job run, and end the one behind it, which waits."""
+async def end_before_its_turn(
+    world: World, how: str, join_next: Callable[[int], Awaitable[int]] | None = None
+) -> tuple[Claim, int]:
+    """Let a first job run, and end the one behind it, which waits, when the next one has joined."""
     awaited = await world.submit(queue="elsewhere")
     fields: dict[str, dict[str, Any]] = {
         "expiry": {"expires": 5.0},
@@ -242,6 +245,8 @@ async def end_before_its_turn(world: World, how: str) -> tuple[Claim, int]:
         "replacement": {"unique": {"values": [1], "on_conflict": "replace"}, "queue": "second"},
     }
     first, second = await join(world), await join(world, **fields.get(how, {}))
+    if join_next is not None:
+        await join_next(first)
     [running] = await world.claim(9)
     await world.start(running)
     assert running.task_id.job_id == first
@@ -288,31 +293,6 @@ async def test_many_that_ended_before_their_turns_are_gone_back_over(world: Worl
     await finish(world, expected=first)
     await finish(world, expected=last)
     await assert_audit_is_silent(world.ledger.database)
-
-
-async def test_one_that_failed_before_its_turn_stops_the_chain_until_it_is_let_pass(
-    world: World,
-) -> None:
-    running, second = await end_before_its_turn(world, "dead letter")
-    third = await join(world, on_failure="block")
-    assert await world.claim(9) == []
-    await let_pass(world.ledger, second, actor="eve", reason="mended")
-    await world.pass_time(2)
-    assert await world.claim(9) == []
-    await assert_audit_is_silent(world.ledger.database)
-    await world.succeed(running)
-    await world.pass_time(2)
-    await finish(world, expected=third)
-
-
-async def test_who_comes_after_one_that_was_let_pass_waits_for_those_before(world: World) -> None:
-    running, second = await end_before_its_turn(world, "dead letter")
-    assert await let_pass(world.ledger, second, actor="eve", reason="mended")
-    third = await join(world, on_failure="block")
-    assert await world.claim(9) == []
-    await world.succeed(running)
-    await world.run_chores()
-    await finish(world, expected=third)
 
 
 @pytest.mark.parametrize("condition", ["ended", "succeeded"])

@@ -85,9 +85,7 @@ begin
             exit when not exists (select from holdfast.jobs where job_id = before and finished_at is not null);
         end loop;
         if complete ->> 'on_failure' = 'block' then
-            before := coalesce((select job_id from holdfast.jobs
-                                 where job_id = last and finished_at is not null
-                                   and state <> {SUCCEEDED} and cancel_mode is null), before);
+            before := coalesce(holdfast.find_stop(last), before);
         end if;
     end if;
     id := nextval('holdfast.job_ids');

@@ -30,7 +30,7 @@ create or replace trigger a_dependency_is_closed_once before update on holdfast.
           or (old.job_id, old.condition) is distinct from (new.job_id, new.condition)
           -- A chain that stands still goes on when somebody has let it pass.
           or old.on_failure is distinct from new.on_failure
-             and not (old.on_failure = 'block' and new.on_failure = 'pass' and new.closed_at is not null)
+             and not (old.on_failure = 'block' and new.on_failure = 'pass')
           -- In a chain, one that was cancelled is cut out: who waited for it waits for an earlier one.
           or old.depends_on <> new.depends_on
              and (old.on_failure is null or new.closed_at is not null

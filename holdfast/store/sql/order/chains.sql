@@ -13,19 +13,19 @@ update holdfast.chains
  where chains.owner = mine.owner and chains.key = mine.key;
 
 -- name: find_ends
--- How the last jobs of chains have ended, if they have, and whom the next one waits for. Both are held, in the order of
--- all jobs.
+-- Of the last jobs of chains: whom the next one waits for, and after whom the chain stands still. The last ones, and
+-- those that live, are held, in the order of all jobs.
 with found as materialized (
-    select job_id, holdfast.find_in_chain(job_id) as live_job_id from unnest($job_ids::bigint[]) as mine(job_id)
+    select job_id, holdfast.find_in_chain(job_id) as live_job_id, holdfast.find_stop(job_id) as stop_job_id
+      from unnest($job_ids::bigint[]) as mine(job_id)
 ),
 held as materialized (
-    select job_id, finished_at is not null as ended,
-           finished_at is null or state = {SUCCEEDED} or cancel_mode is not null as goes_on
+    select job_id, finished_at is not null as ended
       from holdfast.jobs
      where job_id = any (array(select job_id from found union select live_job_id from found))
      order by job_id for share
 )
-select last.job_id, last.ended, last.goes_on, found.live_job_id, live.ended
+select last.job_id, found.live_job_id, live.ended, found.stop_job_id
   from found join held as last using (job_id)
   left join held as live on live.job_id = found.live_job_id;
 
@@ -33,24 +33,35 @@ select last.job_id, last.ended, last.goes_on, found.live_job_id, live.ended
 select nextval('holdfast.job_ids') from generate_series(1, $count::int);
 
 -- name: let_pass
--- What waits for a job that has failed need not wait any longer.
+-- What waits for a job that has failed need not wait any longer; or, if that one ended before its turn and who waits
+-- names the one before it himself, no longer than for that.
+with stopped as materialized (
+    select exists (select from holdfast.dependencies
+                    where job_id = $job_id and closed_at is null and on_failure is not null) as waits_itself
+      from holdfast.jobs where job_id = $job_id and finished_at is not null
+)
 update holdfast.dependencies
-   set closed_at = holdfast.now(), holds = true, on_failure = 'pass'
-  from holdfast.jobs
+   set closed_at = case when not waits_itself then holdfast.now() end,
+       holds = case when not waits_itself then true end,
+       on_failure = 'pass'
+  from stopped
  where dependencies.depends_on = $job_id and dependencies.closed_at is null and dependencies.on_failure = 'block'
-   and jobs.job_id = dependencies.depends_on and jobs.finished_at is not null
-returning dependencies.job_id;
+returning dependencies.job_id, dependencies.closed_at is not null;
 
 -- name: forget_last_job
--- Whoever joins next finds a new chain, and waits for nobody; or for one before, which has not ended.
-with kept as (
-    update holdfast.chains set last_job_id = holdfast.find_in_chain(last_job_id)
-     where last_job_id = $job_id and holdfast.find_in_chain(last_job_id) is not null
+-- Whoever joins next finds a new chain, and waits for nobody; or the one before that it waits for itself.
+with earlier as materialized (
+    select depends_on from holdfast.dependencies
+     where job_id = $job_id and closed_at is null and on_failure is not null
+),
+kept as (
+    update holdfast.chains set last_job_id = earlier.depends_on from earlier
+     where last_job_id = $job_id
     returning key
 ),
 forgotten as (
     delete from holdfast.chains
-     where last_job_id = $job_id and holdfast.find_in_chain(last_job_id) is null
+     where last_job_id = $job_id and not exists (select from earlier)
     returning key
 )
 select key from kept union all select key from forgotten;

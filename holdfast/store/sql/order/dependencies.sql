@@ -75,12 +75,16 @@ select job_id, count(*)::int, (count(*) filter (where holds))::int,
   from closed group by job_id;
 
 -- name: hand_on_chains
--- Who waits in a chain for a job that has ended while it waited itself, since it was cancelled, waits for the one
--- before that from now on. That one is held, so that its end falls before this or after it. Returns those that have
--- ended. Who asks how that job ends keeps this, and waits on, as a_chain_waits_for_all_before has it.
+-- Who waits in a chain for a job that has ended while it waited itself, waits for the one before that from now on. That
+-- one is held, so that its end falls before this or after it. Where the chain stands still after such a job, that is
+-- when somebody lets it pass. Who asks how that job ends keeps this, and waits on, as a_chain_waits_for_all_before has
+-- it.
 with cut_out as materialized (
     select later.row_id, later.job_id, earlier.depends_on, jobs.finished_at
       from unnest($ended_job_ids::bigint[]) as mine(job_id)
+     cross join lateral (
+           select jobs.state = {SUCCEEDED} or jobs.cancel_mode is not null as goes_on
+             from holdfast.jobs where jobs.job_id = mine.job_id and jobs.finished_at is not null offset 0) as ended
      cross join lateral (
            select dependencies.depends_on from holdfast.dependencies
             where dependencies.job_id = mine.job_id and dependencies.closed_at is null
@@ -90,6 +94,7 @@ with cut_out as materialized (
            select dependencies.ctid as row_id, dependencies.job_id from holdfast.dependencies
             where dependencies.depends_on = mine.job_id and dependencies.closed_at is null
               and dependencies.on_failure is not null and dependencies.condition = 'ended'
+              and (dependencies.on_failure = 'pass' or ended.goes_on or $lets_pass)
               for update) as later
       join lateral (
            select jobs.finished_at from holdfast.jobs where jobs.job_id = earlier.depends_on for share) as jobs on true
@@ -100,7 +105,7 @@ handed_on as (
     update holdfast.dependencies set depends_on = cut_out.depends_on
       from cut_out where dependencies.ctid = cut_out.row_id
 )
-select distinct depends_on from cut_out where finished_at is not null;
+select job_id, depends_on, finished_at is not null from cut_out;
 
 -- name: lock_dependents
 select job_id, finished_at is null and cancel_mode is null

@@ -11,16 +11,15 @@ _CHAINS = load_statements("order/chains")
 
 
 class ChainEnd(NamedTuple):
-    """How the last job of a chain stands; a chain goes on after it, unless it has failed.
+    """The last job of a chain, and the latest one that had not ended when it was looked for.
 
-    `live_job_id` is the latest one of the chain that had not ended when it was looked for.
+    `stop_job_id` is the latest that has failed, after that, and that nobody has let pass.
     """
 
     job_id: int
-    ended: bool
-    goes_on: bool
     live_job_id: int | None
     live_ended: bool | None
+    stop_job_id: int | None
 
 
 async def lock_chains(tx: Transaction, keys: Iterable[ChainKey]) -> dict[ChainKey, int | None]:
@@ -55,9 +54,19 @@ async def allocate_more_ids(tx: Transaction, count: int) -> list[int]:
     return sorted(row[0] for row in await tx.fetch(_CHAINS["allocate_more_ids"], count=count))
 
 
-async def let_pass(tx: Transaction, job_id: int) -> list[int]:
-    """Close what waits in a chain for a job that has failed; returns who has waited."""
-    return [row[0] for row in await tx.fetch(_CHAINS["let_pass"], job_id=job_id)]
+class LetPass(NamedTuple):
+    """Who has waited for a job that has failed, and whether it does so no longer."""
+
+    job_id: int
+    is_closed: bool
+
+
+async def let_pass(tx: Transaction, job_id: int) -> list[LetPass]:
+    """Close what waits in a chain for a job that has failed, or have it wait no longer than that.
+
+    Who need not wait for that one, but for the one before it, is handed on before.
+    """
+    return list(map(LetPass._make, await tx.fetch(_CHAINS["let_pass"], job_id=job_id)))
 
 
 async def forget_last_job(tx: Transaction, job_id: int) -> bool:

@@ -77,13 +77,25 @@ async def list_waiting_dependents(
     return [row[0] for row in rows]
 
 
-async def hand_on_chains(tx: Transaction, ended_job_ids: Iterable[int]) -> list[int]:
+class HandedOn(NamedTuple):
+    """A job, and the one that it waits for from now on; if that has ended, it has to be told."""
+
+    job_id: int
+    depends_on: int
+    has_ended: bool
+
+
+async def hand_on_chains(
+    tx: Transaction, ended_job_ids: Iterable[int], *, lets_pass: bool = False
+) -> list[HandedOn]:
     """Have who waits in a chain for a job that never started wait for the one before it.
 
-    Returns those that have ended: whoever waits for them now has to be told.
+    Where the chain stands still after such a job, only if that is let pass.
     """
-    rows = await tx.fetch(_ORDER["hand_on_chains"], ended_job_ids=sorted(ended_job_ids))
-    return [row[0] for row in rows]
+    rows = await tx.fetch(
+        _ORDER["hand_on_chains"], ended_job_ids=sorted(ended_job_ids), lets_pass=lets_pass
+    )
+    return list(map(HandedOn._make, rows))
 
 
 async def close_dependencies(

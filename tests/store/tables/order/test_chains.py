@@ -54,18 +54,18 @@ async def test_the_end_of_a_chain_is_told_with_the_latest_that_lives(world: Worl
     async with world.ledger.database.transaction() as tx:
         ends = await find_ends(tx, [first, third])
     assert ends == {
-        first: (first, False, True, first, False),
-        third: (third, True, True, first, False),
+        first: (first, first, False, None),
+        third: (third, first, False, None),
     }
 
 
-async def test_ids_only_grow_and_a_live_job_goes_on(world: World) -> None:
+async def test_ids_only_grow_and_a_live_job_stops_nobody(world: World) -> None:
     job_id = await world.submit()
     async with world.ledger.database.transaction() as tx:
         ids = await allocate_more_ids(tx, 3)
         assert job_id < ids[0] < ids[1] < ids[2]
         [end] = (await find_ends(tx, [job_id, 999_999])).values()
-    assert (end.job_id, end.ended, end.goes_on) == (job_id, False, True)
+    assert end == (job_id, job_id, False, None)
 
 
 async def test_a_chain_that_nobody_has_joined_is_forgotten_in_time(world: World) -> None:
