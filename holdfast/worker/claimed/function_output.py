@@ -242,8 +242,10 @@ class FunctionOutputs:
 
     async def _send_all(self) -> None:
         while True:
+            # Not wait_for: of a cancel that meets an end it would keep the end alone.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), SEND_EVERY_SECONDS)
+                async with asyncio.timeout(SEND_EVERY_SECONDS):
+                    await self._hurry.wait()
             self._hurry.clear()
             batch = self._take()
             while batch and not await self._send(batch):

@@ -230,7 +230,8 @@ class PlacedWorker:
         """Be called until asked to drain, or until nobody calls any more."""
         while not self._draining.is_set() and not self._is_silent():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._draining.wait(), LOOK_SECONDS)
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._draining.wait()
 
     def _is_silent(self) -> bool:
         """Tell whether nobody has called for too long: till its leases have ended, at most."""

@@ -54,8 +54,10 @@ class Shipper:
             except OSError as error:
                 log.warning("output of task %s cannot be read: %s", self._task_id, error)
                 return
+            # Not wait_for: of a cancel that meets the end it would keep the end alone.
             with suppress(TimeoutError):
-                await asyncio.wait_for(gone.wait(), TAIL_SECONDS)
+                async with asyncio.timeout(TAIL_SECONDS):
+                    await gone.wait()
 
     async def _append(self, offset: int, content: bytes) -> bool:
         """Send a piece until it is stored; False if nobody will have it."""

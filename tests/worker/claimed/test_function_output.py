@@ -254,6 +254,21 @@ async def test_a_worker_that_ends_gives_up_what_it_cannot_send(sent: Sent, peer:
     assert sent.ended.is_set()
 
 
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_worker_that_ends_is_not_held_up_by_what_ends_at_that_moment(
+    sent: Sent, peer: Peer, steps: int
+) -> None:
+    peer.script = [BUSY]
+    sent.outputs.write(sent.attempt, b"one\n")
+    for _ in range(3):  # until the sender waits for more
+        await asyncio.sleep(0)
+    closing = asyncio.create_task(sent.outputs.close(0))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    sent.finish()
+    await eventually(closing.done)
+
+
 async def test_no_more_is_kept_than_there_is_room_for(
     sent: Sent, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

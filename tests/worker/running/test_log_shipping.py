@@ -15,6 +15,7 @@ from tests.client.peer import Peer, Say, listening
 from tests.waiting import eventually
 
 STORED = Say(200, b'{"size": 0}')
+BUSY = Say(503, b"{}")
 REFUSED = Say(409, b'{"error": {"code": "lease_conflict", "message": "lost"}}')
 
 
@@ -106,3 +107,18 @@ async def test_output_that_cannot_be_read_is_given_up(output: Output, peer: Peer
     output.path.mkdir()
     await asyncio.wait_for(output.shipping, 30)
     assert peer.heard == []
+
+
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_cancel_is_not_lost_when_it_meets_the_end(
+    output: Output, peer: Peer, steps: int
+) -> None:
+    peer.script = [BUSY]
+    await asyncio.sleep(0)
+    output.write(b"late\n")
+    output.gone.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    output.shipping.cancel()
+    await eventually(output.shipping.done)
+    assert output.shipping.cancelled()
