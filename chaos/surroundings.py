@@ -84,7 +84,7 @@ class Messages:
         self._stack = stack
         self._process = stack.enter_context(sqs_process(self.port))
         found = stack.enter_context(connected(f"http://127.0.0.1:{self.port}"))
-        self._sqs = Sqs(found.endpoint_url, found.client, prefix)
+        self.sqs = Sqs(found.endpoint_url, found.client, prefix)
 
     def restart(self) -> None:
         """Kill it; the next one knows nothing of it."""
@@ -97,7 +97,7 @@ class Messages:
         url = self._find()
         if url is None:
             return False
-        client = self._sqs.client
+        client = self.sqs.client
         got = client.receive_message(
             QueueUrl=url, MaxNumberOfMessages=MESSAGES_MAX, VisibilityTimeout=0
         )
@@ -108,14 +108,18 @@ class Messages:
         return bool(messages)
 
     def lose(self) -> bool:
-        """Forget all messages; tells whether there was a queue."""
+        """Forget all messages; tells whether there was a queue that could."""
         url = self._find()
-        if url is not None:
-            self._sqs.client.purge_queue(QueueUrl=url)
-        return url is not None
+        if url is None:
+            return False
+        try:
+            self.sqs.client.purge_queue(QueueUrl=url)
+        except self.sqs.client.exceptions.PurgeQueueInProgress:  # once a minute, no oftener
+            return False
+        return True
 
     def _find(self) -> str | None:
         """Find the queue; None while no server has made it."""
         wanted = queue_name(self._queue, self._prefix)
-        found = self._sqs.client.list_queues(QueueNamePrefix=wanted).get("QueueUrls", [])
+        found = self.sqs.client.list_queues(QueueNamePrefix=wanted).get("QueueUrls", [])
         return found[0] if found else None
