@@ -85,6 +85,7 @@ class ModelJob:
     started: bool = False
     cancel: CancelMode | None = None
     timed_out: int = 0
+    moves: int = 0  # of its tasks, when its state was derived last
     story: list[str] = field(default_factory=lambda: ["submitted"])
 
     @property
@@ -234,8 +235,11 @@ class ModelState:
 
     def settle(self, job: ModelJob) -> None:
         """Let a job's state follow from its tasks."""
-        if job.state in ENDED_STATES:
+        moves = sum(len(task.story) for task in job.tasks)
+        # As the ledger looks when tasks have moved. A flag, a lease told or released are no moves.
+        if job.state in ENDED_STATES or moves == job.moves:
             return
+        job.moves = moves
         counts = job.counts()
         following = job_state(
             counts,

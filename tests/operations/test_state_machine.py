@@ -323,6 +323,21 @@ def machine_on(postgres: EmbeddedPostgres) -> type[LedgerMachine]:
     return MachineOnPostgres
 
 
+def test_a_flag_ends_no_job_until_one_of_its_tasks_moves(postgres: EmbeddedPostgres) -> None:
+    machine = machine_on(postgres)()
+    try:
+        fields = {"queue": "a", "max_retries_failure": 0, "max_task_failures": 0}
+        machine.begin([(fields, True)])
+        machine.cancel_task(0, "hard")
+        machine.cancel_job(0, "hard")
+        machine.cancel_task(0, "soft")  # its lease is told, which is no move
+        machine.compare()
+        machine.follow_up()
+        machine.compare()
+    finally:
+        machine.teardown()
+
+
 def test_random_sequences_follow_the_rules(postgres: EmbeddedPostgres) -> None:
     run_state_machine_as_test(machine_on(postgres), settings=BOUNDED)
 
