@@ -313,7 +313,7 @@ BOUNDED = settings(
 )
 
 
-def machine_on(postgres: EmbeddedPostgres) -> type[LedgerMachine]:
+def machine_on(postgres: EmbeddedPostgres) -> type[Any]:
     """Make a machine whose databases live on this Postgres."""
 
     class MachineOnPostgres(LedgerMachine):
@@ -324,7 +324,7 @@ def machine_on(postgres: EmbeddedPostgres) -> type[LedgerMachine]:
 
 
 def test_a_flag_ends_no_job_until_one_of_its_tasks_moves(postgres: EmbeddedPostgres) -> None:
-    machine = machine_on(postgres)()
+    machine: LedgerMachine = machine_on(postgres)()
     try:
         fields = {"queue": "a", "max_retries_failure": 0, "max_task_failures": 0}
         machine.begin([(fields, True)])
