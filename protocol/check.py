@@ -316,7 +316,7 @@ def run_checks(checks: Sequence[Check], tools: Tools) -> Iterator[Result]:
 def describe(check: Check) -> str:
     switches = " ".join((check.variant or "sound", *check.settings))
     properties = " ".join(check.properties).lower()
-    return f"{check.model:8}{switches:43}{properties:56}"
+    return f"{check.model:8}{switches:46}{properties:56}"
 
 
 def print_result(result: Result, with_story: bool) -> None:
@@ -354,7 +354,7 @@ def check_locks() -> list[tuple[str, str, bool]]:
 
 def print_locks(variant: str, circle: str, is_expected: bool) -> None:
     how = ("a circle, as expected" if circle else "no circle") if is_expected else "UNEXPECTED"
-    print(f"{'locks':8}{variant:43}{how}{f': {circle}' if circle else ''}", flush=True)
+    print(f"{'locks':8}{variant:46}{how}{f': {circle}' if circle else ''}", flush=True)
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -5,18 +5,20 @@ from typing import Any
 
 from holdfast.model.limits.shares import ShareRule
 from holdfast.model.limits.usage_limits import UsageLimit
+from holdfast.model.submitting.spec import Submission
 from holdfast.model.work.fence import Fence
 from holdfast.model.work.ids import TaskId
 from holdfast.model.workers.resources import Capacity
 from holdfast.operations.claiming import claim as claiming
 from holdfast.operations.claiming.complete_and_claim import Turn, complete_and_claim
 from holdfast.operations.claiming.requests import ClaimRequest
-from holdfast.operations.dead_letters import dead_letter_task
+from holdfast.operations.dead_letters import dead_letter_task, discard
 from holdfast.operations.ending.cancel import cancel_job, cancel_task
 from holdfast.operations.ending.complete import Completion, complete
 from holdfast.operations.ending.dependents import let_pass
 from holdfast.operations.ending.lost_workers import lose_worker
 from holdfast.operations.ending.reap import reap
+from holdfast.operations.endpoints import register_endpoint
 from holdfast.operations.follow_up import follow_up
 from holdfast.operations.placed.gangs import keep_limits_for
 from holdfast.operations.placed.undelivered import Undelivered, end_undelivered
@@ -31,12 +33,20 @@ from holdfast.operations.renew import renew
 from holdfast.operations.schedules.fire import fire_due
 from holdfast.operations.sharing.lines import sort_shares
 from holdfast.operations.sharing.rules import set_share_rule
+from holdfast.operations.signals import send_signal, wait_for_signal
+from holdfast.operations.submitting.replay import replay
+from holdfast.operations.submitting.rerun import rerun
+from holdfast.operations.submitting.resume import resume
+from holdfast.operations.submitting.submit import submit
 from holdfast.operations.upkeep.expire import expire
 from holdfast.operations.upkeep.requeue import give_up_scheduling, requeue_due
 from holdfast.operations.usage_limits.delete import delete_limit
 from holdfast.operations.usage_limits.put import put_limit
 from holdfast.operations.usage_limits.tend import Cancelled, Clocks
+from holdfast.rules.submitting.submission import parse_spec
 from tests.datasets import Library, an_entry
+from tests.operations.broken_graphs import broken_graph
+from tests.operations.letters import dead_inputs, found
 from tests.placed_world import PlacedWorld
 from tests.stand_in import StandIn
 from tests.timetable import Timetable
@@ -185,6 +195,62 @@ async def ordered_work(world: World) -> AsyncIterator[Step]:
     await world.submit([1, 2], depends_on=[str(third)])
     await world.succeed(await world.claim_by_id(TaskId(third, 0)))
     yield "release_dependents", lambda: follow_up(ledger)
+
+
+async def undone_work(world: World) -> AsyncIterator[Step]:
+    """A graph that breaks and is undone, and what is done about its dead letters."""
+    ledger = world.ledger
+    graph = await broken_graph(world)
+    yield "resume", lambda: resume(ledger, graph[0], actor="ann")
+    yield "rerun", lambda: rerun(ledger, graph[0], actor="ann")
+    await dead_inputs(world, 2, 2)
+    letters = await found(world)
+    yield "discard", lambda: discard(ledger, letters[::-1], actor="ann")
+    yield "replay", lambda: replay(ledger, letters[::-1], actor="ann")
+    await world.submit(compensation={"function": "app:undo"}, on_exhausted="fail")
+    [claim] = await world.claim()
+    await world.start(claim)
+    await world.fail(claim, "PermanentError")
+    await follow_up(ledger)
+    yield "compensate", lambda: follow_up(ledger)
+    await follow_up(ledger)
+    [undo] = await world.claim()
+    await world.succeed(undo)
+    yield "end_undo", lambda: follow_up(ledger)
+
+
+async def signalled_work(world: World) -> AsyncIterator[Step]:
+    """A task that waits for a signal, one that completes by SQL, and unique jobs that give way."""
+    ledger = world.ledger
+    job = await world.submit([1, 2])
+    claims = await world.claim(2)
+    for claim in claims:
+        await world.start(claim)
+    fence, other = map(fence_of, claims)
+    yield "publish", lambda: register_endpoint(ledger, other, "db", address="host:1")
+    query = "select holdfast.complete($1, $2, $3)"
+    mine = (str(other.task_id), other.attempt, other.lease_token)
+    yield "complete_by_sql", lambda: world.clock.fetch(query, *mine)
+    asking: dict[str, Any] = {"name": "go", "number": 1, "timeout": None}
+    yield "wait_for_signal", lambda: wait_for_signal(ledger, fence, **asking)
+    await wait_for_signal(ledger, fence, **asking)
+    parked = [Completion(fence, "waiting")]
+    yield "park", lambda: complete(ledger, parked)
+    await complete(ledger, parked)
+    sent = {"name": "go", "payload": "1", "actor": "ann"}
+    index = fence.task_id.task_index
+    yield "send_signal", lambda: send_signal(ledger, job, index, **sent)
+    by_sql = "select holdfast.signal($1, 'go', '1', $2)"
+    yield "send_signal_by_sql", lambda: world.clock.fetch(by_sql, job, index)
+    unique = {"values": [1], "on_conflict": "replace"}, {"values": [2], "on_conflict": "replace"}
+    again = [_submission(unique=rule) for rule in unique]
+    await submit(ledger, again)
+    yield "replace_unique", lambda: submit(ledger, again)
+
+
+def _submission(**fields: Any) -> Submission:
+    entrypoint = {"function": "app:work"}
+    return Submission(parse_spec({"entrypoint": entrypoint, "queue": "u"} | fields), None)
 
 
 async def outputs(world: World) -> AsyncIterator[Step]:

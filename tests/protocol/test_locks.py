@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protocol import locks
-from protocol.locks import BROKEN, OPERATIONS, ORDER, UNORDERED, Lock, parse
+from protocol.locks import BROKEN, OPERATIONS, ORDER, OUT_OF_ORDER, UNORDERED, Lock, parse
 from tests.placed_world import PlacedWorld
 from tests.protocol import lock_stories
 from tests.protocol.lock_probe import LockProbe, Wait
@@ -22,6 +22,8 @@ CLAIMED = (
     lock_stories.limited_work,
     lock_stories.shared_work,
     lock_stories.ordered_work,
+    lock_stories.undone_work,
+    lock_stories.signalled_work,
     lock_stories.outputs,
     lock_stories.schedules,
 )
@@ -30,9 +32,8 @@ CLAIMED = (
 def write_sequence(waits: list[Wait]) -> str:
     """Write down what was seen as the model does; what goes back and forth is in no order."""
     waited = {wait.row.table for wait in waits}
-    edges = {(held.table, wait.row.table) for wait in waits for held in wait.held}
-    back_and_forth = {edge for edge in edges if edge[0] != edge[1] and edge[::-1] in edges}
-    assert not back_and_forth, back_and_forth
+    edges = edges_of(waits)
+    assert not find_back_and_forth(waits)
     sequence = sorted(waited, key=lambda name: (len(_before(name, edges) & waited), _rank(name)))
     for passed in sorted({held for held, _ in edges} - waited):
         first = next(n for n, name in enumerate(sequence) if (passed, name) in edges)
@@ -40,6 +41,17 @@ def write_sequence(waits: list[Wait]) -> str:
     places = {name.removeprefix("~"): place for place, name in enumerate(sequence)}
     assert all(places[held] <= places[wanted] for held, wanted in edges), (sequence, edges)
     return ", ".join(sequence)
+
+
+def edges_of(waits: list[Wait]) -> set[tuple[str, str]]:
+    """List which tables are held while others are waited for."""
+    return {(held.table, wait.row.table) for wait in waits for held in wait.held}
+
+
+def find_back_and_forth(waits: list[Wait]) -> set[tuple[str, str]]:
+    """Find tables of which each is held while the other is waited for."""
+    edges = edges_of(waits)
+    return {edge for edge in edges if edge[0] != edge[1] and edge[::-1] in edges}
 
 
 def _rank(name: str) -> int:
@@ -66,6 +78,9 @@ async def compare(steps: AsyncIterator[Step], url: str) -> set[str]:
     async with LockProbe(url) as probe:
         async for operation, action in steps:
             waits = await probe.record(action)
+            if operation in OUT_OF_ORDER:
+                assert find_disorder(waits) or find_back_and_forth(waits), operation
+                continue
             assert find_disorder(waits) == [], operation
             seen[operation] = write_sequence(waits)
     assert seen == {operation: OPERATIONS.get(operation) for operation in seen}
@@ -92,7 +107,8 @@ async def test_placed_operations_lock_what_the_model_says(
 
 def test_every_operation_of_the_model_is_recorded() -> None:
     source = Path(lock_stories.__file__).read_text(encoding="utf-8")
-    assert set(re.findall(r'^ +yield \(?\s*"(\w+)"', source, re.MULTILINE)) == OPERATIONS.keys()
+    recorded = set(re.findall(r'^ +yield \(?\s*"(\w+)"', source, re.MULTILINE))
+    assert recorded == OPERATIONS.keys() | OUT_OF_ORDER.keys()
 
 
 def test_nobody_waits_in_a_circle() -> None:
