@@ -252,8 +252,8 @@ async def test_a_call_without_inputs_is_limited_by_its_arguments(world: World) -
         {"args": [{"customer": "a"}]},
         {"kwargs": {"customer": "a"}},
         {"args": [{"customer": "b"}], "kwargs": {"customer": "a"}},
-        {"args": [7]},
-        {"args": [8]},
+        {"args": [{"customer": None}]},
+        {"kwargs": {"customer": None}},
     ):
         entrypoint = {"function": "app:work"} | arguments
         await world.submit(entrypoint=entrypoint, **KEYED)

@@ -2926,9 +2926,12 @@ export interface components {
         /**
          * KeyOfInput
          * @description A key that each task has from its input: where it stands, like `customer.id` or `items.0`.
+         *
+         *         An empty path is the input itself; null is no key, also if the function was announced with one.
          */
         KeyOfInput: {
-            input: string;
+            /** @default  */
+            input: string | null;
         };
         /**
          * Lack

@@ -68,9 +68,15 @@ class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyOfInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key that each task has from its input: where it stands, like `customer.id` or `items.0`."""
+    """A key that each task has from its input: where it stands, like `customer.id` or `items.0`.
 
-    input: str
+    An empty path is the input itself; null is no key, also if the function was announced with one.
+    """
+
+    input: str | None = ""
+
+
+NO_KEY = KeyOfInput(None)
 
 
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

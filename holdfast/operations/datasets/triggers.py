@@ -17,6 +17,7 @@ from holdfast.model.shapes import read_tolerantly
 from holdfast.model.submitting.spec import JobSpec, Submission
 from holdfast.operations.datasets.versions import lock_dataset
 from holdfast.operations.submitting.store import Submitted
+from holdfast.rules.submitting.keys import check_key
 from holdfast.rules.submitting.order import refuse_local_names
 from holdfast.rules.submitting.outputs import check_name
 from holdfast.rules.submitting.submission import check_text, complete_submission
@@ -44,7 +45,8 @@ async def put_trigger(
     if spec.idempotency_key is not None:
         raise Invalid("spec.idempotency_key", "is given by the trigger; leave it out")
     refuse_local_names(spec)
-    complete_submission(_prepare(submission, TriggerRun(dataset, name, 1)), ledger.limits)
+    sample = _prepare(submission, TriggerRun(dataset, name, 1))
+    check_key(complete_submission(sample, ledger.limits, announced=ledger.policies.functions))
     if submission.num_tasks > ledger.limits.batch_tasks_max:
         raise TooLarge(
             "spec.inputs", submission.num_tasks, ledger.limits.batch_tasks_max, unit="tasks"

@@ -16,6 +16,7 @@ from holdfast.rules.schedules.checks import (
     submission_at,
 )
 from holdfast.rules.schedules.instants import due_at, next_instant
+from holdfast.rules.submitting.keys import check_key
 from holdfast.rules.submitting.order import refuse_local_names
 from holdfast.rules.submitting.submission import check_text, complete_submission
 from holdfast.store.database import JobChanged, Transaction
@@ -53,7 +54,7 @@ def check_job(ledger: Ledger, name: str, submission: Submission) -> None:
     refuse_local_names(submission.spec)
     check_template(submission, tasks_max=ledger.limits.batch_tasks_max)
     sample = submission_at(submission, name, datetime.fromisoformat("2000-01-01T00:00:00Z"))
-    complete_submission(sample, ledger.limits, announced=ledger.policies.functions)
+    check_key(complete_submission(sample, ledger.limits, announced=ledger.policies.functions))
 
 
 async def _set(

@@ -8,6 +8,7 @@ from holdfast.errors import Refused, Unavailable
 from holdfast.ledger.ledger import Ledger
 from holdfast.model.submitting.spec import Limits, Submission
 from holdfast.operations.submitting.admit import PoliciesChanged
+from holdfast.rules.submitting.keys import check_key
 from holdfast.rules.submitting.order import refuse_local_names
 from holdfast.rules.submitting.submission import complete_submission
 from holdfast.store.tables.submitting.policies import PolicyBook, load_policies
@@ -51,10 +52,15 @@ def _accept(
         if not in_graph:
             refuse_local_names(submission.spec)
         if book is None:
-            return complete_submission(submission, limits)
-        return complete_submission(submission, limits, book.by_type, announced=book.functions)
+            accepted = complete_submission(submission, limits)
+        else:
+            accepted = complete_submission(
+                submission, limits, book.by_type, announced=book.functions
+            )
+        check_key(accepted)
     except Refused as refused:
         return refused
+    return accepted
 
 
 def _is_refused_by_policy(

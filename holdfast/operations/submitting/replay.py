@@ -24,6 +24,7 @@ from holdfast.operations.submitting.resubmission import (
     note_replays,
 )
 from holdfast.rules.replay import Letters, Part, arrange, keep_pace
+from holdfast.rules.submitting.keys import check_corrected
 from holdfast.rules.submitting.submission import check_json, check_text, complete_submission
 from holdfast.store.database import Transaction
 from holdfast.store.tables.work.dead_letters import (
@@ -166,9 +167,12 @@ def _check_edited(task_ids: Sequence[TaskId], edited: str, limits: Limits) -> No
 
 def _check_inputs_and_outputs(plans: Sequence[_Plan], manner: Manner) -> None:
     """Refuse an input for a job that has none, and a version that would be opened twice."""
-    if manner.edited is not None and not plans[0].again.has_inputs:
-        job_id = plans[0].again.job_id
-        raise Invalid("input", f"job {job_id} has replicas, which have no input; leave it out")
+    if manner.edited is not None:
+        again = plans[0].again
+        if not again.has_inputs:
+            problem = f"job {again.job_id} has replicas, which have no input; leave it out"
+            raise Invalid("input", problem)
+        check_corrected(again.spec, manner.edited, "input")
     first = {plan.again.job_id for plan in plans if plan.part.is_canary}
     for part, again in plans:
         is_split = not part.is_canary and part.job_id in first

@@ -28,6 +28,7 @@ from holdfast.operations.submitting.resubmission import (
     read_all_inputs,
 )
 from holdfast.rules.resume import ResumableJob, Run, covers, plan_resume, rewire
+from holdfast.rules.submitting.keys import check_corrected
 from holdfast.rules.submitting.order import dependencies_of
 from holdfast.rules.submitting.submission import check_json, check_text, complete_submission
 from holdfast.store.database import Transaction
@@ -304,6 +305,8 @@ async def _describe(
             inputs = tuple(
                 corrected.get(task_id, each.text) for task_id, each in zip(ids, found, strict=True)
             )
+            for task_id in sorted(left.intersection(ids)):
+                check_corrected(again.spec, corrected[task_id], f"inputs[{task_id}]")
             left -= set(ids)
         submissions.append(complete_submission(again.submission(inputs), ledger.limits))
     if left:

@@ -12,6 +12,7 @@ from holdfast.model.shapes import as_invalid
 from holdfast.model.submitting.policies import TypePolicy
 from holdfast.model.submitting.queue_names import QUEUE_LENGTH_MAX, check_queue_name
 from holdfast.model.submitting.spec import (
+    NO_KEY,
     YEAR_SECONDS,
     Backoff,
     Entrypoint,
@@ -115,7 +116,7 @@ def complete_submission(
 
 
 def _fill(submission: Submission, spec: JobSpec, limits: Limits) -> JobSpec:
-    """Fill every hole with what is built in; priority 0 is stored as none at all."""
+    """Fill every hole with what is built in; priority 0 and no key are stored as none at all."""
     placed = spec.queue is None
     name = spec.name or _entrypoint_name(spec.entrypoint)[: limits.text_length_max]
     failures = spec.max_retries_failure
@@ -139,6 +140,7 @@ def _fill(submission: Submission, spec: JobSpec, limits: Limits) -> JobSpec:
         lease=_or(spec.lease, _default_lease(limits, placed=placed)),
         grace=_or(spec.grace, 30.0),
         priority=spec.priority or None,
+        concurrency_key=None if spec.concurrency_key == NO_KEY else spec.concurrency_key,
         resources=complete_resources(spec.resources),
         unique=complete_unique(spec.unique),
     )
@@ -331,17 +333,16 @@ def _check_texts(spec: JobSpec, limits: Limits) -> None:
 
 
 def _check_concurrency_key(key: str | KeyOfInput | None, limits: Limits) -> None:
-    field, text = "concurrency_key", key
-    if isinstance(key, KeyOfInput):
-        field, text = "concurrency_key.input", key.input
-    if text is None:
+    if key is None or key == NO_KEY:
         return
-    assert isinstance(text, str)
-    if not text:
-        raise Invalid(field, "is empty; leave it out or give it a value")
-    check_text(field, text, limits.text_length_max)
-    if isinstance(key, KeyOfInput) and not all(text.split(".")):
-        raise Invalid(field, "has an empty step; write it like customer.id")
+    if isinstance(key, str):
+        if not key:
+            raise Invalid("concurrency_key", "is empty; leave it out or give it a value")
+        check_text("concurrency_key", key, limits.text_length_max)
+    elif key.input:
+        check_text("concurrency_key.input", key.input, limits.text_length_max)
+        if not all(key.input.split(".")):
+            raise Invalid("concurrency_key.input", "has an empty step; write it like customer.id")
 
 
 def check_numbers(spec: JobSpec, limits: Limits) -> None:

@@ -16,8 +16,9 @@ create or replace function holdfast.short_key(key text) returns text
     select case when length(key) > 256 then 'sha256:' || encode(sha256(convert_to(key, 'UTF8')), 'hex') else key end
 $$;
 
--- By which key a task is limited, at any length: a text, or what its input holds at a path, unless that is nothing. A
--- job that has no inputs is looked at by what its function is called with: the first argument, else those with names.
+-- By which key a task is limited, at any length: a text, or what its input holds at a path, unless that is null; an
+-- empty path is the input itself. A job that has no inputs is looked at by what its function is called with: the first
+-- argument, else those with names. Whether a path leads to something was seen when the job came in.
 -- One expression, which a statement takes over into itself: as a call, it costs more than it does.
 create or replace function holdfast.asked_key(spec jsonb, input json) returns text
     language sql immutable as $$

@@ -72,6 +72,9 @@ begin
     -- those were the first time.
     plain := holdfast.complete_spec(asked, inputs is not null, limits);
     perform holdfast.check_size('spec', octet_length(complete::text), limits.spec_bytes_max, 'bytes');
+    if jsonb_typeof(complete -> 'concurrency_key') = 'object' then
+        perform holdfast.check_key(complete, inputs);
+    end if;
 
     -- Who joins a chain has a number above those of all who joined before.
     if complete ? 'chain' then

@@ -81,9 +81,7 @@ begin
     perform holdfast.check_fields('backoff.', coalesce(nullif(spec -> 'backoff', 'null'), '{}'), '{
         "base": "number", "factor": "number", "ceiling": "number"}');
     if jsonb_typeof(spec -> 'concurrency_key') = 'object' then
-        perform holdfast.check_fields('concurrency_key.', spec -> 'concurrency_key', '{"input": "string"}');
-        perform holdfast.refuse_field('concurrency_key.input', 'is missing; give it a value')
-          where not spec -> 'concurrency_key' ? 'input';
+        perform holdfast.check_fields('concurrency_key.', spec -> 'concurrency_key', '{"input": "string?"}');
     end if;
     perform holdfast.refuse_field(format('entrypoint.command[%s]', position - 1), 'is not a string; give one')
        from jsonb_array_elements(nullif(spec #> '{entrypoint,command}', 'null'))
@@ -153,7 +151,8 @@ begin
                case jsonb_typeof(given) when 'object' then given ->> 'input' else given #>> '{}' end
           from (select spec -> 'concurrency_key' as given) as mine
     loop
-        perform holdfast.refuse_field(field, 'is empty; leave it out or give it a value') where of_limits = '';
+        perform holdfast.refuse_field(field, 'is empty; leave it out or give it a value')
+          where field = 'concurrency_key' and of_limits = '';
         perform holdfast.check_size(field, length(of_limits), limits.text_length_max, 'characters');
         perform holdfast.refuse_field(field, 'has an empty step; write it like customer.id')
           where field = 'concurrency_key.input' and '' = any (string_to_array(of_limits, '.'));
@@ -214,4 +213,40 @@ begin
        from (select format('inputs[%s]', position - 1) as field, value
                from jsonb_array_elements(inputs) with ordinality as each(value, position)) as given;
     return num_tasks;
+end $$;
+
+-- A path to the keys of tasks leads to one value in each input, or in the arguments, or to a null, also on the way.
+create or replace function holdfast.check_key(spec jsonb, inputs jsonb) returns void language plpgsql as $$
+declare
+    field constant text := 'concurrency_key.input';
+    path constant text := spec #>> '{concurrency_key,input}';
+    steps constant text[] := string_to_array(path, '.');
+begin
+    perform holdfast.refuse_field(field, format(
+                '%L leads to nothing: the job has neither inputs nor arguments; give the key as a text', path))
+      where inputs is null and spec #> '{entrypoint,args,0}' is null
+        and coalesce(spec #> '{entrypoint,kwargs}', '{}') = '{}';
+    perform holdfast.refuse_field(field, case jsonb_typeof(target)
+                when 'object' then format('%L leads to an object in %s; name one value in it', path, place)
+                when 'array' then format('%L leads to a list in %s; name one value in it', path, place)
+                else format('%L leads to nothing in %s; %s', path, place, remedy) end)
+       from (select format('inputs[%s]', position - 1) as place, value as root,
+                    case when jsonb_typeof(value) in ('object', 'array')
+                         then 'name a field that each has, or give it there as null for no key'
+                         else 'name a field that each has, or none at all ('''') to count by the input itself'
+                         end as remedy
+               from jsonb_array_elements(inputs) with ordinality as each(value, position)
+              union all
+             select 'entrypoint.args[0]', spec #> '{entrypoint,args,0}',
+                    'name a field that it has, give all arguments by name, or give the key as a text'
+              where inputs is null and spec #> '{entrypoint,args,0}' is not null
+              union all
+             select 'entrypoint.kwargs', spec #> '{entrypoint,kwargs}',
+                    'name an argument that is given, or give the key as a text'
+              where inputs is null and spec #> '{entrypoint,args,0}' is null) as given,
+            lateral (select root #> steps as target) as led
+      where jsonb_typeof(target) in ('object', 'array')
+         or target is null and not exists (
+                select from generate_series(1, cardinality(steps) - 1) as length
+                 where root #> steps[:length] = 'null');
 end $$;

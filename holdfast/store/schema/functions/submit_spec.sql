@@ -33,11 +33,14 @@ declare
                    when 'entrypoint' then (select jsonb_object_agg(part.key, part.value) from jsonb_each(value) as part
                                             where part.value not in ('null', '[]', '{}'))
                    when 'unique' then holdfast.complete_unique(value)
+                   when 'concurrency_key' then case jsonb_typeof(value) when 'object' then '{"input": ""}' || value
+                                                    else value end
                    when 'backoff' then '{"base": 0.5, "factor": 2, "ceiling": 60}' || value
                    else value end)
           from jsonb_each(spec)
          where value <> 'null' and key <> 'max_attempts'
-           and (key, value) not in (('environment', '{}'), ('labels', '{}'), ('priority', '0')));
+           and (key, value) not in (('environment', '{}'), ('labels', '{}'), ('priority', '0'),
+                                  ('concurrency_key', '{"input": null}')));
 begin
     return defaults || own;
 end $$;

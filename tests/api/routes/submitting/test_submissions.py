@@ -99,6 +99,7 @@ BAD_JOBS: list[tuple[str, Any]] = [
     ("inputs", {**JOB, "inputs": 3}),
     ("inputs[1]", {**JOB, "inputs": [1, "\x00"]}),
     ("inputs[0]", b'{"entrypoint": {"shell": "ls"}, "inputs": ["\xff"]}'),
+    ("concurrency_key.input", {**JOB, "inputs": [{}], "concurrency_key": {"input": "id"}}),
     ("replicas", {**JOB, "inputs": [1], "replicas": 2}),
     ("replicas", {**JOB, "replicas": 0}),
     ("body", [JOB]),
@@ -139,6 +140,7 @@ async def test_one_bad_job_spoils_the_batch(quiet_face: Face, world: World) -> N
     before = await world.count("jobs")
     for status, field, bad in (
         (400, "queue", {**JOB, "queue": "a b"}),
+        (400, "concurrency_key.input", {**JOB, "concurrency_key": {"input": "id"}}),
         (400, "specs[1].extra", {**JOB, "extra": 1}),
         (409, "idempotency_key", {**JOB, "idempotency_key": "known", "priority": 1}),
         (413, "specs", {**JOB, "replicas": 10_001}),
