@@ -138,9 +138,7 @@ def encode_request(codec: PayloadCodec | None, request: JobRequest) -> JobReques
     if request.compensation is not None:
         check_readable(codec, request.compensation, "compensation")
     check_unique(codec, request.unique)
-    if isinstance(request.concurrency_key, KeyOfInput):
-        problem = f"reads the input, which codec {codec.name!r} encodes; give the key as a text"
-        raise Invalid("concurrency_key", problem)
+    check_key(codec, request.concurrency_key)
     if request.idempotency_key is not None:
         problem = (
             f"has a repeat compared with the first, and what codec {codec.name!r} encodes looks "
@@ -167,6 +165,13 @@ def check_unique(codec: PayloadCodec, unique: Unique | None) -> None:
     if unique is not None and (unique.values is None or unique.arguments is not None):
         problem = f"compares arguments, which codec {codec.name!r} encodes"
         raise Invalid("unique", f"{problem}; give unique=Unique(values=[...]), which are readable")
+
+
+def check_key(codec: PayloadCodec, key: str | KeyOfInput | None) -> None:
+    """Refuse a key that is part of what is encoded, and would be known by it."""
+    if isinstance(key, KeyOfInput) and key.input is not None:
+        problem = f"reads the input, which codec {codec.name!r} encodes; give the key as a text"
+        raise Invalid("concurrency_key", problem)
 
 
 def decode_entrypoint(codec: PayloadCodec | None, entrypoint: Entrypoint) -> Entrypoint:

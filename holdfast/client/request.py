@@ -8,11 +8,19 @@ from typing import Any
 import msgspec
 
 from holdfast.client.argument_jobs import find_jobs, replace_all
-from holdfast.client.codec import PayloadCodec, check_unique, default_codec, encode_request
+from holdfast.client.codec import (
+    PayloadCodec,
+    check_key,
+    check_unique,
+    default_codec,
+    encode_request,
+)
 from holdfast.client.context import current
 from holdfast.client.functions.arguments import encode_input, write_argument
 from holdfast.client.functions.parameters import Shape
 from holdfast.client.job import Job
+from holdfast.client.keys import find_key
+from holdfast.client.named_arguments import NamedArguments
 from holdfast.client.task import (
     Dependency,
     GivenOptions,
@@ -67,6 +75,7 @@ def request_call(
         options = msgspec.structs.replace(options, name=function.function.__name__)
     if codec is not None:  # before its arguments become values that the server can read
         check_unique(codec, _unique_of(options))
+        check_key(codec, options.concurrency_key)
     given = {"args": args, "kwargs": kwargs}
     jobs = find_jobs(given)
     results = [
@@ -87,15 +96,14 @@ def request_call(
         entrypoint = _name_call(
             function, given["args"], given["kwargs"], shape=shape, results=results
         )
-    unique = find_unique(
-        function,
-        _unique_of(options),
-        entrypoint,
-        shape=shape,
-        num_args=len(args),
-        has_inputs=listed is not None,
+    call = NamedArguments(
+        function, entrypoint, shape=shape, num_args=len(args), has_inputs=listed is not None
     )
-    options = msgspec.structs.replace(options, unique=unique)
+    options = msgspec.structs.replace(
+        options,
+        unique=find_unique(_unique_of(options), call),
+        concurrency_key=find_key(options.concurrency_key, call, texts),
+    )
     request = _fill(options, entrypoint, inputs=texts, refer=refer)
     return encode_request(codec, request)
 
