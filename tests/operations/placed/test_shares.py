@@ -5,6 +5,7 @@ from collections import Counter
 from holdfast.model.limits.shares import PLACED, ShareRule
 from holdfast.operations.sharing.rules import set_share_rule
 from holdfast.store.database import Database
+from holdfast.store.reads.limits.shares import list_shared_queues
 from holdfast.store.tables.placed.shares import find_placed_rule, list_passes
 from tests.audits import assert_audit_is_silent
 from tests.placed_world import PlacedWorld
@@ -64,6 +65,20 @@ async def test_each_priority_of_a_job_whose_tasks_have_aged_is_moved_on(
     assert len(await cluster.place()) == 2, "one that has aged, and one that is tried again"
     after = await read_passes(database)
     assert {priority: at - before[priority] for priority, at in after.items()} == {0: 1, 2: 1}
+
+
+async def test_what_runs_of_placed_tasks_with_keys_of_their_own_is_one_share(
+    cluster: PlacedWorld, database: Database
+) -> None:
+    await set_share_rule(cluster.ledger, PLACED, ShareRule("key"), actor="eve")
+    call = {"function": "app:work", "args": ["acme"]}
+    fields = {"entrypoint": call, "concurrency_key": {"input": ""}, "resources": {"cpu": 1.0}}
+    await cluster.submit(["a", "b"], **fields)
+    await cluster.add("w", cpu=1.0)
+    assert len(await cluster.place()) == 1
+    async with database.transaction() as tx:
+        [placed] = await list_shared_queues(tx)
+    assert [(each.value, each.running, each.waiting) for each in placed.shares] == [("", 1, 1)]
 
 
 async def read_passes(database: Database) -> dict[int, float]:

@@ -70,11 +70,13 @@ select rule_id, extract(epoch from age_step)::float8, age_max from holdfast.shar
  where queue = '' and ended_at is null;
 
 -- name: list_shares_of_jobs
+-- Of keys that tasks have from their inputs, placed work knows nothing: these jobs have none.
 select mine.job_id, share.value, coalesce((jobs.spec ->> 'slots')::int, 1), coalesce(share_weights.weight, 1)
   from unnest($job_ids::bigint[]) as mine(job_id)
   join holdfast.jobs using (job_id)
   join holdfast.share_rules as rules on rules.rule_id = $rule_id
- cross join lateral (select holdfast.share_value(rules.share_by, jobs.owner, jobs.spec, null) as value) as share
+ cross join lateral (select holdfast.share_value(rules.share_by, jobs.owner, jobs.spec,
+                                                case when jobs.fan_out then json 'null' end) as value) as share
   left join holdfast.share_weights
     on share_weights.rule_id = rules.rule_id and share_weights.value = share.value;
 

@@ -7,6 +7,7 @@ from holdfast.operations.sharing.rules import set_share_rule
 from holdfast.store.reads.limits.queues import QueueCondition, count_ahead, list_lines
 from holdfast.store.reads.limits.shares import count_in_shares, find_turn, list_shared_queues
 from holdfast.store.reads.work.tasks import get_task
+from holdfast.store.tables.placed.shares import find_placed_rule, list_shares_of_jobs
 from tests.world import World
 
 
@@ -57,6 +58,22 @@ async def test_placed_work_waits_in_the_share_that_it_is_placed_for(world: World
     values = sorted(share.value for share in placed.shares)
     assert values[:3] == ["", "a", "b"]
     assert values[3].startswith("sha256:")
+
+
+async def test_placed_tasks_with_keys_of_their_own_are_one_share(world: World) -> None:
+    """What all of them are called with besides is nobody's key."""
+    await set_share_rule(world.ledger, PLACED, ShareRule("key"), actor="eve")
+    call = {"function": "app:work", "args": ["acme"]}
+    job_id = await world.submit(
+        ["a", "b"], queue=None, entrypoint=call, concurrency_key={"input": ""}
+    )
+    async with world.ledger.database.transaction() as tx:
+        [placed] = await list_shared_queues(tx)
+        rule = await find_placed_rule(tx)
+        assert rule is not None
+        [share] = await list_shares_of_jobs(tx, rule.rule_id, [job_id])
+    assert [(each.value, each.waiting) for each in placed.shares] == [("", 2)]
+    assert share.value == ""
 
 
 async def test_a_task_in_a_share_says_how_many_come_before_it(world: World) -> None:

@@ -19,7 +19,8 @@ lines as materialized (
      group by rules.rule_id, turn.value
 ),
 placed as materialized (
-    select rules.rule_id, holdfast.share_value(rules.share_by, jobs.owner, jobs.spec, null) as value,
+    select rules.rule_id, holdfast.share_value(rules.share_by, jobs.owner, jobs.spec,
+                                               case when jobs.fan_out then json 'null' end) as value,
            count(*) as waiting
       from rules
      cross join lateral (select ready.job_id from holdfast.ready
@@ -30,7 +31,8 @@ placed as materialized (
 running as materialized (
     select rules.rule_id,
            holdfast.share_value(rules.share_by, jobs.owner, jobs.spec,
-                                case when rules.queue <> '' then tasks.input end) as value,
+                                case when rules.queue <> '' then tasks.input
+                                     when jobs.fan_out then json 'null' end) as value,
            count(*) as running
       from (select job_id, task_index from holdfast.leases limit $leases_max) as held
       join holdfast.jobs using (job_id)
