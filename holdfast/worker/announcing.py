@@ -11,7 +11,7 @@ from holdfast.client.functions.describing import describe_all
 from holdfast.client.request import request_call
 from holdfast.client.task import TaskFunction
 from holdfast.client.transport import Transport
-from holdfast.errors import Refused, Unavailable
+from holdfast.errors import Invalid, Refused, Unavailable
 from holdfast.model.workers.functions import AnnouncedFunction
 from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.wire.functions import ANNOUNCE_PATH, AnnounceAnswer, AnnounceRequest
@@ -89,17 +89,28 @@ async def declare(
     All `modules` are named, since one that has no function left may have had schedules before.
     """
     importable = [function for function in functions if function.is_importable]
-    declared = [
-        DeclaredSchedule(function.path, request_call(function, (), {}), function.options.schedule)
-        for function in importable
-        if function.options.schedule is not None
-    ]
+    declared = list(_describe_schedules(importable))
     named = sorted({*modules, *(function.function.__module__ for function in importable)})
     for first in range(0, len(named), MODULES_PER_REQUEST_MAX):
         part = named[first : first + MODULES_PER_REQUEST_MAX]
         theirs = set(part)
         mine = [each for each in declared if each.function.partition(":")[0] in theirs]
         await _declare(server, worker, DeclareRequest(worker.worker_id, part, mine))
+
+
+def _describe_schedules(
+    functions: Iterable[TaskFunction[Any, Any]],
+) -> Iterator[DeclaredSchedule]:
+    """Describe the schedules of functions; one that cannot be called does not stop the others."""
+    for function in functions:
+        if function.options.schedule is None:
+            continue
+        try:
+            call = request_call(function, (), {})
+        except Invalid as error:
+            log.warning("the schedule of %s was not taken: %s", function.path, error)
+        else:
+            yield DeclaredSchedule(function.path, call, function.options.schedule)
 
 
 async def _declare(server: str, worker: WorkerCredential, body: DeclareRequest) -> None:

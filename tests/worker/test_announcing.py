@@ -3,12 +3,14 @@
 import json
 import sys
 from types import ModuleType
+from typing import Any
 
 import msgspec
 import pytest
 
 from holdfast.client.functions.describing import describe
 from holdfast.client.task import task
+from holdfast.model.submitting.spec import KeyOfInput
 from holdfast.model.workers.worker_credentials import WorkerCredential
 from holdfast.worker import announcing
 from holdfast.worker.announcing import announce, announce_all, declare
@@ -109,3 +111,21 @@ async def test_more_modules_than_a_server_takes_at_once_are_named_in_parts() -> 
     # Each schedule goes with its module: a part without it would retire it.
     assert [len(body["schedules"]) for body in bodies] == [0, 1]
     assert bodies[1]["modules"] == ["tests.worker.test_announcing"]
+
+
+def of_a_tenant(tenant: str = "acme", order: dict[str, int] = {}) -> None:  # noqa: B006
+    """Do what is done for a tenant each night."""
+
+
+async def test_a_schedule_whose_key_leads_to_nothing_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nights: Any = {"schedule": "0 3 * * *", "queue": "q"}
+    keyed = task(**nights, concurrency_key=KeyOfInput("tenant"))(of_a_tenant)
+    broken = task(**nights, concurrency_key=KeyOfInput("order.id"))(of_a_tenant)
+    with peer.listening() as server:
+        server.script = [DECLARED]
+        await declare(server.url, ANNOUNCER, [broken, keyed], modules=[])
+        [declared] = json.loads(server.heard[0].body)["schedules"]
+    assert declared["spec"]["concurrency_key"] == "acme"
+    assert "of_a_tenant was not taken: concurrency_key.input: names 'order.id'" in caplog.text
