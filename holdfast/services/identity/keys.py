@@ -68,8 +68,9 @@ class IssuerKeys:
         self._asked_at = time.monotonic()
         told = await self._fetch()
         if told != self._told:
+            # By none nobody was let in: the first ones are no change for anybody.
+            self.changes += self._told is not None
             self._told, self._keys = told, _import(told)
-            self.changes += 1
 
 
 def _import(told: list[Any]) -> dict[str | None, Key]:

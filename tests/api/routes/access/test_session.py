@@ -338,6 +338,19 @@ async def test_streams_of_a_jwt_end_with_it(
     await eventually(lambda: stream.is_over)
 
 
+async def test_the_first_keys_end_no_stream(known: WithProvider) -> None:
+    assert known.face.runtime.callers is not None
+    shown = bearer(known.issuer.sign(roles=["guests"]))
+    # The keys come with it, and the next look at tokens finds that they are there.
+    stream = Exchange(known.face.app, "GET", "/api/changes/stream", headers=shown)
+    await stream.until(lambda content: b"changes follow" in content)
+    await known.face.runtime.callers.read()
+    await known.make("root", "admin")
+    await known.say("root", "POST", "/api/jobs", SPEC)
+    await stream.until(lambda content: b'"all":false' in content)
+    await stream.cancel()
+
+
 async def test_people_log_in_at_their_provider(known: WithProvider) -> None:
     face = known.face
     assert (await face.get("/api/session")).json["has_oidc"]
