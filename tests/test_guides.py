@@ -11,8 +11,10 @@ from tests.sqs import aws_fixture, sqs_endpoint_fixture
 from tests.tracing.sink import listening_sink
 
 __all__ = ["aws_fixture", "sqs_endpoint_fixture"]
-GUIDES = ("tasks", "client", "cluster")
+GUIDES = ("client",)
 AT_NIGHT = (
+    "tasks",
+    "cluster",
     "logs",
     "dead-letters",
     "order",
@@ -60,6 +62,7 @@ def test_a_guide_can_be_followed(name: str, tmp_path: Path, database_url: str) -
         reader.follow(page(name))
 
 
+@pytest.mark.nightly
 def test_guides_for_operators_can_be_followed(tmp_path: Path, database_url: str) -> None:
     port = free_port()
     with reading(tmp_path, port, DATABASE_URL=database_url) as reader:

@@ -163,7 +163,14 @@ def test_a_wrong_key_ends_the_task_at_once(system: System) -> None:
     assert len(system.client.tasks.get(outcome.task_id).attempts or ()) == 1
 
 
-@pytest.mark.parametrize("function", [codecs.join, codecs.join_later, codecs.join_apart])
+@pytest.mark.parametrize(
+    "function",
+    [
+        codecs.join,
+        pytest.param(codecs.join_later, marks=pytest.mark.nightly),
+        pytest.param(codecs.join_apart, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_worker_without_the_codec_says_which_one_it_lacks(function: Any) -> None:
     with running(queues=["codec"]) as plain, hf.Client(plain.url, codec=codecs.codec) as client:
         calls = [

@@ -41,6 +41,7 @@ def has_begun(folder: Path, attempt: int = 0) -> bool:
     return (folder / f"attempt-{attempt}").exists()
 
 
+@pytest.mark.nightly
 def test_a_backup_is_restored_and_work_goes_on(tmp_path: Path, restored: EmbeddedPostgres) -> None:
     kept, lost = tmp_path / "kept", tmp_path / "lost"
     for folder in (kept, lost, tmp_path / "operator"):

@@ -199,6 +199,7 @@ def test_what_outlived_worker_and_watchdog_is_ended_by_the_next_worker(house: Ho
     house.log(job_id)
 
 
+@pytest.mark.nightly
 def test_an_attempt_is_adopted_and_nobody_else_gets_its_user(house: House) -> None:
     worker = house.hire("--attempt-uids", RANGE)
     job_id = house.submit(VICTIM, placed=True)
@@ -221,6 +222,7 @@ def test_an_attempt_is_adopted_and_nobody_else_gets_its_user(house: House) -> No
     assert not _list_processes(int(uid))
 
 
+@pytest.mark.nightly
 def test_functions_and_environments_are_at_the_service_of_users_of_their_own(house: House) -> None:
     packages = sysconfig.get_path("purelib")
     for path in (Path(packages), *Path(packages).parents, ROOT, *ROOT.parents):

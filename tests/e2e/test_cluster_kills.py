@@ -86,6 +86,7 @@ def test_a_gang_restarts_together_once_the_lease_of_a_killed_worker_has_run_out(
         cluster.finish(job_id)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_back_before_the_third_failed_tick_adopts_what_runs(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_worker_that_is_back_before_the_third_failed_tick_adopts_what_runs(
         assert [(one.attempt, one.state) for one in cluster.attempts(job_id)] == [(0, 4)] * 4
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_back_after_the_third_failed_tick_ends_what_runs(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -135,6 +137,7 @@ def test_a_worker_that_is_back_after_the_third_failed_tick_ends_what_runs(
         cluster.finish(job_id)
 
 
+@pytest.mark.nightly
 def test_tasks_run_on_while_the_server_is_killed_and_started_again(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -154,6 +157,7 @@ def test_tasks_run_on_while_the_server_is_killed_and_started_again(
         assert [(one.attempt, one.state) for one in cluster.attempts(job_id)] == [(0, 4)] * 2
 
 
+@pytest.mark.nightly
 def test_another_server_leads_on_when_the_leader_is_killed(
     database_url: str, tmp_path: Path
 ) -> None:

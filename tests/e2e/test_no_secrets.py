@@ -270,6 +270,7 @@ def list_leaks(secrets: dict[str, str], texts: dict[str, str]) -> set[tuple[str,
     }
 
 
+@pytest.mark.nightly
 def test_no_secret_is_found_where_people_read(site: Site) -> None:
     ended = end_in_every_way(site)
     script = HOLDS.replace("FOLDER", str(site.folder))

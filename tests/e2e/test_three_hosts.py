@@ -167,6 +167,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
+@pytest.mark.nightly
 def test_a_gang_runs_over_three_hosts_and_starts_again_after_a_broken_link(
     three: ThreeHosts,
 ) -> None:

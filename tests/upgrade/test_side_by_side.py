@@ -29,8 +29,11 @@ def begin(fleet: Fleet, previous: Path, server: Path) -> str:
     return fleet.serve(ROOT) if server == ROOT else url
 
 
-@pytest.mark.parametrize("kind", ["claimed", "placed"])
-@pytest.mark.parametrize("older", ["server", "worker", "client"])
+AT_NIGHT = pytest.mark.nightly
+
+
+@pytest.mark.parametrize("kind", ["claimed", pytest.param("placed", marks=AT_NIGHT)])
+@pytest.mark.parametrize("older", ["server", "worker", pytest.param("client", marks=AT_NIGHT)])
 def test_two_versions_work_together(
     older: str, kind: str, previous: Path, empty_url: str, tmp_path: Path
 ) -> None:
@@ -46,6 +49,7 @@ def test_two_versions_work_together(
     asyncio.run(audit(empty_url))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("newer", ["first", "second"])
 def test_a_worker_takes_over_what_one_of_the_other_version_has_started(
     newer: str, previous: Path, empty_url: str, tmp_path: Path

@@ -71,6 +71,7 @@ def test_help_that_is_read_in_part_is_no_failure(arguments: list[str]) -> None:
     assert run_unread(OUT, *arguments) == Ended(0, "", "")
 
 
+@pytest.mark.nightly
 def test_every_command_ends_quietly(
     service: Service, job_id: str, database_url: str, tmp_path: Path
 ) -> None:

@@ -241,6 +241,7 @@ def test_a_worker_that_ended_itself_to_keep_a_lease_is_started_again(folder: Pat
     )
 
 
+@pytest.mark.nightly
 def test_what_was_killed_is_started_again_whatever_goes_wrong_with_that(folder: Path) -> None:
     up, service = start_up(folder)
     postgres = EmbeddedPostgres(folder / "own")
@@ -285,6 +286,7 @@ def test_a_postgres_that_dies_before_the_server_serves_is_started_again(folder: 
     assert up.end(signal.SIGTERM)[0] == 0
 
 
+@pytest.mark.nightly
 def test_a_kill_leaves_no_server_and_no_worker(folder: Path) -> None:
     up, _ = start_up(folder)
     living = [*up.children("server"), *up.children("worker")]
@@ -330,6 +332,7 @@ def test_what_cannot_be_started_is_refused_before_anything_is(
     assert not (folder / "own").exists()
 
 
+@pytest.mark.nightly
 def test_tasks_of_queues_take_no_more_than_the_machine_has(folder: Path) -> None:
     whole = find_capacity(folder)
     need = max(1, int(whole.cpu) // 3)
