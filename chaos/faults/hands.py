@@ -18,6 +18,7 @@ from chaos.processes import send
 from chaos.proxy import Cut, CutAfter, Delay, HalfOpen, Mood, OneWay, Slow
 from chaos.system import System
 from chaos.workload.customers import Customers
+from chaos.workload.tasks import LEASE
 from holdfast.embedded import PostgresUnavailable
 from tests.standby import kill_whole
 
@@ -280,7 +281,9 @@ class Hands:
             )
         self.was_set_back |= shift < self._shift
         if shift > self._shift:
-            self.excuses.append(Excuse("the clock jumped forward", began, time.monotonic()))
+            # Who was given a lease before that may begin as long as it lasts by his own clock.
+            ended = time.monotonic() + LEASE
+            self.excuses.append(Excuse("the clock jumped forward", began, ended))
         self._shift = shift
         self._shift_max = max(self._shift_max, shift)
 
