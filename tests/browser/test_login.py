@@ -241,7 +241,6 @@ def test_a_job_of_another_owner_is_not_there(
     expect(page.get_by_text("bob")).to_have_count(0)
 
 
-@pytest.mark.nightly
 def test_another_tab_shows_nothing_that_the_last_one_has_read(
     page: Page, stage: Stage, job: str, complaints: Complaints
 ) -> None:
@@ -314,7 +313,6 @@ def test_whoever_logs_out_is_a_stranger_in_all_of_his_tabs(
     assert ask(stage, "GET", "/api/jobs", shown) == 401
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("way", ["revoked", "expired"])
 def test_when_a_session_is_over_the_login_comes_by_itself_and_leads_back(
     page: Page, stage: Stage, complaints: Complaints, way: str
@@ -366,7 +364,6 @@ def test_an_answer_to_a_login_that_was_not_begun_here_is_not_taken(page: Page) -
     expect(page.get_by_role("alert")).to_contain_text("no such login")
 
 
-@pytest.mark.nightly
 def test_somebody_without_a_role_is_told_so(
     page: Page, issuer: TestProvider, complaints: Complaints
 ) -> None:
@@ -379,7 +376,6 @@ def test_somebody_without_a_role_is_told_so(
     issuer.person = known
 
 
-@pytest.mark.nightly
 def test_it_works_below_a_path_of_a_proxy(page: Page, stage: Stage, job: str) -> None:
     text = make_token(stage, "behind", "submit")
     with proxy_to(stage.url) as address:
