@@ -4,7 +4,7 @@ import re
 import subprocess
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from holdfast.model.work.states import JobState, TaskState
 from tests.browser.conftest import Complaints
@@ -344,6 +344,40 @@ def test_a_broken_graph_is_resumed(page: Page, stage: Stage) -> None:
     made = stage.rows("select job_id, replay_of from holdfast.jobs order by job_id desc limit 2")
     assert [str(of) for _, of in made] == [killed.id, failed.id]
     expect(page).to_have_url(re.compile(rf"/jobs/{made[0][0]}$"))
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_being_done_is_not_planned_anew(page: Page, stage: Stage) -> None:
+    with stage.client():
+        failed = refuse.map(["broken"])
+        failed.wait(timeout=60)
+    # All that is shown is to be read again, each time that the stream is connected to anew.
+    all_new = 'id: 1\ndata: {"job_ids": [], "all": true}\n\n'
+    stream = "**/api/changes/stream*"
+    page.route(stream, lambda r: r.fulfill(content_type="text/event-stream", body=all_new))
+    asked: list[bool] = []
+    held: list[tuple[Route, APIResponse]] = []
+
+    def hold(route: Route) -> None:
+        asked.append((route.request.post_data_json or {})["dry_run"])
+        if asked[-1]:
+            route.continue_()
+        else:
+            held.append((route, route.fetch()))
+
+    page.route("**/*:resume", hold)
+    page.goto(f"/jobs/{failed.id}")
+    page.get_by_role("button", name="Resume").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"1 task of job {failed.id}")
+    dialog.get_by_role("button", name="Resume").click()
+    for _ in range(3):
+        with page.expect_request(stream):
+            pass
+    [(route, answer)] = held
+    assert asked[asked.index(False) :] == [False]
+    route.fulfill(response=answer)
+    expect(page).not_to_have_url(re.compile(rf"/jobs/{failed.id}$"))
 
 
 def test_a_refusal_stays_in_the_dialog(page: Page, stage: Stage, complaints: Complaints) -> None:

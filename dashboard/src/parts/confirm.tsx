@@ -33,8 +33,18 @@ const NOTICE_MS = 15_000;
 
 const Ask = createContext<(question: Question) => void>(() => {});
 
+const Doing = createContext(false);
+
 export function useConfirm() {
   return use(Ask);
+}
+
+/**
+ * Whether what is asked is being done, or has been. Within a question: to plan it again would only
+ * tell that it was done.
+ */
+export function useIsDoing() {
+  return use(Doing);
 }
 
 export function ConfirmProvider({ children }: { children: ReactNode }) {
@@ -79,10 +89,10 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
       if (isHere()) dialog.current?.close();
     } catch (problem) {
       const told = problem instanceof Error ? problem : new Error(String(problem));
-      if (isHere()) setError(told);
-      else setNotice(inert(`${question.title} It failed: ${told.message}`));
-    } finally {
-      if (isHere()) setIsBusy(false);
+      if (isHere()) {
+        setError(told);
+        setIsBusy(false);
+      } else setNotice(inert(`${question.title} It failed: ${told.message}`));
     }
   }
 
@@ -109,7 +119,9 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
             <h2 id="question" className="text-lg font-semibold">
               {question.title}
             </h2>
-            <div className="flex flex-col gap-2 break-words">{question.body}</div>
+            <Doing value={isBusy}>
+              <div className="flex flex-col gap-2 break-words">{question.body}</div>
+            </Doing>
             {question.reasonFor !== undefined && (
               <Reason text={reason} onChange={setReason} meaning={question.reasonFor} />
             )}

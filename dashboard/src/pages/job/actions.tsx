@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useLocation } from "wouter";
 import type { Job } from "../../api/types";
 import { Button } from "../../parts/button";
-import { useConfirm } from "../../parts/confirm";
+import { useConfirm, useIsDoing } from "../../parts/confirm";
 import { isFinal, plural, stateName } from "../../parts/format";
 import { Read } from "../../parts/page";
 import { newRequestKey } from "../../parts/request_key";
@@ -104,6 +104,7 @@ function RerunPlan({ job, onlyUnsuccessful }: { job: Job; onlyUnsuccessful: bool
     queryKey: ["rerun", job.job_id, onlyUnsuccessful],
     queryFn: () => rerunJob(job, null, onlyUnsuccessful),
     gcTime: 0,
+    enabled: !useIsDoing(),
   });
   return (
     <Read query={query} what="what would run">

@@ -5,7 +5,7 @@ import { api, unwrap } from "../../api/client";
 import type { components } from "../../api/schema";
 import type { Job } from "../../api/types";
 import { Button } from "../../parts/button";
-import { useConfirm } from "../../parts/confirm";
+import { useConfirm, useIsDoing } from "../../parts/confirm";
 import { plural } from "../../parts/format";
 import { Read } from "../../parts/page";
 import { newRequestKey } from "../../parts/request_key";
@@ -49,6 +49,7 @@ function ResumePlan({ job }: { job: Job }) {
     queryKey: ["resume", job.job_id],
     queryFn: () => resumeJob(job, null),
     gcTime: 0,
+    enabled: !useIsDoing(),
   });
   return (
     <Read query={query} what="what would run again">

@@ -2,6 +2,7 @@
 import { type UseQueryResult, useQueries } from "@tanstack/react-query";
 import { api, unwrap } from "../../api/client";
 import type { Job } from "../../api/types";
+import { useIsDoing } from "../../parts/confirm";
 import { plural } from "../../parts/format";
 import { Badge, Said } from "../../parts/show";
 import { inert } from "../../parts/text";
@@ -97,12 +98,14 @@ export function ReplayBody({ jobs }: { jobs: Job[] }) {
 
 /** Read about each job, once per question: what stands in it does not change under the reader. */
 function useReads<Data>(jobs: Job[], what: string, read: (job: Job) => Promise<Data>) {
+  const isDoing = useIsDoing();
   return useQueries({
     queries: (jobs.length > READ_MAX ? [] : jobs).map((job) => ({
       queryKey: ["question", what, job.job_id],
       queryFn: () => read(job),
       gcTime: 0,
       staleTime: 0,
+      enabled: !isDoing,
     })),
   }) as UseQueryResult<Data, Error>[];
 }
