@@ -4,6 +4,7 @@ A signal has come, its time is over, or the attempt ends: then the next one call
 and every wait that has ended answers as before.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.client.context import Context
 
 NO_DEFAULT: Any = object()
+# Code that is to stop is not held up for longer by a server that does not answer.
+TOLD_SECONDS_MAX = 2.0
 
 
 class SendsSignals:
@@ -79,7 +82,14 @@ def wait_for_signal(
 
 
 async def _ask(context: "Context", body: SignalWaitRequest, default: Any) -> Any:
-    answer = await context._call(WAIT_PATH, body, SignalWaitAnswer)
+    asking = asyncio.ensure_future(context._call(WAIT_PATH, body, SignalWaitAnswer))
+    try:
+        answer = await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        # Another wait has ended the attempt. Any of them may wake the task, if the server knows it.
+        told = asyncio.wait_for(asking, TOLD_SECONDS_MAX)
+        await asyncio.gather(told, return_exceptions=True)
+        raise
     return read_answer(answer, body.name, default)
 
 
